@@ -1,0 +1,1 @@
+"""The only room that knows emulators: stories, their states and their valid actions."""

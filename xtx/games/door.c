@@ -1,0 +1,216 @@
+/* The part of the Jericho door that must not be written in Python: running one command, or very many
+ * candidate commands, inside Jericho's own emulator (libfrotz.so), with a limit on Z-machine instructions.
+ *
+ * Jericho's step() and filter_candidate_actions() run "until the story wants input"; a story that never does
+ * hangs the process. Here the same loop counts instructions, so that a hang becomes a verdict that is the same
+ * on every machine. Nothing of libfrotz is linked: its functions and variables are looked up in the copy of the
+ * library that the caller loaded, one `door` for each copy. Called through ctypes, which releases the GIL.
+ *
+ * Nothing here keeps global state; libfrotz itself does, so one process must not use one copy from two threads.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPCODE_READ = 228, OPCODE_READ_CHAR = 246 };
+enum { DONE = 0, HALTED = 1, LIMIT = 2 };
+enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8 };
+enum { COMMAND_MAX = 198, DIFF_WORDS = 128 };
+
+/* Lies in memory shared with the supervising process: after a crash or a kill it says what was being tried. */
+typedef struct {
+    uint64_t progress;
+    char command[COMMAND_MAX + 2];
+} trace;
+
+typedef struct {
+    void (*zstep)(void);
+    void (*set_next_action)(char *);
+    char *(*get_screen)(void);
+    void (*clear_screen)(void);
+    char *(*clean_observation)(char *);
+    void (*update_special_ram)(void);
+    void (*update_ram_diff)(void);
+    void (*get_cleaned_world_diff)(uint16_t *, uint16_t *);
+    int (*world_changed)(void);
+    int (*game_over)(void);
+    int (*victory)(void);
+    long (*getRngA)(void);
+    int (*getRngCounter)(void);
+    int (*getRngInterval)(void);
+    void (*setRng)(long, int, int);
+    int (*getRAMSize)(void);
+    void (*getRAM)(unsigned char *);
+    void (*setRAM)(unsigned char *);
+    int (*getStackSize)(void);
+    void (*getStack)(unsigned char *);
+    void (*setStack)(unsigned char *);
+    int (*getPC)(void);
+    void (*setPC)(int);
+    int (*getSP)(void);
+    void (*setSP)(int);
+    int (*getFP)(void);
+    void (*setFP)(int);
+    int (*getFrameCount)(void);
+    void (*setFrameCount)(int);
+    unsigned char *next_opcode;
+    int *halted;
+    int *move_diff_cnt, *attr_diff_cnt, *attr_clr_cnt, *ram_diff_cnt;
+    unsigned char **zmp;
+    char *world;
+    trace *trace;
+} door;
+
+static int look_up(void *library, const char *name, void *slot) {
+    void *found = dlsym(library, name);
+    memcpy(slot, &found, sizeof found);
+    return found != NULL;
+}
+
+void door_close(door *d) { free(d); }
+
+/* A door to the loaded library, or NULL if it lacks something: another version of Jericho. */
+door *door_open(void *library, trace *shared) {
+    door *d = calloc(1, sizeof *d);
+    int ok = d != NULL;
+    if (!ok) return NULL;
+    ok &= look_up(library, "zstep", &d->zstep);
+    ok &= look_up(library, "dumb_set_next_action", &d->set_next_action);
+    ok &= look_up(library, "dumb_get_screen", &d->get_screen);
+    ok &= look_up(library, "dumb_clear_screen", &d->clear_screen);
+    ok &= look_up(library, "clean_observation", &d->clean_observation);
+    ok &= look_up(library, "update_special_ram", &d->update_special_ram);
+    ok &= look_up(library, "update_ram_diff", &d->update_ram_diff);
+    ok &= look_up(library, "get_cleaned_world_diff", &d->get_cleaned_world_diff);
+    ok &= look_up(library, "world_changed", &d->world_changed);
+    ok &= look_up(library, "game_over", &d->game_over);
+    ok &= look_up(library, "victory", &d->victory);
+    ok &= look_up(library, "getRngA", &d->getRngA);
+    ok &= look_up(library, "getRngCounter", &d->getRngCounter);
+    ok &= look_up(library, "getRngInterval", &d->getRngInterval);
+    ok &= look_up(library, "setRng", &d->setRng);
+    ok &= look_up(library, "getRAMSize", &d->getRAMSize);
+    ok &= look_up(library, "getRAM", &d->getRAM);
+    ok &= look_up(library, "setRAM", &d->setRAM);
+    ok &= look_up(library, "getStackSize", &d->getStackSize);
+    ok &= look_up(library, "getStack", &d->getStack);
+    ok &= look_up(library, "setStack", &d->setStack);
+    ok &= look_up(library, "getPC", &d->getPC);
+    ok &= look_up(library, "setPC", &d->setPC);
+    ok &= look_up(library, "getSP", &d->getSP);
+    ok &= look_up(library, "setSP", &d->setSP);
+    ok &= look_up(library, "getFP", &d->getFP);
+    ok &= look_up(library, "setFP", &d->setFP);
+    ok &= look_up(library, "getFrameCount", &d->getFrameCount);
+    ok &= look_up(library, "setFrameCount", &d->setFrameCount);
+    ok &= look_up(library, "next_opcode", &d->next_opcode);
+    ok &= look_up(library, "emulator_halted", &d->halted);
+    ok &= look_up(library, "move_diff_cnt", &d->move_diff_cnt);
+    ok &= look_up(library, "attr_diff_cnt", &d->attr_diff_cnt);
+    ok &= look_up(library, "attr_clr_cnt", &d->attr_clr_cnt);
+    ok &= look_up(library, "ram_diff_cnt", &d->ram_diff_cnt);
+    ok &= look_up(library, "zmp", &d->zmp);
+    ok &= look_up(library, "world", &d->world);
+    d->trace = shared;
+    if (ok) return d;
+    free(d);
+    return NULL;
+}
+
+/* Types one command and runs until the story waits for the next one. The narration is in libfrotz's `world`. */
+int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
+    char line[COMMAND_MAX + 2];
+    size_t length = strnlen(command, COMMAND_MAX);
+    memcpy(line, command, length);
+    memcpy(line + length, "\n", 2);
+    if (d->trace) {
+        memcpy(d->trace->command, command, length);
+        d->trace->command[length] = 0;
+        d->trace->progress++;
+    }
+    *instructions = 0;
+    if (*d->halted > 0) return HALTED;
+    *d->move_diff_cnt = *d->attr_diff_cnt = *d->attr_clr_cnt = *d->ram_diff_cnt = 0;
+    d->update_special_ram();
+    d->set_next_action(line);
+    d->zstep();
+    uint64_t count = 1;
+    while (*d->next_opcode != OPCODE_READ && *d->next_opcode != OPCODE_READ_CHAR && *d->halted <= 0) {
+        if (count++ >= limit) return LIMIT;
+        d->zstep();
+    }
+    *instructions = count;
+    d->update_ram_diff();
+    strcpy(d->world, d->clean_observation(d->get_screen()));
+    d->clear_screen();
+    return *d->halted > 0 ? HALTED : DONE;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+/* Tries candidates first..count-1 (NUL-terminated, one after the other in `commands`), each from the present
+ * state, and says of each in `flags` whether it changed the world and in `diffs` a hash of how.
+ *
+ * A change is what Jericho calls one (objects moved, attributes, special RAM, the end of the game), or a
+ * change in one of the watched RAM bytes (the score, and the end of a game that Jericho does not know). The
+ * hash covers Jericho's own cleaned difference, the watched bytes and whether the game ended, so two commands
+ * with equal hashes did the same thing. `rows`, where given, receives Jericho's difference itself (128 words each).
+ *
+ * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag
+ * STOPPED): the caller must then set the emulator up anew and go on behind it. The state is restored after each.
+ */
+int door_filter(door *d, const char *commands, int first, int count, uint64_t limit, const uint16_t *watched,
+                int watched_count, uint8_t *flags, uint64_t *diffs, uint16_t *rows) {
+    size_t ram_size = (size_t)d->getRAMSize(), stack_size = (size_t)d->getStackSize();
+    unsigned char *ram = malloc(ram_size + stack_size), *stack = ram + ram_size;
+    if (!ram) return -1;
+    uint16_t difference[DIFF_WORDS];
+    uint64_t instructions;
+    d->getRAM(ram);
+    d->getStack(stack);
+    int pc = d->getPC(), sp = d->getSP(), fp = d->getFP(), frames = d->getFrameCount();
+    unsigned char opcode = *d->next_opcode;
+    long rng = d->getRngA();
+    int interval = d->getRngInterval(), counter = d->getRngCounter();
+    int i = 0;
+    for (; i < first; i++) commands += strlen(commands) + 1;
+    for (; i < count; i++, commands += strlen(commands) + 1) {
+        flags[i] = 0;
+        diffs[i] = 0;
+        if (door_step(d, commands, limit, &instructions) != DONE) {
+            flags[i] = STOPPED;
+            break;
+        }
+        int ended = d->game_over() > 0 ? 1 : d->victory() > 0 ? 2 : 0;
+        int changed = ended || d->world_changed() > 0;
+        uint64_t hash = mix(1469598103934665603u, (uint64_t)ended);
+        for (int w = 0; w < watched_count; w++) {
+            unsigned char value = (*d->zmp)[watched[w]];
+            changed |= value != ram[watched[w]];
+            hash = mix(hash, value);
+        }
+        if (d->getRngA() != rng || d->getRngCounter() != counter) flags[i] |= RANDOM;
+        if (changed) {
+            memset(difference, 0, sizeof difference);
+            d->get_cleaned_world_diff(difference, difference + DIFF_WORDS / 2);
+            for (int w = 0; w < DIFF_WORDS; w++) hash = mix(hash, difference[w]);
+            diffs[i] = hash;
+            flags[i] |= strstr(d->world, "(Taken)") ? TAKEN : CHANGED;
+            if (rows) memcpy(rows + (size_t)i * DIFF_WORDS, difference, sizeof difference);
+        }
+        d->setRng(rng, interval, counter);
+        d->setRAM(ram);
+        d->setStack(stack);
+        d->setPC(pc);
+        d->setSP(sp);
+        d->setFP(fp);
+        d->setFrameCount(frames);
+        *d->next_opcode = opcode;
+    }
+    free(ram);
+    return i;
+}

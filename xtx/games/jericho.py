@@ -1,0 +1,338 @@
+"""The Jericho door: the only module that imports jericho.
+
+An `Emulator` is one Z-machine with one story in it. It knows commands, texts, states and memory, and nothing of
+observations or valid actions. Differences between games that Jericho supports and games described by a profile
+of our own end here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from functools import cached_property
+from pathlib import Path
+
+import jericho
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from jericho import defines
+from jericho.template_action_generator import TemplateActionGenerator
+from jericho.util import verb_usage_count
+
+from xtx.games.story import Story
+from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
+
+COMMAND_LENGTH = 198
+"""Longest command in bytes that Jericho's input buffer takes."""
+
+STEP_LIMIT = 40_000_000
+"""Z-machine instructions after which a command counts as hanging (about a second)."""
+
+CANDIDATE_LIMIT = 3_000_000
+"""The same for a candidate of the valid-action search."""
+
+
+class Status(IntEnum):
+    """How a command ended, in door.c's numbers."""
+
+    DONE = 0
+    HALTED = 1
+    LIMIT = 2
+
+
+class Verdict(IntFlag):
+    """What door.c says of a candidate."""
+
+    CHANGED = 1
+    TAKEN = 2
+    RANDOM = 4
+    STOPPED = 8
+
+
+class Trace(ctypes.Structure):
+    """What is being tried right now; lies in shared memory, so that it outlives the process (see worker.py)."""
+
+    _fields_ = (("progress", ctypes.c_uint64), ("command", ctypes.c_char * (COMMAND_LENGTH + 2)))
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The whole state of an emulator, random numbers included; plain data, so it can be stored anywhere."""
+
+    ram: bytes
+    stack: bytes
+    pc: int
+    sp: int
+    fp: int
+    frames: int
+    opcode: int
+    rng: tuple[int, int, int]
+    narration: bytes
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What became of a list of candidates, each tried from the same state."""
+
+    flags: npt.NDArray[np.uint8]
+    diffs: npt.NDArray[np.uint64]
+    """A hash of the change of the world, one for each candidate; 0 where nothing changed."""
+
+
+def _load_door() -> ctypes.CDLL:
+    found = sorted(Path(__file__).parent.glob("_door*.so"))
+    if not found:
+        raise ImportError("xtx/games/_door*.so is missing: install the package (pip install -e .) to compile it")
+    door = ctypes.CDLL(str(found[0]))
+    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
+    door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
+    door.door_close.argtypes, door.door_close.restype = [pointer], None
+    door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
+    door.door_filter.argtypes = [
+        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, pointer, ctypes.c_int, pointer, pointer, pointer,
+    ]  # fmt: skip
+    return door
+
+
+class Emulator:
+    """One emulator with one story. Not thread-safe, and neither is libfrotz: one process for each."""
+
+    def __init__(self, story: Story, trace: Trace | None = None) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
+            # Written with a seed of 1 because None would mean the time of day for a game that Jericho does not know.
+            self._env = jericho.FrotzEnv(str(story.path), seed=1)
+        self.story = story
+        self.header = Header.read(story.content)
+        self._lib = self._env.frotz_lib
+        self._lib.getRngA.restype = ctypes.c_long
+        self._door_lib = _load_door()
+        self._trace = trace
+        address = ctypes.addressof(trace) if trace is not None else None
+        self._door = self._door_lib.door_open(self._lib._handle, address)
+        if not self._door:
+            raise ImportError(f"jericho {jericho.__version__} lacks what xtx needs; install jericho 3.3")
+        self._stack = (ctypes.c_uint8 * self._lib.getStackSize()).in_dll(self._lib, "stack")
+        self._opcode = ctypes.c_uint8.in_dll(self._lib, "next_opcode")
+        self._world = (ctypes.c_char * 8192).in_dll(self._lib, "world")
+        self._instructions = ctypes.c_uint64()
+        self._first: dict[int, Snapshot] = {}
+        self.instructions = 0
+        """Instructions that the last command took."""
+
+    def close(self) -> None:
+        """Frees the emulator; it must not be used afterwards."""
+        if self._door:
+            self._door_lib.door_close(self._door)
+            self._door = None
+
+    # --- play ---------------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int) -> str:
+        """The opening narration of a new game under an emulator seed."""
+        if seed not in self._first:
+            self._set_up(seed)
+            if len(self._first) >= 64:  # stochastic play draws a new seed every time: do not keep them all
+                self._first.clear()
+            self._first[seed] = self.save()
+        elif self.halted:
+            self._set_up(seed)
+        else:
+            self.restore(self._first[seed])
+        return self.narration
+
+    def _set_up(self, seed: int) -> None:
+        # Written past FrotzEnv.seed(), which turns seed 0 into the walkthrough's seed.
+        self._env._seed = seed
+        self._env.reset()
+
+    def step(self, command: str, limit: int = STEP_LIMIT) -> Status:
+        """How the command ended. After HALTED or LIMIT only `restore` or `reset` may follow."""
+        line = command.encode("utf-8", "replace")[:COMMAND_LENGTH]
+        status = Status(self._door_lib.door_step(self._door, line, limit, ctypes.byref(self._instructions)))
+        self.instructions = self._instructions.value
+        self._dirty = status is not Status.DONE
+        return status
+
+    @property
+    def narration(self) -> str:
+        """The text that the last command printed, as the emulator gave it."""
+        return self._world.value.decode("cp1252", "replace")
+
+    @property
+    def halted(self) -> bool:
+        return bool(self._lib.halted() > 0)
+
+    _dirty = False
+    """Whether the last command was cut off inside the story, so that the emulator must be set up anew."""
+
+    @property
+    def wants_line(self) -> bool:
+        """Whether the story waits for a line (and not for a single key)."""
+        return self._opcode.value == 228
+
+    # --- states -------------------------------------------------------------------------------------------------
+
+    @property
+    def ram(self) -> Ram:
+        """The story's dynamic memory as it is now; a view, valid until the next command."""
+        zmp = ctypes.POINTER(ctypes.c_uint8).in_dll(self._lib, "zmp")
+        return np.ctypeslib.as_array(zmp, (self.header.dynamic_size,))
+
+    def save(self) -> Snapshot:
+        """The whole state, to be given to `restore` of any emulator with the same story."""
+        lib = self._lib
+        return Snapshot(
+            ram=self.ram.tobytes(),
+            stack=bytes(self._stack)[2 * lib.getSP() :],  # it grows downwards; what lies below sp is dead
+            pc=lib.getPC(),
+            sp=lib.getSP(),
+            fp=lib.getFP(),
+            frames=lib.getFrameCount(),
+            opcode=self._opcode.value,
+            rng=(lib.getRngA(), lib.getRngInterval(), lib.getRngCounter()),
+            narration=self._world.value,
+        )
+
+    def restore(self, state: Snapshot) -> None:
+        """Puts the emulator into a saved state, exactly."""
+        if self._dirty or self.halted:
+            # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
+            self._set_up(1)
+            self._dirty = False
+        lib = self._lib
+        lib.setRng(*state.rng)
+        lib.setRAM(state.ram)
+        ctypes.memmove(ctypes.addressof(self._stack) + 2 * state.sp, state.stack, len(state.stack))
+        lib.setPC(state.pc)
+        lib.setSP(state.sp)
+        lib.setFP(state.fp)
+        lib.setFrameCount(state.frames)
+        self._opcode.value = state.opcode
+        lib.set_narrative_text(state.narration)
+
+    # --- what the game says of itself ---------------------------------------------------------------------------
+
+    @property
+    def score(self) -> int:
+        profile = self.story.profile
+        return int(self._lib.get_score()) if profile is None else profile.score.read(self.ram)
+
+    @property
+    def moves(self) -> int:
+        profile = self.story.profile
+        return int(self._lib.get_moves()) if profile is None else profile.moves.read(self.ram)
+
+    @property
+    def won(self) -> bool:
+        profile = self.story.profile
+        return bool(self._lib.victory() > 0) if profile is None else profile.end.read(self.ram) in profile.end.won
+
+    @property
+    def over(self) -> bool:
+        """Whether the game has ended: won, lost or halted."""
+        if self.halted or self.won:
+            return True
+        profile = self.story.profile
+        return bool(self._lib.game_over() > 0) if profile is None else profile.end.read(self.ram) != 0
+
+    @property
+    def name(self) -> str:
+        profile = self.story.profile
+        return str(self._env.bindings["name"]) if profile is None else profile.name
+
+    @property
+    def max_score(self) -> int:
+        profile = self.story.profile
+        return int(self._env.get_max_score()) if profile is None else profile.max_score
+
+    @property
+    def walkthrough(self) -> tuple[str, ...]:
+        profile = self.story.profile
+        return tuple(self._env.get_walkthrough()) if profile is None else profile.walkthrough
+
+    @property
+    def walkthrough_seed(self) -> int:
+        """The emulator seed under which the walkthrough works."""
+        profile = self.story.profile
+        return int(self._env.bindings["seed"]) if profile is None else profile.seed
+
+    @cached_property
+    def templates(self) -> tuple[str, ...]:
+        """The action templates of the game's grammar, one verb each, with OBJ for an object's name."""
+        profile = self.story.profile
+        if profile is None:
+            return tuple(self._env.act_gen.templates)
+        bindings = {
+            "name": profile.name,
+            "grammar": ";".join(profile.grammar),
+            "max_word_length": profile.word_length,
+        }
+        return tuple(TemplateActionGenerator(bindings).templates)
+
+    @cached_property
+    def tree(self) -> ObjectTree:
+        profile = self.story.profile
+        count = int(self._lib.get_num_world_objs()) if profile is None else profile.objects
+        return ObjectTree(self.story.content, self.header, count or count_objects(self.story.content, self.header))
+
+    @property
+    def player(self) -> int:
+        profile = self.story.profile
+        return int(self._env.player_obj_num) if profile is None else profile.player
+
+    # --- the search for valid actions ---------------------------------------------------------------------------
+
+    @cached_property
+    def watched(self) -> npt.NDArray[np.uint16]:
+        """The RAM bytes whose change is a change of the world beside the object tree: the score, and what the
+        profile names. For Jericho's games the score's bytes are found by turning every byte over once."""
+        profile = self.story.profile
+        if profile is not None:
+            fields = (profile.score, profile.end)
+            found = [a for f in fields for a in range(f.address, f.address + f.size)] + list(profile.special)
+            return np.array(sorted(set(found)), dtype=np.uint16)
+        ram, score = self.ram, self._lib.get_score
+        before = score()
+        found = []
+        for address in range(64, self.header.dynamic_size):
+            ram[address] ^= 0xFF
+            if score() != before:
+                found.append(address)
+            ram[address] ^= 0xFF
+        return np.array(found, dtype=np.uint16)
+
+    def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> Verdicts:
+        """What becomes of each command, tried from the present state, which is the same afterwards."""
+        count = len(commands)
+        flags = np.zeros(count, dtype=np.uint8)
+        diffs = np.zeros(count, dtype=np.uint64)
+        joined = b"\0".join(c.encode("utf-8", "replace")[:COMMAND_LENGTH] for c in commands) + b"\0"
+        state = self.save()
+        done = 0
+        while done < count:
+            done = self._door_lib.door_filter(
+                self._door, joined, done, count, limit,
+                self.watched.ctypes.data, len(self.watched), flags.ctypes.data, diffs.ctypes.data, None,
+            )  # fmt: skip
+            if done < 0:
+                raise MemoryError("no memory for a copy of the game's state")
+            if done < count:  # this candidate stopped the emulator
+                self._dirty = True
+                self.restore(state)
+                done += 1
+        self.restore(state)
+        return Verdicts(flags, diffs)
+
+
+def verb_frequency(command: str, word_length: int) -> int:
+    """How often people use the command's verb, by Jericho's counts of played transcripts."""
+    return int(verb_usage_count(command, word_length))
+
+
+def supported_games() -> dict[str, dict[str, str]]:
+    """Jericho's own facts about its games, by the story's md5: for the test that holds our catalog to them."""
+    return dict(defines.BINDINGS_DICT)

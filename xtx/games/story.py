@@ -1,0 +1,71 @@
+"""A story file that was read and found good, with all that is known about it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtx.core import UserError
+from xtx.games.profile import Profile, read_profile
+from xtx.games.zmachine import Header
+
+VERSIONS = (3, 4, 5, 8)
+"""The Z-machine versions that can be played here."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story file's content and, for a game that Jericho does not know, its profile."""
+
+    path: Path
+    content: bytes
+    md5: str
+    profile: Profile | None = None
+
+
+def read_story(path: Path) -> Story:
+    """The story in a file. A profile is taken from the file of the same name that ends in .json, if there is one.
+
+    Raises `UserError` with one line if the file cannot be played.
+    """
+    try:
+        content = path.read_bytes()
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder; name a story file in it, or run: xtx games add {path}") from None
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; give the path of a story file (.z3, .z5, .z8)") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); check its permissions") from None
+    check_story(content, str(path))
+    companion = path.with_suffix(".json")
+    profile = None
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if companion.is_file():
+        try:
+            profile = read_profile(companion)
+        except ValueError as error:
+            raise UserError(f"{companion}: {error}") from None
+        if profile.md5 != md5:
+            raise UserError(f"{companion} describes another story than {path.name}: make the profile anew")
+    return Story(path, content, md5, profile)
+
+
+def check_story(content: bytes, name: str) -> None:
+    """Nothing, if the bytes are a whole Z-machine story of a version we play; else raises `UserError`."""
+    if content[:4] == b"FORM":
+        raise UserError(f"{name} is a Blorb package; take the plain story (.z5, .z8) out of it")
+    if content[:4] == b"Glul":
+        raise UserError(f"{name} is a Glulx story; only Z-machine stories (.z3, .z4, .z5, .z8) can be played")
+    if len(content) < 64 or not 1 <= content[0] <= 8:
+        raise UserError(f"{name} is not a Z-machine story")
+    header = Header.read(content)
+    if header.version not in VERSIONS:
+        raise UserError(f"{name} is of Z-machine version {header.version}; versions 3, 4, 5 and 8 can be played")
+    inside = (header.dictionary, header.objects, header.globals, header.dynamic_size)
+    if header.length > len(content):
+        raise UserError(f"{name} is cut short: {len(content)} of {header.length} bytes; get the file again")
+    if not all(64 <= address < len(content) for address in inside):
+        raise UserError(f"{name} is not a Z-machine story: its header points outside the file")
+    if header.length and header.checksum and sum(content[64 : header.length]) & 0xFFFF != header.checksum:
+        raise UserError(f"{name} is damaged: its checksum does not fit; get the file again")

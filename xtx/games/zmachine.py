@@ -1,0 +1,204 @@
+"""What can be read from a Z-machine's memory without running it: header, object tree, dictionary, text.
+
+Everything works on the story's bytes or on a picture of its dynamic memory (RAM) as a NumPy array, so it serves
+games that Jericho knows and games that it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Ram = npt.NDArray[np.uint8]
+
+_ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "\0\n0123456789.,!?_#'\"/\\-:()")
+
+
+def word(memory: bytes | Ram, address: int) -> int:
+    """The unsigned big-endian word at an address."""
+    return int(memory[address]) << 8 | int(memory[address + 1])
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fields of a story's header that we use, and the layout that follows from the version."""
+
+    version: int
+    dictionary: int
+    objects: int
+    globals: int
+    dynamic_size: int
+    abbreviations: int
+    alphabet: int
+    length: int
+    """Length the file should have, 0 where the header does not say."""
+    checksum: int
+
+    @classmethod
+    def read(cls, story: bytes) -> Header:
+        """The header of a story of at least 64 bytes."""
+        version = story[0]
+        scale = 2 if version <= 3 else 4 if version <= 5 else 8
+        return cls(
+            version=version,
+            dictionary=word(story, 0x08),
+            objects=word(story, 0x0A),
+            globals=word(story, 0x0C),
+            dynamic_size=word(story, 0x0E),
+            abbreviations=word(story, 0x18),
+            alphabet=word(story, 0x34) if version >= 5 else 0,
+            length=word(story, 0x1A) * scale,
+            checksum=word(story, 0x1C),
+        )
+
+    @property
+    def small(self) -> bool:
+        """Whether objects have the small layout of versions 1 to 3."""
+        return self.version <= 3
+
+    @property
+    def attribute_bytes(self) -> int:
+        return 4 if self.small else 6
+
+    @property
+    def object_size(self) -> int:
+        return 9 if self.small else 14
+
+    @property
+    def first_object(self) -> int:
+        """Address of object 1."""
+        return self.objects + (31 if self.small else 63) * 2
+
+    def object_address(self, number: int) -> int:
+        return self.first_object + (number - 1) * self.object_size
+
+
+def decode_text(memory: bytes | Ram, address: int, header: Header, depth: int = 0) -> str:
+    """The Z-encoded text at an address; stops at the end of memory, whatever the text says."""
+    codes: list[int] = []
+    end = len(memory) - 1
+    while address < end:
+        value = word(memory, address)
+        codes += (value >> 10 & 31, value >> 5 & 31, value & 31)
+        address += 2
+        if value & 0x8000:
+            break
+    out: list[str] = []
+    alphabet = i = 0
+    while i < len(codes):
+        code = codes[i]
+        i += 1
+        if code == 0:
+            out.append(" ")
+        elif code in (1, 2, 3) and depth == 0:
+            if i < len(codes):
+                entry = header.abbreviations + 2 * (32 * (code - 1) + codes[i])
+                if entry < end:
+                    out.append(decode_text(memory, word(memory, entry) * 2, header, 1))
+            i += 1
+        elif code in (4, 5):
+            alphabet = code - 3
+            continue
+        elif code == 6 and alphabet == 2:
+            if i + 1 < len(codes):
+                out.append(chr(codes[i] << 5 | codes[i + 1]))
+            i += 2
+        elif code >= 6:
+            if header.alphabet:
+                out.append(chr(memory[header.alphabet + 26 * alphabet + code - 6]))
+            else:
+                out.append(_ALPHABETS[alphabet][code - 6])
+        alphabet = 0
+    return "".join(out)
+
+
+@dataclass(frozen=True)
+class ObjectTree:
+    """The object tree of one game: where it lies in RAM, and the objects' names (which do not change)."""
+
+    story: bytes
+    header: Header
+    count: int
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names by object number; number 0 has none."""
+        offset = self.header.object_size - 2
+        names = [""]
+        for number in range(1, self.count + 1):
+            table = word(self.story, self.header.object_address(number) + offset)
+            named = 0 < table < len(self.story) and self.story[table] > 0
+            names.append(decode_text(self.story, table + 1, self.header) if named else "")
+        return tuple(names)
+
+    def links(self, ram: Ram) -> npt.NDArray[np.int64]:
+        """Parent, sibling and child of every object, one row each; row 0 is empty."""
+        header = self.header
+        rows = ram[header.first_object : header.object_address(self.count + 1)]
+        table = rows.reshape(self.count, header.object_size).astype(np.int64)
+        links = np.zeros((self.count + 1, 3), dtype=np.int64)
+        if header.small:
+            links[1:] = table[:, 4:7]
+        else:
+            links[1:] = table[:, 6:12:2] << 8 | table[:, 7:13:2]
+        return links
+
+    def below(self, links: npt.NDArray[np.int64], root: int) -> list[int]:
+        """All objects inside `root`, at any depth, in the order of the tree; broken links end the walk."""
+        found: list[int] = []
+        seen = {0, root}
+        stack = [int(links[root, 2])]
+        while stack:
+            number = stack.pop()
+            if number in seen or not 0 < number <= self.count:
+                continue
+            seen.add(number)
+            found.append(number)
+            stack.append(int(links[number, 1]))
+            stack.append(int(links[number, 2]))
+        return found
+
+
+def count_objects(story: bytes, header: Header) -> int:
+    """The number of objects, judged by where the first property table begins (the usual layout)."""
+    lowest = len(story)
+    number = 1
+    while header.object_address(number + 1) <= lowest and number < 65535:
+        table = word(story, header.object_address(number) + header.object_size - 2)
+        if header.object_address(number) < table:
+            lowest = min(lowest, table)
+        number += 1
+    return number - 1
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """The words a game's parser knows."""
+
+    words: frozenset[str]
+    length: int
+    """Significant characters of a word."""
+
+    def knows(self, text: str) -> bool:
+        return text[: self.length] in self.words
+
+
+def read_dictionary(story: bytes, header: Header) -> Dictionary:
+    """The dictionary of a story."""
+    length = 6 if header.small else 9
+    start = header.dictionary
+    if not 64 <= start < len(story) - 4:
+        return Dictionary(frozenset(), length)
+    start += 1 + story[start]
+    size, count = story[start], abs(int.from_bytes(story[start + 1 : start + 3], "big", signed=True))
+    start += 3
+    words = set()
+    for i in range(count):
+        address = start + i * size
+        if size == 0 or address + size > len(story):
+            break
+        words.add(decode_text(story, address, header).strip())
+    return Dictionary(frozenset(words - {""}), length)

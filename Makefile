@@ -1,0 +1,44 @@
+# Every target sets up its own environment first, in .venv, if it is missing or older than what it is made from.
+# Extra words for pytest or the benchmark: make test ARGS="-k catalog".
+
+BIN := .venv/bin
+ARGS :=
+FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
+
+.PHONY: run test check bench story
+.DEFAULT_GOAL := run
+
+run: .venv/stamp
+	@echo "== playing the adventure that comes with xtx"
+	@$(BIN)/xtx play --agent walkthrough $(ARGS)
+
+test: .venv/stamp
+	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/stamp
+	@echo "== checking format, lint and types"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: .venv/stamp
+	@echo "== measuring speed"
+	@$(BIN)/python benchmarks/games.py $(ARGS)
+
+story:
+	@echo "== compiling the embedded stories"
+	@$(MAKE) --no-print-directory -C stories
+
+# The editable install also compiles door.c into the source tree.
+.venv/stamp: pyproject.toml constraints.txt xtx/games/door.c
+	@python=$$($(FIND_PYTHON)); \
+	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 or newer: install python3 (3.11+) and run make again" >&2; exit 2; fi; \
+	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "$$python cannot make virtual environments: install python3-venv and run make again" >&2; exit 2; fi; \
+	echo "== setting up .venv with $$("$$python" --version) (the first time takes a few minutes: Jericho is compiled)"; \
+	"$$python" -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,149 @@
+"""The command `xtx`: finds the subcommand, reads its options, and answers what goes wrong in one line.
+
+A subcommand is a module with a dataclass `Args` (its docstrings are the help) and a function `run(args)` that gives
+back an exit status or None. It is loaded when it is called, so that a slow one does not slow down the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import importlib
+import importlib.metadata
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xtx.core import UserError
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a subcommand lives, and what `xtx --help` says of it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "games": Command("xtx.commands.games", "list the games, and where their stories were found"),
+    "games add": Command("xtx.commands.add", "copy story files into your collection"),
+    "games info": Command("xtx.commands.info", "show a game's grammar, vocabulary and rewards"),
+    "games profile": Command("xtx.commands.profile", "describe an Inform story of your own"),
+}
+
+_DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0, 2 for something the user can mend, 130 when interrupted."""
+    try:
+        status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()  # here, where a closed pipe is still caught
+        return status
+    except UserError as error:
+        return _complain(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output went away, as `head` does. Python would complain again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except OSError as error:
+        if error.errno not in _DISK_TROUBLE:
+            raise
+        return _complain(f"{error.filename or 'writing'}: {error.strerror}")
+
+
+def _complain(line: str) -> int:
+    print(f"xtx: {line}", file=sys.stderr)
+    return 2
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if words[0] == "--version":
+        print(f"xtx {importlib.metadata.version('xtx')}")
+        return 0
+    name, options = _split(words)
+    if options and options[0] in ("-h", "--help") and any(_group(name)):
+        print(_overview(name))
+        return 0
+    module = importlib.import_module(COMMANDS[name].module)
+    status = module.run(_parse(module.Args, name, options))
+    return int(status or 0)
+
+
+def _split(words: list[str]) -> tuple[str, list[str]]:
+    """The subcommand that is meant, and the words behind it."""
+    pair = " ".join(words[:2])
+    if pair in COMMANDS:
+        return pair, words[2:]
+    first = words[0]
+    rest = words[1:]
+    if first in COMMANDS and not (rest and any(_group(first)) and not rest[0].startswith("-")):
+        return first, rest
+    typed = pair if first in COMMANDS else first
+    close = difflib.get_close_matches(typed, COMMANDS, n=1)
+    hint = f"did you mean `xtx {close[0]}`?" if close else "see: xtx --help"
+    raise UserError(f"there is no command {typed!r}; {hint}")
+
+
+def _group(name: str) -> list[str]:
+    """The subcommands below a command."""
+    return [other for other in COMMANDS if other.startswith(name + " ")]
+
+
+def _overview(group: str = "") -> str:
+    """The help that lists commands: all of them, or those of a group."""
+    names = [group, *_group(group)] if group else list(COMMANDS)
+    width = max(map(len, names)) + 3
+    lines = [
+        f"usage: xtx {group + ' [COMMAND]' if group else 'COMMAND'} [OPTIONS]",
+        "",
+        "Agents that learn to play text adventures." if not group else f"{COMMANDS[group].summary}.".capitalize(),
+        "",
+        *(f"  {name:{width}}{COMMANDS[name].summary}" for name in names),
+        "",
+        "`xtx COMMAND --help` says more about each." + ("" if group else " `xtx --version` shows the version."),
+    ]
+    return "\n".join(lines)
+
+
+def _parse(kind: Any, name: str, options: list[str]) -> Any:
+    """The options as an object of the subcommand's dataclass. Raises `UserError` for wrong ones."""
+    import tyro
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(kind, prog=f"xtx {name}", args=options, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UserError(f"{_flatten(said.getvalue())} (see: xtx {name} --help)") from None
+
+
+def _flatten(message: str) -> str:
+    """tyro's framed error message as one line: the error itself and, where there is one, the suggestion."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", message)
+    frame = "\n".join(line.strip("│ ") for line in plain.splitlines() if line.startswith("│"))
+    parts = [part.strip().splitlines() for part in re.split(r"─{3,}", frame)]
+    error, *rest = parts
+    if error[:1] and error[0].startswith("Missing from"):
+        error = ["missing:", *error[1:2]]
+    suggestion = next((part[1].split()[0] for part in rest if "meant" in part[0] and len(part) > 1), "")
+    text = " ".join(error) or " ".join(plain.split())
+    return text[:1].lower() + text[1:] + (f"; perhaps you meant {suggestion}" if suggestion else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

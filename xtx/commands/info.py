@@ -1,0 +1,65 @@
+"""`xtx games info`: what one game is like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from xtx.games.catalog import extra_actions, find_story
+from xtx.games.statistics import steps_between_rewards, vocabulary
+from xtx.games.zmachine import read_dictionary
+
+
+@dataclass(frozen=True)
+class Args:
+    """Shows a game's grammar, vocabulary and rewards; plays its walkthrough to count them."""
+
+    name: Annotated[Positional[str], arg(metavar="GAME")]
+    """A game's name, or the path of a story file."""
+
+
+def run(args: Args) -> None:
+    """Prints the facts, one a line."""
+    story = find_story(args.name)
+    # Not at the top: Jericho takes a second to load, and a wrong name should be answered at once.
+    from xtx.games.jericho import Emulator, Status
+
+    emulator = Emulator(story)
+    texts = [emulator.reset(emulator.walkthrough_seed)]
+    score, rewards = emulator.score, []
+    for command in emulator.walkthrough:
+        if emulator.over or emulator.step(command) is Status.LIMIT:
+            break
+        rewards.append(emulator.score - score)
+        score = emulator.score
+        texts.append(emulator.narration)
+
+    holes = [template.count("OBJ") for template in emulator.templates]
+    steps = steps_between_rewards(rewards)
+    facts = {
+        "story": str(story.path),
+        "md5": story.md5,
+        "version": f"Z-machine {emulator.header.version}, {len(story.content):,} bytes",
+        "templates": f"{holes.count(0)} / {holes.count(1)} / {holes.count(2)} with no, one, two objects",
+        "extra actions": str(len(extra_actions(emulator.name))),
+        "dictionary": f"{len(read_dictionary(story.content, emulator.header).words)} words",
+        "objects": str(emulator.tree.count),
+        "walkthrough": f"{len(rewards)} steps, seed {emulator.walkthrough_seed}, ends with {score} points",
+        "vocabulary": f"{len(vocabulary(texts))} distinct words printed along the walkthrough",
+        "between rewards": f"{steps.mean:.1f} steps on average, {steps.largest} at most" if steps else "no rewards",
+    }
+    if not emulator.walkthrough:
+        facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
+    table = Table(
+        title=f"{emulator.name}, {emulator.max_score} points", box=None, show_header=False, title_justify="left"
+    )
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, fact in facts.items():
+        table.add_row(name, fact)
+    Console(highlight=False).print(table)
+    emulator.close()

@@ -1,0 +1,56 @@
+"""What every test stands on: folders of its own, and the real games where XTX_GAMES names their folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+GAMES = [Path(folder).resolve() for folder in os.environ.get("XTX_GAMES", "").split(os.pathsep) if folder]
+REQUIRED = os.environ.get("XTX_REQUIRE_ROMS", "") not in ("", "0")
+"""Whether a test of real games that is skipped counts as failed: so it is where the games must be there."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("roms") and not any(folder.is_dir() for folder in GAMES):
+        pytest.skip("set XTX_GAMES to the folder of the real story files")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    expected_to_fail = hasattr(report, "wasxfail")
+    if REQUIRED and report.skipped and item.get_closest_marker("roms") and not expected_to_fail:
+        report.outcome = "failed"
+        report.longrepr = f"skipped although XTX_REQUIRE_ROMS is set: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def own_folders(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keeps the test away from the user's data and cache; only tests marked `roms` see XTX_GAMES."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    if request.node.get_closest_marker("roms"):
+        monkeypatch.setenv("XTX_GAMES", os.pathsep.join(map(str, GAMES)))
+    else:
+        monkeypatch.delenv("XTX_GAMES", raising=False)
+
+
+@pytest.fixture(scope="session")
+def real_story() -> Callable[[str], Path]:
+    """Gives the path of a real story by its file's name or stem; skips the test if it is not there."""
+
+    def find(name: str) -> Path:
+        for folder in GAMES:
+            for path in sorted(folder.glob("*.z?")):
+                if name in (path.name, path.stem):
+                    return path
+        pytest.skip(f"{name} is not in the folders of XTX_GAMES")
+
+    return find

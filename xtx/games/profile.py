@@ -288,7 +288,12 @@ def profile_from_debug(
             location=Word(facts.spans["location"][0]),
             special=tuple(address for key in special for address in range(*facts.spans.get(key, (0, 0)))),
             ignored_attributes=tuple(sorted(facts.attributes[key] for key in _NOISE if key in facts.attributes)),
-            volatile=_joined(facts.spans[key] for key in facts.library - _WORLD),
+            volatile=_joined(
+                [
+                    *(facts.spans[key] for key in facts.library - _WORLD),
+                    *_individual_properties(story, header, facts.objects.get("LibraryExtensions", 0)),
+                ]
+            ),
             word_length=6 if header.small else 9,
             grammar=tuple(grammar_templates(story)),
             seed=seed,
@@ -324,6 +329,27 @@ class _Facts:
                 # the compiler's sys__glob* are other names for the first of the story's own variables
                 if (source is None and not name.startswith("sys__")) or files.get(source) in _LIBRARY_FILES:
                     self.library.add(name)
+
+
+def _individual_properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, int]]:
+    """Where an object keeps the properties it does not share; nothing for object 0.
+
+    The parser of library 6.12 keeps its place in the typed line in such a property, and so in no variable.
+    """
+    if number == 0:
+        return
+    table = word(story, header.object_address(number) + header.object_size - 2)
+    entry = table + 1 + 2 * story[table]
+    while story[entry]:
+        long = story[entry] & 0x80
+        size = story[entry + 1] & 63 if long else 2 if story[entry] & 0x40 else 1
+        data = entry + (2 if long else 1)
+        if story[entry] & 63 == 3:  # Inform's pointer to the table of these properties
+            start = end = word(story, data)
+            while word(story, end):
+                end += 3 + story[end + 2]
+            yield start, end
+        entry = data + size
 
 
 def _named(debug: ElementTree.Element, tag: str) -> Iterator[tuple[str, ElementTree.Element]]:

@@ -134,14 +134,14 @@ def _parse(kind: Any, name: str, options: list[str]) -> Any:
 
 def _flatten(message: str) -> str:
     """tyro's framed error message as one line: the error itself and, where there is one, the suggestion."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", message)
-    frame = "\n".join(line.strip("│ ") for line in plain.splitlines() if line.startswith("│"))
-    parts = [part.strip().splitlines() for part in re.split(r"─{3,}", frame)]
-    error, *rest = parts
-    if error[:1] and error[0].startswith("Missing from"):
+    plain = re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯|+]", "", message)
+    # A title, the error, perhaps a suggestion, and where to read more, with rules between them.
+    parts = [part.strip("─- \n") for part in re.split(r"(?:─|-){3,}", plain)]
+    _, error, *rest = [[line.strip() for line in part.splitlines()] for part in parts if part] + [[plain]]
+    if error[0].startswith("Missing from"):
         error = ["missing:", *error[1:2]]
     suggestion = next((part[1].split()[0] for part in rest if "meant" in part[0] and len(part) > 1), "")
-    text = " ".join(error) or " ".join(plain.split())
+    text = " ".join(" ".join(error).split())
     return text[:1].lower() + text[1:] + (f"; perhaps you meant {suggestion}" if suggestion else "")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_the_papers_figures_come_out(name: str, real_story: Callable[[str], Path
     for command in emulator.walkthrough:
         emulator.step(command)
         scores.append(emulator.score)
-    steps = steps_between_rewards([after - before for before, after in zip(scores, scores[1:], strict=False)])
+    steps = steps_between_rewards([after - before for before, after in pairwise(scores)])
     emulator.close()
     assert steps is not None
     assert (round(steps.mean), steps.largest) == PAPER[name]

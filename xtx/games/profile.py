@@ -7,6 +7,7 @@ story itself. As a command: python -m xtx.games.profile STORY DEBUG -o OUT
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import sys
 from collections import defaultdict
@@ -101,7 +102,7 @@ _END = 15  # closes a grammar line
 _GV1_LINE = 8  # bytes of a line in Inform's older table: parameter count, six tokens, action
 _TOKEN = 3  # bytes of a token in the newer table: type, data
 _FILTER = 3  # token type of noun=Routine
-_FREE_TEXT = (7, 8, 9)  # elementary tokens special, number, topic: no object's name fits there
+_NUMBERS, _TOPIC = (7, 8), 9  # elementary tokens: special and number, where no object's name fits; free text
 _VERB, _META, _PREPOSITION = 1, 2, 8  # flags of a dictionary word
 
 Token = tuple[str, int, int]
@@ -110,12 +111,13 @@ Line = tuple[int, tuple[Token, ...]]
 """The action with its flags, and the tokens."""
 
 
-def grammar_templates(story: bytes) -> list[str]:
+def grammar_templates(story: bytes, topics: bool = True) -> list[str]:
     """The templates of all commands that an Inform 6 story's grammar knows, fewest holes first.
 
-    Verbs that mean the same stand together ("get/take OBJ"), and so do prepositions ("in/into"). Left out are
-    commands to the program (save, score), lines that want free text, a number or a direction, and lines with more
-    than two holes. Raises `ValueError` for a story without an Inform grammar.
+    Verbs that mean the same stand together ("get/take OBJ"), and so do prepositions ("in/into"). With `topics`, free
+    text beside an object's name is a hole too ("ask OBJ about OBJ"). Left out are commands to the program (save,
+    score), lines that want a number, a direction or nothing but free text, and lines with more than two holes.
+    Raises `ValueError` for a story without an Inform grammar.
     """
     entries = list(_dictionary(story))
     verbs = {number: word_ for word_, flags, number, _ in reversed(entries) if flags & _VERB}
@@ -129,7 +131,7 @@ def grammar_templates(story: bytes) -> list[str]:
         shapes = {
             tuple(text for text, _, _ in tokens): (action, tokens)
             for action, tokens in tables[number]
-            if _fillable(tokens, directions)
+            if _fillable(tokens, directions, topics)
         }
         for line in shapes.values():
             words[line].add(word_)
@@ -230,12 +232,14 @@ def _direction_filters(entries: Iterable[tuple[str, int, int, int]], tables: dic
     return {data for _, tokens in lines for _, kind, data in tokens if kind == _FILTER}
 
 
-def _fillable(tokens: tuple[Token, ...], directions: set[int]) -> bool:
+def _fillable(tokens: tuple[Token, ...], directions: set[int], topics: bool) -> bool:
     """Whether names of objects can fill all the holes of a line, and there are at most two."""
     holes = [(kind, data) for _, kind, data in tokens if kind]
-    free = any(kind == 1 and data in _FREE_TEXT for kind, data in holes)
-    direction = any(kind == _FILTER and data in directions for kind, data in holes)
-    return len(holes) <= 2 and not free and not direction
+    if len(holes) > 2 or any(kind == 1 and data in _NUMBERS for kind, data in holes):
+        return False
+    if (1, _TOPIC) in holes and (not topics or len(holes) == 1):
+        return False
+    return not any(kind == _FILTER and data in directions for kind, data in holes)
 
 
 # --- the rest, from Inform's debugging information ------------------------------------------------------------------
@@ -260,15 +264,19 @@ def profile_from_debug(
     author: str = "",
     walkthrough: Sequence[str] = (),
     special: Sequence[str] = ("task_done",),
+    topics: bool = True,
     seed: int = 1,
 ) -> Profile:
     """The profile of a story compiled with Inform 6 and its library.
 
     `special` names the variables and arrays whose change is a change of the world; names the story does not have
-    are passed over. Raises `ValueError` if the debugging information is damaged or belongs to another story.
+    are passed over. `topics` is that of `grammar_templates`. Raises `ValueError` if the debugging information is
+    damaged or belongs to another story.
     """
     try:
         debug = ElementTree.fromstring(debug_xml)
+        if not story.startswith(base64.b64decode(debug.findtext("story-file-prefix", ""))):
+            raise ValueError("the debugging information belongs to another story; compile again with -k")
         facts = _Facts(debug)
         header = Header.read(story)
         tree = next(s for s in debug.findall("story-file-section") if s.findtext("type") == "object tree")
@@ -295,14 +303,14 @@ def profile_from_debug(
                 ]
             ),
             word_length=6 if header.small else 9,
-            grammar=tuple(grammar_templates(story)),
+            grammar=tuple(grammar_templates(story, topics)),
             seed=seed,
             walkthrough=tuple(walkthrough),
         )
     except ElementTree.ParseError as error:
         raise ValueError(f"the debugging information is not XML ({error})") from None
     except (KeyError, StopIteration) as error:
-        raise ValueError(f"the debugging information does not name {error or 'the object tree'}") from None
+        raise ValueError(f"the debugging information does not name {str(error) or 'the object tree'}") from None
 
 
 class _Facts:
@@ -385,6 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--author", default="")
     parser.add_argument("--name", default="")
     parser.add_argument("--special", nargs="*", default=["task_done"], metavar="NAME", help="variables of the world")
+    parser.add_argument("--no-topics", action="store_true", help="no templates for talk: nobody is there to talk to")
     options = parser.parse_args(arguments)
     try:
         profile = profile_from_debug(
@@ -396,6 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             author=options.author,
             walkthrough=read_walkthrough(options.walkthrough) if options.walkthrough else (),
             special=options.special,
+            topics=not options.no_topics,
         )
         write_profile(profile, options.out)
     except (OSError, ValueError) as error:

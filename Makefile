@@ -27,9 +27,9 @@ bench: .venv/stamp
 	@echo "== measuring speed"
 	@$(BIN)/python benchmarks/games.py $(ARGS)
 
-story:
-	@echo "== compiling the embedded stories"
-	@$(MAKE) --no-print-directory -C stories
+story: .venv/stamp
+	@echo "== compiling the stories with Inform 6"
+	@$(MAKE) --no-print-directory -C stories PYTHON=$(CURDIR)/$(BIN)/python
 
 # The editable install also compiles door.c into the source tree.
 .venv/stamp: pyproject.toml constraints.txt xtx/games/door.c
@@ -40,5 +40,5 @@ story:
 		echo "$$python cannot make virtual environments: install python3-venv and run make again" >&2; exit 2; fi; \
 	echo "== setting up .venv with $$("$$python" --version) (the first time takes a few minutes: Jericho is compiled)"; \
 	"$$python" -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

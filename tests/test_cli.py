@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -179,3 +180,28 @@ def test_add_reports_and_exits(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"added {catalog.default_game()}\n" in done.stdout
     assert f"1 story copied into {catalog.user_folder()}\n" in done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("inform6"), reason="needs the Inform 6 compiler")
+def test_a_story_of_ones_own_from_source_to_info(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = Path(__file__).parents[1] / "stories" / "lowwater"
+    text = (source / "lowwater.inf").read_text().replace('Constant Story "LOW WATER"', 'Constant Story "HIGH WATER"')
+    (tmp_path / "mine.inf").write_text(text)
+    compiler = ["inform6", "-v5", "-~S", "-k", "+include_path=/usr/share/inform6/library", "mine.inf", "mine.z5"]
+    subprocess.run(compiler, check=True, capture_output=True)
+    walkthrough = str(source / "walkthrough.txt")
+    words = ["games", "profile", "mine.z5", "gameinfo.dbg", "-o", "p.json", "--walkthrough", walkthrough]
+    assert main(words) == 0
+    assert main(["games", "info", "mine.z5"]) == 2
+    assert "xtx games add mine.z5 --profile" in capsys.readouterr().err
+    assert main(["games", "add", "mine.z5", "--profile", "p.json"]) == 0
+    assert main(["games", "info", "mine"]) == 0
+    out = capsys.readouterr().out
+    entry = catalog.find_entry(catalog.default_game())
+    assert f"mine, {entry.max_score} points" in out
+    assert f"ends with {entry.max_score} points" in out
+    assert main(["games", "profile", "mine.z5", "mine.inf", "-o", "q.json"]) == 2
+    assert "no profile can be made" in capsys.readouterr().err

@@ -196,6 +196,13 @@ def test_a_missing_game_says_where_to_put_and_get_it() -> None:
     assert "\n" not in text
 
 
+def test_a_mistyped_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XTX_GAMES", os.pathsep.join([str(tmp_path), str(tmp_path / "gmes")]))
+    assert catalog.absent_folders() == (tmp_path / "gmes",)
+    with pytest.raises(UserError, match="gmes, which is no folder"):
+        catalog.find_story("curses")
+
+
 def test_an_unknown_name_gets_near_ones() -> None:
     with pytest.raises(UserError, match="did you mean zork"):
         catalog.find_story("zrok1")
@@ -273,6 +280,21 @@ def test_add_a_folder_goes_on_after_bad_files(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("no story")
     outcomes = {addition.path.name: addition.outcome for addition in add_games(tmp_path)}
     assert outcomes == {"bad.z5": "refused", "strange.z5": "refused", "mine.z5": "added"}
+
+
+def test_add_a_folder_goes_on_after_a_closed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    own_story(tmp_path)
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    outcomes = {addition.path.name: addition.outcome for addition in add_games(tmp_path)}
+    assert outcomes == {"closed": "refused", "mine.z5": "added"}
 
 
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,9 +40,9 @@ def run(_: Args) -> None:
         )
     console = Console()
     console.print(table)
-    console.print(
-        f"\n{here} of {len(known)} stories are here. Add yours: xtx games add FILE_OR_FOLDER", highlight=False
-    )
+    lines = [f"{here} of {len(known)} stories are here. Add yours: xtx games add FILE_OR_FOLDER"]
+    lines += [f"XTX_GAMES names {folder}, which is no folder." for folder in catalog.absent_folders()]
+    console.print("", *lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 
 
 def _where(entry: catalog.Entry, path: Path | None, notes: list[str]) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.games.catalog import extra_actions, find_story
-from xtx.games.statistics import steps_between_rewards, vocabulary
+from xtx.games.statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.zmachine import read_dictionary
 
 
@@ -50,7 +50,7 @@ def run(args: Args) -> None:
         "objects": str(emulator.tree.count),
         "walkthrough": f"{len(rewards)} steps, seed {emulator.walkthrough_seed}, ends with {score} points",
         "vocabulary": f"{len(vocabulary(texts))} distinct words printed along the walkthrough",
-        "between rewards": f"{steps.mean:.1f} steps on average, {steps.largest} at most" if steps else "no rewards",
+        "between rewards": _between(steps),
     }
     if not emulator.walkthrough:
         facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
@@ -63,3 +63,11 @@ def run(args: Args) -> None:
         table.add_row(name, fact)
     Console(highlight=False).print(table)
     emulator.close()
+
+
+def _between(steps: RewardSteps | None) -> str:
+    if steps is None:
+        return "no rewards"
+    if steps.rewards == 1:
+        return "one reward"
+    return f"{steps.mean:.1f} steps on average, {steps.largest} at most"

@@ -58,6 +58,11 @@ def folders() -> tuple[Path, ...]:
     return (*(Path(folder).expanduser() for folder in listed if folder), user_folder(), DATA)
 
 
+def absent_folders() -> tuple[Path, ...]:
+    """The folders named in XTX_GAMES that are not there."""
+    return tuple(folder for folder in folders()[:-2] if not os.path.isdir(folder))
+
+
 def is_story_name(path: Path) -> bool:
     """Whether a file is called as stories are."""
     return path.suffix.lower() in SUFFIXES
@@ -130,7 +135,7 @@ def locate(entry: Entry) -> tuple[Path | None, list[str]]:
             return path, notes
         if md5:
             notes.append(f"{path} is another story or release: its md5 does not fit")
-        elif path.exists():
+        elif os.path.exists(path):
             notes.append(f"{path} cannot be read")
     for folder in folders():
         for path in story_files(folder):
@@ -175,8 +180,9 @@ def _missing(entry: Entry, notes: list[str]) -> str:
         [
             f"{entry.name} is not here: put {entry.file} into {user_folder()} or a folder named in XTX_GAMES, "
             "or run: xtx games add FILE_OR_FOLDER",
-            f"people get it as part of the Jericho game suite (the one whose md5 is {entry.md5}), "
-            "and many free ones from the Interactive Fiction Archive",
+            f"the community has it in the Jericho game suite (md5 {entry.md5}), "
+            "and many free stories are in the Interactive Fiction Archive",
+            *(f"XTX_GAMES names {folder}, which is no folder" for folder in absent_folders()),
             *notes,
         ]
     )

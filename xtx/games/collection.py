@@ -36,10 +36,9 @@ def add_games(path: Path, profile: Path | None = None) -> list[Addition]:
         return [_add(path, profile)]
     if profile is not None:
         raise UserError(f"{path} is a folder; --profile describes one story: name that story file")
-    files = _stories_below(path)
-    if not files:
+    files, additions = _stories_below(path)
+    if not files and not additions:
         raise UserError(f"{path} holds no story files (names that end in .z3, .z4, .z5 or .z8)")
-    additions = []
     for file in files:
         try:
             additions.append(_add(file, None))
@@ -52,14 +51,18 @@ class Refusal(UserError):
     """One file is not good enough; others may be."""
 
 
-def _stories_below(folder: Path) -> list[Path]:
-    def unreadable(error: OSError) -> None:
-        raise UserError(f"{error.filename} cannot be read ({error.strerror}); check its permissions")
+def _stories_below(folder: Path) -> tuple[list[Path], list[Addition]]:
+    """The story files in a folder and below it, and the folders that cannot be looked into."""
+    found: list[Path] = []
+    closed: list[Addition] = []
 
-    found = []
-    for root, _, names in os.walk(folder, onerror=unreadable):
+    def refuse(error: OSError) -> None:
+        reason = f"{error.filename} cannot be read ({error.strerror}); check its permissions"
+        closed.append(Addition(Path(error.filename), "refused", reason))
+
+    for root, _, names in os.walk(folder, onerror=refuse):
         found += [Path(root, name) for name in names if catalog.is_story_name(Path(name))]
-    return sorted(found)
+    return sorted(found), closed
 
 
 def _add(path: Path, profile: Path | None) -> Addition:

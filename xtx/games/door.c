@@ -15,7 +15,7 @@
 
 enum { OPCODE_READ = 228, OPCODE_READ_CHAR = 246 };
 enum { DONE = 0, HALTED = 1, LIMIT = 2 };
-enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8 };
+enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16 };
 enum { COMMAND_MAX = 198, DIFF_WORDS = 128 };
 
 /* Lies in memory shared with the supervising process: after a crash or a kill it says what was being tried. */
@@ -152,26 +152,97 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
     return hash ^ hash >> 29;
 }
 
+/* What counts as a change of the world: which bits of RAM, when they are set and when they are cleared, and
+ * which objects wander about by themselves, so that where they are does not count. */
+typedef struct {
+    const uint8_t *set_mask, *clear_mask;
+    const uint16_t *wanderers;
+    int32_t wanderer_count;
+    uint32_t first_object;
+    int32_t small; /* objects have the layout of versions 1 to 3 */
+    int32_t object_count;
+} world;
+
+enum { PARENT, SIBLING, CHILD };
+
+static unsigned link_address(const world *w, unsigned object, int link) {
+    return w->small ? w->first_object + (object - 1) * 9 + 4 + (unsigned)link
+                    : w->first_object + (object - 1) * 14 + 6 + 2 * (unsigned)link;
+}
+
+static unsigned get_link(const world *w, const uint8_t *ram, unsigned object, int link) {
+    if (object < 1 || object > (unsigned)w->object_count) return 0;
+    unsigned address = link_address(w, object, link);
+    return w->small ? ram[address] : (unsigned)ram[address] << 8 | ram[address + 1];
+}
+
+static void set_link(const world *w, uint8_t *ram, unsigned object, int link, unsigned value) {
+    if (object < 1 || object > (unsigned)w->object_count) return;
+    unsigned address = link_address(w, object, link);
+    if (!w->small) ram[address++] = (uint8_t)(value >> 8);
+    ram[address] = (uint8_t)value;
+}
+
+/* Takes the wanderers out of the object tree, so that two trees can be compared without them. */
+static void remove_wanderers(const world *w, uint8_t *ram) {
+    for (int i = 0; i < w->wanderer_count; i++) {
+        unsigned object = w->wanderers[i], next = get_link(w, ram, object, SIBLING);
+        unsigned parent = get_link(w, ram, object, PARENT), at = get_link(w, ram, parent, CHILD);
+        if (at == object) {
+            set_link(w, ram, parent, CHILD, next);
+        } else {
+            for (int guard = 0; at && guard < w->object_count; guard++) {
+                unsigned after = get_link(w, ram, at, SIBLING);
+                if (after == object) {
+                    set_link(w, ram, at, SIBLING, next);
+                    break;
+                }
+                at = after;
+            }
+        }
+        set_link(w, ram, object, PARENT, 0);
+        set_link(w, ram, object, SIBLING, 0);
+    }
+}
+
+/* A hash of the bits that count in which two memories differ; 0 if there are none. */
+static uint64_t world_difference(const world *w, const uint8_t *now, const uint8_t *before, size_t size) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < size; i += 8) {
+        uint64_t a = 0, b = 0, set = 0, clear = 0;
+        size_t n = size - i < 8 ? size - i : 8;
+        memcpy(&a, now + i, n);
+        memcpy(&b, before + i, n);
+        if (a == b) continue;
+        memcpy(&set, w->set_mask + i, n);
+        memcpy(&clear, w->clear_mask + i, n);
+        uint64_t changed = (a & ~b & set) | (b & ~a & clear);
+        if (changed) hash = mix(mix(hash, i + 1), mix(changed, a & changed));
+    }
+    return hash;
+}
+
 /* Tries candidates first..count-1 (NUL-terminated, one after the other in `commands`), each from the present
- * state, and says of each in `flags` whether it changed the world and in `diffs` a hash of how.
+ * state, and says of each in `flags` what it did and in `diffs` a hash of how it changed the world.
  *
- * A change is what Jericho calls one (objects moved, attributes, special RAM, the end of the game), or a
- * change in one of the watched RAM bytes (the score, and the end of a game that Jericho does not know). The
- * hash covers Jericho's own cleaned difference, the watched bytes and whether the game ended, so two commands
- * with equal hashes did the same thing. `rows`, where given, receives Jericho's difference itself (128 words each).
+ * CHANGED: the world is another one now, or the game ended. EVENT: Jericho says that the world changed; it counts every object
+ * moved and every attribute written, also where nothing is different afterwards. Two commands with equal hashes
+ * did the same thing. `rows`, where given, receives Jericho's own difference (128 words each).
  *
  * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag
  * STOPPED): the caller must then set the emulator up anew and go on behind it. The state is restored after each.
  */
-int door_filter(door *d, const char *commands, int first, int count, uint64_t limit, const uint16_t *watched,
-                int watched_count, uint8_t *flags, uint64_t *diffs, uint16_t *rows) {
+int door_filter(door *d, const char *commands, int first, int count, uint64_t limit, const world *w,
+                uint8_t *flags, uint64_t *diffs, uint16_t *rows) {
     size_t ram_size = (size_t)d->getRAMSize(), stack_size = (size_t)d->getStackSize();
-    unsigned char *ram = malloc(ram_size + stack_size), *stack = ram + ram_size;
+    unsigned char *ram = malloc(2 * ram_size + stack_size), *stack = ram + ram_size, *base = stack + stack_size;
     if (!ram) return -1;
     uint16_t difference[DIFF_WORDS];
     uint64_t instructions;
     d->getRAM(ram);
     d->getStack(stack);
+    memcpy(base, ram, ram_size);
+    remove_wanderers(w, base);
     int pc = d->getPC(), sp = d->getSP(), fp = d->getFP(), frames = d->getFrameCount();
     unsigned char opcode = *d->next_opcode;
     long rng = d->getRngA();
@@ -186,22 +257,25 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
             break;
         }
         int ended = d->game_over() > 0 ? 1 : d->victory() > 0 ? 2 : 0;
-        int changed = ended || d->world_changed() > 0;
-        uint64_t hash = mix(1469598103934665603u, (uint64_t)ended);
-        for (int w = 0; w < watched_count; w++) {
-            unsigned char value = (*d->zmp)[watched[w]];
-            changed |= value != ram[watched[w]];
-            hash = mix(hash, value);
-        }
+        remove_wanderers(w, *d->zmp);
+        uint64_t hash = world_difference(w, *d->zmp, base, ram_size);
         if (d->getRngA() != rng || d->getRngCounter() != counter) flags[i] |= RANDOM;
-        if (changed) {
+        if (ended || hash) {
+            flags[i] |= CHANGED;
+            diffs[i] = mix(hash, 1 + (uint64_t)ended) | 1;
+        }
+        if (d->world_changed() > 0) {
+            flags[i] |= EVENT;
             memset(difference, 0, sizeof difference);
             d->get_cleaned_world_diff(difference, difference + DIFF_WORDS / 2);
-            for (int w = 0; w < DIFF_WORDS; w++) hash = mix(hash, difference[w]);
-            diffs[i] = hash;
-            flags[i] |= strstr(d->world, "(Taken)") ? TAKEN : CHANGED;
             if (rows) memcpy(rows + (size_t)i * DIFF_WORDS, difference, sizeof difference);
+            if (!diffs[i]) {
+                uint64_t event = 7;
+                for (int w = 0; w < DIFF_WORDS; w++) event = mix(event, difference[w]);
+                diffs[i] = event | 1;
+            }
         }
+        if (strstr(d->world, "(Taken)")) flags[i] |= TAKEN;
         d->setRng(rng, interval, counter);
         d->setRAM(ram);
         d->setStack(stack);

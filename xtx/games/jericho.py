@@ -8,8 +8,9 @@ of our own end here.
 from __future__ import annotations
 
 import ctypes
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from functools import cached_property
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from jericho import defines
 from jericho.template_action_generator import TemplateActionGenerator
+from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
 from xtx.games.story import Story
@@ -34,6 +36,9 @@ STEP_LIMIT = 40_000_000
 
 CANDIDATE_LIMIT = 3_000_000
 """The same for a candidate of the valid-action search."""
+
+
+_STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
 
 
 class Status(IntEnum):
@@ -51,12 +56,27 @@ class Verdict(IntFlag):
     TAKEN = 2
     RANDOM = 4
     STOPPED = 8
+    EVENT = 16
 
 
 class Trace(ctypes.Structure):
     """What is being tried right now; lies in shared memory, so that it outlives the process (see worker.py)."""
 
     _fields_ = (("progress", ctypes.c_uint64), ("command", ctypes.c_char * (COMMAND_LENGTH + 2)))
+
+
+class _World(ctypes.Structure):
+    """door.c's `world`."""
+
+    _fields_ = (
+        ("set_mask", ctypes.c_void_p),
+        ("clear_mask", ctypes.c_void_p),
+        ("wanderers", ctypes.c_void_p),
+        ("wanderer_count", ctypes.c_int32),
+        ("first_object", ctypes.c_uint32),
+        ("small", ctypes.c_int32),
+        ("object_count", ctypes.c_int32),
+    )
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -71,6 +91,18 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     opcode: int
     rng: tuple[int, int, int]
     narration: bytes
+
+
+@dataclass(frozen=True)
+class Change:
+    """What counts as a change of the world."""
+
+    set_mask: Ram
+    """One byte for each byte of RAM: the bits that count when they are set."""
+    clear_mask: Ram
+    """The same for bits that are cleared."""
+    wanderers: npt.NDArray[np.uint16]
+    """Objects whose moves do not count."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +124,7 @@ def _load_door() -> ctypes.CDLL:
     door.door_close.argtypes, door.door_close.restype = [pointer], None
     door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
     door.door_filter.argtypes = [
-        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, pointer, ctypes.c_int, pointer, pointer, pointer,
+        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(_World), pointer, pointer, pointer,
     ]  # fmt: skip
     return door
 
@@ -160,7 +192,9 @@ class Emulator:
     @property
     def narration(self) -> str:
         """The text that the last command printed, as the emulator gave it."""
-        return self._world.value.decode("cp1252", "replace")
+        text = self._world.value.decode("cp1252", "replace")
+        # For games that it does not know Jericho leaves the status line behind the prompt.
+        return text if self.story.profile is None else _STATUS_LINE.sub("", text)
 
     @property
     def halted(self) -> bool:
@@ -169,10 +203,10 @@ class Emulator:
     _dirty = False
     """Whether the last command was cut off inside the story, so that the emulator must be set up anew."""
 
-    @property
-    def wants_line(self) -> bool:
-        """Whether the story waits for a line (and not for a single key)."""
-        return self._opcode.value == 228
+    @staticmethod
+    def wants_line_in(state: Snapshot) -> bool:
+        """Whether the story waits for a line in that state (and not for a single key)."""
+        return state.opcode == 228
 
     # --- states -------------------------------------------------------------------------------------------------
 
@@ -184,9 +218,16 @@ class Emulator:
 
     def save(self) -> Snapshot:
         """The whole state, to be given to `restore` of any emulator with the same story."""
+        return self._save(self.ram.tobytes())
+
+    def save_registers(self) -> Snapshot:
+        """The state without RAM, for those who copied that already."""
+        return self._save(b"")
+
+    def _save(self, ram: bytes) -> Snapshot:
         lib = self._lib
         return Snapshot(
-            ram=self.ram.tobytes(),
+            ram=ram,
             stack=bytes(self._stack)[2 * lib.getSP() :],  # it grows downwards; what lies below sp is dead
             pc=lib.getPC(),
             sp=lib.getSP(),
@@ -252,7 +293,9 @@ class Emulator:
     @property
     def walkthrough(self) -> tuple[str, ...]:
         profile = self.story.profile
-        return tuple(self._env.get_walkthrough()) if profile is None else profile.walkthrough
+        if profile is not None:
+            return profile.walkthrough
+        return tuple(str(self._env.bindings["walkthrough"]).split("/")) if "walkthrough" in self._env.bindings else ()
 
     @property
     def walkthrough_seed(self) -> int:
@@ -287,23 +330,104 @@ class Emulator:
     # --- the search for valid actions ---------------------------------------------------------------------------
 
     @cached_property
-    def watched(self) -> npt.NDArray[np.uint16]:
-        """The RAM bytes whose change is a change of the world beside the object tree: the score, and what the
-        profile names. For Jericho's games the score's bytes are found by turning every byte over once."""
+    def tree_mask(self) -> Ram:
+        """One byte for each byte of RAM: the bits of the object tree that belong to the state of the world, which
+        are those that Jericho's own world hash covers."""
+        header, profile = self.header, self.story.profile
+        attributes = np.full(header.attribute_bytes, 0xFF, dtype=np.uint8)
+        if profile is not None:
+            for attribute in profile.ignored_attributes:
+                attributes[attribute // 8] &= ~(0x80 >> attribute % 8) & 0xFF
+        else:
+            # Jericho clears noisy attributes before it hashes: give it objects with all of them set, and see.
+            objects = (jericho.jericho.ZObject * (self.tree.count + 1))()
+            for one in objects:
+                one._attr[:] = [-1] * 4
+            self._lib.clean_world_objs(objects)
+            kept = [np.array(one._attr[:], dtype=np.int8).view(np.uint8) for one in objects[1:]]
+            attributes[:4] = np.bitwise_or.reduce(kept)
+        mask = np.zeros(header.dynamic_size, dtype=np.uint8)
+        entries = self.tree.entries(mask)
+        entries[:, : header.attribute_bytes] = attributes
+        entries[:, header.attribute_bytes : -2] = 0xFF
+        return mask
+
+    @cached_property
+    def roamers(self) -> tuple[int, ...]:
+        """Objects that wander about by themselves and do not belong to the state of the world (zork1's thief)."""
         profile = self.story.profile
         if profile is not None:
-            fields = (profile.score, profile.end)
-            found = [a for f in fields for a in range(f.address, f.address + f.size)] + list(profile.special)
-            return np.array(sorted(set(found)), dtype=np.uint16)
-        ram, score = self.ram, self._lib.get_score
-        before = score()
-        found = []
+            return profile.ignored_objects
+        objects = (jericho.jericho.ZObject * (self.tree.count + 1))()
+        for one in objects:
+            one.parent = 1
+        self._lib.clean_world_objs(objects)
+        return tuple(i for i, one in enumerate(objects) if i and one.parent == 0)
+
+    @cached_property
+    def change(self) -> Change:
+        """What counts as a change of the world: what Jericho does not ignore in the object tree, its special RAM,
+        the score and the end of the game."""
+        header, profile, count = self.header, self.story.profile, self.tree.count
+        outside = np.zeros(header.dynamic_size, dtype=np.uint8)
+        outside[[*self.score_addresses, *self.special]] = 0xFF
+        if profile is not None:
+            outside[profile.end.address : profile.end.address + profile.end.size] = 0xFF
+            mask = self.tree_mask | outside
+            return Change(mask, mask, np.array(profile.ignored_objects, dtype=np.uint16))
+        masks = []
+        for ignored in (self._lib.ignore_attr_diff, self._lib.ignore_attr_clr):
+            mask = outside.copy()
+            entries = self.tree.entries(mask)
+            entries[:, header.attribute_bytes : -2] = 0xFF
+            bits = [[not ignored(o, a) for a in range(8 * header.attribute_bytes)] for o in range(1, count + 1)]
+            entries[:, : header.attribute_bytes] = np.packbits(np.array(bits, dtype=bool), axis=1)
+            masks.append(mask)
+        moved = self._lib.ignore_moved_obj
+        wanderers = [o for o in range(1, count + 1) if all(moved(o, d) for d in (1, count // 2, count))]
+        return Change(masks[0], masks[1], np.array(wanderers, dtype=np.uint16))
+
+    @cached_property
+    def special(self) -> tuple[int, ...]:
+        """RAM bytes beyond the object tree that belong to the world."""
+        profile = self.story.profile
+        if profile is not None:
+            return profile.special
+        count = self._lib.get_special_ram_size()
+        addresses = ctypes.POINTER(ctypes.c_uint16).in_dll(self._lib, "special_ram_addrs")
+        return tuple(addresses[i] for i in range(count))
+
+    @cached_property
+    def score_addresses(self) -> tuple[int, ...]:
+        profile = self.story.profile
+        if profile is not None:
+            return tuple(range(profile.score.address, profile.score.address + profile.score.size))
+        return self._addresses_behind(self._lib.get_score)
+
+    @cached_property
+    def moves_addresses(self) -> tuple[int, ...]:
+        profile = self.story.profile
+        if profile is not None:
+            return tuple(range(profile.moves.address, profile.moves.address + profile.moves.size))
+        return self._addresses_behind(self._lib.get_moves)
+
+    def _addresses_behind(self, value: Callable[[], int]) -> tuple[int, ...]:
+        """The RAM bytes that a number of Jericho's depends on, found by turning every byte over once."""
+        ram, before, found = self.ram, value(), []
         for address in range(64, self.header.dynamic_size):
             ram[address] ^= 0xFF
-            if score() != before:
+            if value() != before:
                 found.append(address)
             ram[address] ^= 0xFF
-        return np.array(found, dtype=np.uint16)
+        return tuple(found)
+
+    @cached_property
+    def _world_argument(self) -> _World:
+        change = self.change
+        return _World(
+            change.set_mask.ctypes.data, change.clear_mask.ctypes.data, change.wanderers.ctypes.data,
+            len(change.wanderers), self.header.first_object, self.header.small, self.tree.count,
+        )  # fmt: skip
 
     def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> Verdicts:
         """What becomes of each command, tried from the present state, which is the same afterwards."""
@@ -311,12 +435,13 @@ class Emulator:
         flags = np.zeros(count, dtype=np.uint8)
         diffs = np.zeros(count, dtype=np.uint64)
         joined = b"\0".join(c.encode("utf-8", "replace")[:COMMAND_LENGTH] for c in commands) + b"\0"
+        world = self._world_argument
         state = self.save()
         done = 0
         while done < count:
             done = self._door_lib.door_filter(
                 self._door, joined, done, count, limit,
-                self.watched.ctypes.data, len(self.watched), flags.ctypes.data, diffs.ctypes.data, None,
+                ctypes.byref(world), flags.ctypes.data, diffs.ctypes.data, None,
             )  # fmt: skip
             if done < 0:
                 raise MemoryError("no memory for a copy of the game's state")
@@ -331,6 +456,11 @@ class Emulator:
 def verb_frequency(command: str, word_length: int) -> int:
     """How often people use the command's verb, by Jericho's counts of played transcripts."""
     return int(verb_usage_count(command, word_length))
+
+
+def recognized(answer: str) -> bool:
+    """Whether the game understood the command that it answered so, by Jericho's list of usual complaints."""
+    return bool(jericho_recognized(answer.replace("\n", " ")))
 
 
 def supported_games() -> dict[str, dict[str, str]]:

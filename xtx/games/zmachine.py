@@ -86,33 +86,42 @@ def decode_text(memory: bytes | Ram, address: int, header: Header, depth: int = 
         address += 2
         if value & 0x8000:
             break
+    return _spell(codes, memory, header, depth)
+
+
+def _spell(codes: list[int], memory: bytes | Ram, header: Header, depth: int) -> str:
+    """The text that a sequence of 5-bit codes stands for."""
     out: list[str] = []
     alphabet = i = 0
     while i < len(codes):
-        code = codes[i]
+        code, following = codes[i], codes[i + 1 : i + 3]
         i += 1
-        if code == 0:
-            out.append(" ")
-        elif code in (1, 2, 3) and depth == 0:
-            if i < len(codes):
-                entry = header.abbreviations + 2 * (32 * (code - 1) + codes[i])
-                if entry < end:
-                    out.append(decode_text(memory, word(memory, entry) * 2, header, 1))
-            i += 1
-        elif code in (4, 5):
+        if code in (4, 5):
             alphabet = code - 3
             continue
+        if code == 0:
+            out.append(" ")
+        elif code <= 3:
+            i += 1
+            # Abbreviations do not nest.
+            if following and depth == 0:
+                entry = header.abbreviations + 2 * (32 * (code - 1) + following[0])
+                if entry + 1 < len(memory):
+                    out.append(decode_text(memory, word(memory, entry) * 2, header, 1))
         elif code == 6 and alphabet == 2:
-            if i + 1 < len(codes):
-                out.append(chr(codes[i] << 5 | codes[i + 1]))
             i += 2
-        elif code >= 6:
-            if header.alphabet:
-                out.append(chr(memory[header.alphabet + 26 * alphabet + code - 6]))
-            else:
-                out.append(_ALPHABETS[alphabet][code - 6])
+            if len(following) == 2:
+                out.append(chr(following[0] << 5 | following[1]))
+        else:
+            out.append(_letter(code, alphabet, memory, header))
         alphabet = 0
     return "".join(out)
+
+
+def _letter(code: int, alphabet: int, memory: bytes | Ram, header: Header) -> str:
+    if header.alphabet:
+        return chr(memory[header.alphabet + 26 * alphabet + code - 6])
+    return _ALPHABETS[alphabet][code - 6]
 
 
 @dataclass(frozen=True)
@@ -134,11 +143,16 @@ class ObjectTree:
             names.append(decode_text(self.story, table + 1, self.header) if named else "")
         return tuple(names)
 
+    def entries(self, ram: Ram) -> Ram:
+        """A view of the object table, one row an object (object 1 first)."""
+        header = self.header
+        table = ram[header.first_object : header.object_address(self.count + 1)]
+        return table.reshape(self.count, header.object_size)
+
     def links(self, ram: Ram) -> npt.NDArray[np.int64]:
         """Parent, sibling and child of every object, one row each; row 0 is empty."""
         header = self.header
-        rows = ram[header.first_object : header.object_address(self.count + 1)]
-        table = rows.reshape(self.count, header.object_size).astype(np.int64)
+        table = self.entries(ram).astype(np.int64)
         links = np.zeros((self.count + 1, 3), dtype=np.int64)
         if header.small:
             links[1:] = table[:, 4:7]
@@ -160,6 +174,39 @@ class ObjectTree:
             stack.append(int(links[number, 1]))
             stack.append(int(links[number, 2]))
         return found
+
+    def unlink(self, ram: Ram, links: npt.NDArray[np.int64], number: int) -> None:
+        """Takes an object out of the tree, in RAM and in `links`; broken links are left as they are."""
+        parent, sibling = int(links[number, 0]), int(links[number, 1])
+        if not 0 < parent <= self.count:
+            return
+        if links[parent, 2] == number:
+            self._set_link(ram, links, parent, 2, sibling)
+        else:
+            before = int(links[parent, 2])
+            for _ in range(self.count):
+                if before == 0 or links[before, 1] == number:
+                    break
+                before = int(links[before, 1])
+            if before:
+                self._set_link(ram, links, before, 1, sibling)
+        self._set_link(ram, links, number, 0, 0)
+        self._set_link(ram, links, number, 1, 0)
+
+    def insert(self, ram: Ram, links: npt.NDArray[np.int64], number: int, parent: int) -> None:
+        """Makes an object outside the tree the first child of `parent`."""
+        self._set_link(ram, links, number, 1, int(links[parent, 2]))
+        self._set_link(ram, links, number, 0, parent)
+        self._set_link(ram, links, parent, 2, number)
+
+    def _set_link(self, ram: Ram, links: npt.NDArray[np.int64], number: int, column: int, value: int) -> None:
+        links[number, column] = value
+        address = self.header.object_address(number) + self.header.attribute_bytes
+        if self.header.small:
+            ram[address + column] = value
+        else:
+            ram[address + 2 * column] = value >> 8
+            ram[address + 2 * column + 1] = value & 0xFF
 
 
 def count_objects(story: bytes, header: Header) -> int:

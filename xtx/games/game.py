@@ -1,0 +1,209 @@
+"""A story as a `Game`: emulator, canonical states, search and atlas put together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from xtx.core import Observation, Step, UserError
+from xtx.games.atlas import Atlas
+from xtx.games.catalog import extra_actions
+from xtx.games.jericho import Emulator, Snapshot, Status, Trace
+from xtx.games.narration import clean
+from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
+from xtx.games.story import read_story
+from xtx.games.world import SURVEY_VERSION, Layout, World, read_layout
+
+NO_ANSWER = "The game does not answer to that."
+"""The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
+
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True)
+class GameSpec:
+    """Which game is played, and how: plain data that can be sent to another process."""
+
+    path: str
+    """The story file."""
+    extra_actions: bool = False
+    """Also try the actions that the paper adds to the game's grammar."""
+    wide_grammar: bool = False
+    """Also try forms beyond the grammar's templates: object and direction, numbers, orders, all but."""
+    atlas: str | None = None
+    """Folder of the atlas; None keeps what is found in memory only."""
+
+
+class _Saved(msgspec.Struct, frozen=True, array_like=True):
+    """A game's state as `save` gives it: the emulator's, and what we keep beside it."""
+
+    emulator: Snapshot
+    seed: int
+    step: int
+
+
+class StoryGame:
+    """One game in this process. A hang inside one instruction still stops the process: see worker.py."""
+
+    def __init__(
+        self,
+        spec: GameSpec,
+        layout: Layout | None = None,
+        trace: Trace | None = None,
+        avoid: Collection[str] = (),
+    ) -> None:
+        self.spec = spec
+        story = read_story(Path(spec.path))
+        self.emulator = Emulator(story, trace)
+        self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
+        self.layout = layout or self._find_layout(story.md5, avoid)
+        self.world = World(self.emulator, self.layout)
+        extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
+        self.search = Search(self.emulator, extra, spec.wide_grammar)
+        self._prefix = f"{story.md5};{SURVEY_VERSION};{self.search.variant};".encode()
+        self._remembered: dict[bytes, Findings] = {}
+        self._seed = self.emulator.walkthrough_seed
+        self._step = 0
+        self._here = b""
+        """Key of the present state."""
+        self.forbidden: dict[bytes, frozenset[str]] = {}
+        """Actions that the emulator cannot finish, by the key of the state in which it cannot."""
+        self.newly_forbidden: list[tuple[bytes, str]] = []
+        """Those found since somebody emptied this list."""
+        self.avoid: frozenset[str] = frozenset()
+        """Candidates that killed an earlier process in the next state to be searched: left out there, for good."""
+
+    # --- Game ---------------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """The first observation of a new game under an emulator seed; None repeats the last one."""
+        self._seed = self._seed if seed is None else seed
+        self._step = 0
+        self.emulator.reset(self._seed)
+        return self._observe()
+
+    def step(self, action: str, *, last: bool = False) -> Step:
+        """What the action leads to. One that the emulator cannot finish leads nowhere and is not offered again."""
+        emulator = self.emulator
+        before, score = emulator.save(), emulator.score
+        self._step += 1
+        known = action in self.forbidden.get(self._here, ())
+        status = Status.LIMIT if known else emulator.step(action)
+        if status is Status.LIMIT:
+            if not known:
+                emulator.restore(before)
+                self.forbid(self._here, action)
+                self.newly_forbidden.append((self._here, action))
+            return Step(self._observe(NO_ANSWER), 0, False, last)
+        halted = status is Status.HALTED
+        reward = 0 if halted else emulator.score - score
+        if halted or emulator.over:
+            ending = Observation(clean(emulator.narration), "", "", (), score + reward, self._step)
+            return Step(ending, reward, True, False, not halted and emulator.won)
+        return Step(self._observe(), reward, False, last)
+
+    def save(self) -> bytes:
+        """The state of the game, for `restore`."""
+        return msgspec.msgpack.encode(_Saved(self.emulator.save(), self._seed, self._step))
+
+    def restore(self, state: bytes) -> Observation:
+        """The observation in the saved state."""
+        try:
+            saved = msgspec.msgpack.decode(state, type=_Saved)
+        except msgspec.DecodeError as error:
+            raise UserError(f"this is not a saved game: {error}") from None
+        self.emulator.restore(saved.emulator)
+        self._seed, self._step = saved.seed, saved.step
+        return self._observe()
+
+    def close(self) -> None:
+        """Frees emulator and atlas."""
+        self.emulator.close()
+        if self._atlas is not None:
+            self._atlas.close()
+
+    # --- what is known of a state -------------------------------------------------------------------------------
+
+    def _observe(self, text: str | None = None) -> Observation:
+        emulator = self.emulator
+        narration = clean(emulator.narration) if text is None else text
+        if emulator.over:
+            return Observation(narration, "", "", (), emulator.score, self._step)
+        canonical = self.world.canonical(RANDOM_STATES[0])
+        self._here = hashlib.blake2b(self._prefix + self.world.key(canonical), digest_size=16).digest()
+        found = self._findings(self._here, canonical)
+        actions = found.actions
+        forbidden = self.forbidden.get(self._here)
+        if forbidden:
+            actions = tuple(a for a in actions if a not in forbidden) or FALLBACK_ACTIONS
+        return Observation(narration, found.look, found.inventory, actions, emulator.score, self._step)
+
+    def _findings(self, key: bytes, canonical: Snapshot) -> Findings:
+        found = self._remembered.get(key)
+        if found is not None:
+            return found
+        stored = self._atlas.get(key) if self._atlas is not None else None
+        if stored is not None:
+            found = msgspec.msgpack.decode(stored, type=Findings)
+        else:
+            found = self._find_out(key, canonical)
+        if len(self._remembered) >= _REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = found
+        return found
+
+    def _find_out(self, key: bytes, canonical: Snapshot) -> Findings:
+        if self.avoid:
+            for action in self.avoid:
+                self.forbid_for_good(key, action)
+                self.newly_forbidden.append((key, action))
+            self.avoid = frozenset()
+        state = self.emulator.save()
+        found = self.search.findings(canonical, self.forbidden.get(key, frozenset()) | self._never(key))
+        self.emulator.restore(state)
+        if self._atlas is not None:
+            self._atlas.put(key, msgspec.msgpack.encode(found))
+        return found
+
+    # --- what must not be tried again ---------------------------------------------------------------------------
+
+    @property
+    def here(self) -> bytes:
+        """The key of the present state of the world."""
+        return self._here
+
+    def forbid(self, key: bytes, action: str) -> None:
+        """From now on this game does not offer the action in that state."""
+        self.forbidden[key] = self.forbidden.get(key, frozenset()) | {action}
+
+    def forbid_for_good(self, key: bytes, action: str) -> None:
+        """The same for all later runs with this atlas: for what only a clock could decide."""
+        self.forbid(key, action)
+        if self._atlas is None:
+            return
+        never = self._never(key) | {action}
+        self._atlas.put(b"!" + key, msgspec.msgpack.encode(sorted(never)))
+        stored = self._atlas.get(key)
+        if stored is not None:
+            found = msgspec.msgpack.decode(stored, type=Findings)
+            actions = tuple(a for a in found.actions if a not in never) or FALLBACK_ACTIONS
+            self._atlas.put(key, msgspec.msgpack.encode(msgspec.structs.replace(found, actions=actions)))
+        self._remembered.pop(key, None)
+
+    def _never(self, key: bytes) -> frozenset[str]:
+        stored = self._atlas.get(b"!" + key) if self._atlas is not None else None
+        return frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else frozenset()
+
+    def _find_layout(self, md5: str, avoid: Collection[str]) -> Layout:
+        key = hashlib.blake2b(f"layout;{SURVEY_VERSION};{md5}".encode(), digest_size=16).digest()
+        stored = self._atlas.get(key) if self._atlas is not None else None
+        if stored is not None:
+            return msgspec.msgpack.decode(stored, type=Layout)
+        layout = read_layout(self.emulator, avoid)
+        if self._atlas is not None:
+            self._atlas.put(key, msgspec.msgpack.encode(layout))
+        return layout

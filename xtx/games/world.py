@@ -1,0 +1,330 @@
+"""The state of the world apart from how the player came to it: canonical states and their keys.
+
+What was found out about a state (its valid actions, `look`, `inventory`) is to be found out once. For that two
+states must count as equal that differ only in what the parser left behind, in the number of moves, or in a lamp
+that has 181 turns left and not 180; and what is found must be a function of the key alone, whoever found it.
+So the key is not a summary of the state but the state itself, made canonical: every byte that does not belong
+to the world is set to a fixed value, and the search then starts *from that canonical state*.
+
+Which bytes those are is found by trying (`survey`): from states along the walkthrough many commands are given
+that do not change the object tree. A byte that such commands change, each in its own way, is the parser's. A
+byte that every command that takes a turn moves by the same amount counts turns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.narration import clean
+from xtx.games.zmachine import Dictionary, Ram, read_dictionary
+
+SURVEY_VERSION = 1
+"""Changes whenever the canonical state does: part of every key in the atlas."""
+
+_STATES = 16
+_COUNTER = 3
+"""What a turn counter is set to unless it is 0: running, and nothing happens next turn."""
+
+_NONSENSE = (
+    "zqx", "zqx wvj", "zqxjkw " * 3, "zqxjkwvb " * 13, "wv " * 39, "wvzq " * 19, "q z x w v k j " * 6,
+    "take zqxj", "examine zqxj", "put zqxj in wvkj", "take zqxj from wvkj with jkzq on zqww and kjqz",
+    "zqx, zqx", "zqx, wvj and kqx then " * 5, "abc. " * 23, "wait. zqxjkw wvj zqxjk kjq", "look. " * 19, "look then " * 11,
+    "examine me and me and me and me and me and me and me and me and me and me and me", "g",
+    "oops", "oops zqxj", "take all but zqxj", "take all", "drop all", "examine all", "put all in all",
+    "look then wait then inventory then look", "e" * 100, "look", "wait", "inventory", "examine me", "listen",
+    "take me", "give me to me", "show me to me", "examine floor", "ask me about me",
+)  # fmt: skip
+"""Commands that change nothing in any game, long and odd enough to fill the parser's tables."""
+
+_INCOMPLETE = ("take", "put", "give", "unlock", "open", "examine", "ask")
+"""Verbs that make the parser ask back, which uses tables of its own; each is followed by an answer."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Which parts of a story's memory make up the world, and what the others are set to."""
+
+    mask: bytes
+    """One byte for each byte of RAM: the bits that belong to the world."""
+    fill: bytes
+    """RAM at a usual prompt, from which the other bits are taken."""
+    counters: tuple[int, ...]
+    """Addresses of bytes that count turns."""
+    prompt: tuple[int, int, int]
+    """Program counter, opcode and number of frames when the story waits for a command as usual."""
+    stack: bytes
+    sp: int
+    fp: int
+
+
+class World:
+    """Canonical states and keys for one emulator."""
+
+    def __init__(self, emulator: Emulator, layout: Layout) -> None:
+        self._emulator = emulator
+        self.layout = layout
+        self._mask: Ram = np.frombuffer(layout.mask, np.uint8)
+        self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
+        self._counters = np.array(layout.counters, dtype=np.intp)
+        tree = emulator.tree
+        self._homes = {
+            roamer: int(tree.links(np.frombuffer(emulator.story.content, np.uint8))[roamer, 0])
+            for roamer in emulator.roamers
+        }
+
+    def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
+        """The emulator's present state made canonical, with the given random numbers to come."""
+        emulator, layout = self._emulator, self.layout
+        ram = emulator.ram & self._mask
+        ram |= self._fill
+        ram[self._counters] = np.where(ram[self._counters] == 0, 0, _COUNTER)
+        for roamer, home in self._homes.items():
+            self._send_home(ram, roamer, home)
+        pc, opcode, frames = layout.prompt
+        usual = Snapshot(ram.tobytes(), layout.stack, pc, layout.sp, layout.fp, frames, opcode, rng, b"")
+        state = emulator.save_registers()
+        if _prompt(state) == layout.prompt:
+            return usual
+        # A prompt of another kind: what the parser remembers may matter, so nothing is left out.
+        odd = msgspec.structs.replace(state, ram=emulator.ram.tobytes(), rng=rng, narration=b"")
+        return usual if self._only_asks_back(odd, usual) else odd
+
+    def _only_asks_back(self, odd: Snapshot, usual: Snapshot) -> bool:
+        """Whether the parser just wants to know more ("which one do you mean?") and would as well take a new
+        command: then `look` begins the same way from here as from the usual prompt. (How it goes on may depend on
+        clocks, which run on in one of the two.)"""
+        emulator = self._emulator
+        if odd.opcode != usual.opcode:
+            return False  # it waits for a key
+        present = emulator.save()
+        results = []
+        for state in (odd, usual):
+            emulator.restore(state)
+            status = emulator.step("look", CANDIDATE_LIMIT)
+            results.append((status, clean(emulator.narration)[:60], _prompt(emulator.save_registers())))
+        emulator.restore(present)
+        return results[0] == results[1] and results[0][0] is Status.DONE
+
+    @staticmethod
+    def key(state: Snapshot) -> bytes:
+        """The key of a canonical state: 16 bytes."""
+        digest = hashlib.blake2b(state.ram, digest_size=16)
+        digest.update(state.stack)
+        digest.update(b"%d,%d,%d" % (state.pc, state.opcode, state.frames))
+        return digest.digest()
+
+    def _send_home(self, ram: Ram, roamer: int, home: int) -> None:
+        """Puts a roamer that is out of the player's sight where it was at the beginning of the game."""
+        tree = self._emulator.tree
+        links = tree.links(ram)
+        here = {self._emulator.player}
+        room = self._emulator.player
+        while 0 < room <= tree.count and links[room, 0] and int(links[room, 0]) not in here:
+            room = int(links[room, 0])
+            here.add(room)
+        parent = int(links[roamer, 0])
+        if home in here or parent in here or not 0 < home <= tree.count:
+            return
+        tree.unlink(ram, links, roamer)
+        tree.insert(ram, links, roamer, home)
+
+
+def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
+    """The layout of the emulator's story, found by trying. Depends on the story alone; takes some seconds.
+
+    `avoid` holds commands that killed the emulator's process when they were tried."""
+    return _Survey(emulator, avoid).run()
+
+
+class _Survey:
+    def __init__(self, emulator: Emulator, avoid: Collection[str]) -> None:
+        self.emulator = emulator
+        self.avoid = frozenset(avoid)
+        self.dictionary = read_dictionary(emulator.story.content, emulator.header)
+        size = emulator.header.dynamic_size
+        self.verbs = np.zeros(size, dtype=np.int64)
+        """By byte: the largest number of verbs that changed it, each in its own way, in one state."""
+        self.timed = np.zeros(size, dtype=np.int64)
+        """By byte: in how many states time changed it, whatever the command."""
+        self.steps: list[Counter[int]] = [Counter() for _ in range(size)]
+        self.surveyed = 0
+        self._world = emulator.change.set_mask & emulator.change.clear_mask
+        self.random = random.Random(5)
+
+    def run(self) -> Layout:
+        emulator = self.emulator
+        states, rams, scores = self._walk()
+        usual = max(states, key=lambda s: sum(_prompt(s) == _prompt(t) for t in states))
+        every = max(1, len(states) // _STATES)
+        for state in states[::every]:
+            if _prompt(state) == _prompt(usual):
+                self._try_commands(state)
+        memory = np.array(rams)
+        mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
+        mask[self.verbs >= 2] = 0
+        mask[self.timed * 2 >= self.surveyed] = 0  # a clock that always runs
+        mask[list(emulator.moves_addresses)] = 0
+        mask[_copies(memory, np.array(scores))] = 0
+        mask[list(emulator.score_addresses)] = 0
+        self._fill_gaps(mask)
+        # What Jericho's own hash covers stays, whatever was seen; what it leaves out of the tree goes.
+        entries = emulator.tree.entries(mask)
+        entries[:] = emulator.tree.entries(emulator.tree_mask)
+        entries[:, -2:] = 0xFF
+        mask[list(emulator.special)] = 0xFF
+        mask[:64] = 0  # the header: screen size and the like
+        counters = [
+            int(a) for a in np.flatnonzero((self.timed > 0) & (mask == 0xFF) & ~self._kept) if self._counts(int(a))
+        ]
+        emulator.restore(usual)
+        return Layout(
+            mask=mask.tobytes(), fill=states[0].ram, counters=tuple(counters), prompt=_prompt(usual),
+            stack=usual.stack, sp=usual.sp, fp=usual.fp,
+        )  # fmt: skip
+
+    @property
+    def _kept(self) -> npt.NDArray[np.bool_]:
+        """The bytes that belong to the world whatever was seen."""
+        emulator = self.emulator
+        kept = np.zeros(emulator.header.dynamic_size, dtype=bool)
+        kept[emulator.header.first_object : emulator.header.object_address(emulator.tree.count + 1)] = True
+        kept[list(emulator.special)] = True
+        return kept
+
+    def _fill_gaps(self, mask: Ram) -> None:
+        """Takes the few bytes between two bytes of a parser's table for the table's too.
+
+        Only outside the object table, the properties and the globals, where neighbours have nothing in common."""
+        header = self.emulator.header
+        for start, end in ((64, header.objects), (header.globals + 480, header.dynamic_size)):
+            masked = np.flatnonzero(mask[start:end] == 0) + start
+            for left, right in pairwise(masked):
+                if 1 < right - left <= 4:
+                    mask[left:right] = 0
+
+    def _walk(self) -> tuple[list[Snapshot], list[Ram], list[int]]:
+        """States along the walkthrough, or along a walk of simple commands where there is none."""
+        emulator = self.emulator
+        emulator.reset(emulator.walkthrough_seed)
+        walk: Sequence[str] = emulator.walkthrough
+        if not walk:
+            moves = [t for t in emulator.templates if "OBJ" not in t]
+            walk = [self.random.choice(moves) for _ in range(100)]
+        states, rams, scores = [], [], []
+        for command in walk:
+            states.append(emulator.save())
+            rams.append(emulator.ram.copy())
+            scores.append(emulator.score)
+            if emulator.step(command) is not Status.DONE or emulator.over:
+                break
+        return states, rams, scores
+
+    def _commands(self) -> list[str]:
+        """Commands to try in the present state: nonsense, and every template with a few words that are in sight."""
+        emulator = self.emulator
+        state = emulator.save()
+        seen = ""
+        for command in ("look", "inventory"):
+            emulator.step(command)
+            seen += " " + emulator.narration.lower()
+            emulator.restore(state)
+        words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
+        words += ["all", "me"]
+        commands = list(_NONSENSE)
+        for template in emulator.templates:
+            for _ in range(4 if "OBJ" in template else 1):
+                command = template
+                while "OBJ" in command:
+                    command = command.replace("OBJ", self.random.choice(words), 1)
+                commands.append(command)
+        return commands
+
+    def _try_commands(self, state: Snapshot) -> None:
+        """Notes what commands that leave the object tree alone do to the rest of memory."""
+        emulator = self.emulator
+        emulator.restore(state)
+        before = np.frombuffer(state.ram, np.uint8)
+        commands = self._commands()
+        single = {(c,): self._after(state, (c,)) for c in commands}
+        # The parser keeps the line before last too, and asks back with tables of its own: so pairs as well.
+        pairs = [(c, "look") for c in commands[:: len(commands) // 60 + 1] + list(_NONSENSE)]
+        pairs += [(v, answer) for v in _INCOMPLETE for answer in _NONSENSE[2:5]]
+        double = {pair: self._after(state, pair) for pair in pairs}
+        emulator.restore(state)
+        moves = emulator.moves
+        turns = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves + 1])
+        pauses = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves])
+        time = np.zeros(before.size, dtype=bool)
+        if len(turns) > 5:
+            # Not the parser but time: nearly all commands that take a turn do the same to it, and others nothing.
+            usual = np.sort(turns, axis=0)[len(turns) // 2]
+            time = (usual != before) & ((turns == usual).mean(axis=0) > 0.8)
+            if len(pauses):
+                time &= (pauses == before).mean(axis=0) > 0.9
+            self.timed += time
+            for address in np.flatnonzero(time):
+                self.steps[address][(int(usual[address]) - int(before[address])) & 0xFF] += 1
+        by_verb: dict[str, npt.NDArray[np.bool_]] = {}
+        for sequence, result in (single | double).items():
+            if result is None:
+                continue
+            changed = (result[0] != before) & ~time
+            verb = sequence[0][:4] if len(sequence) == 1 else sequence[0][:9]
+            by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
+        self.verbs = np.maximum(self.verbs, np.sum(list(by_verb.values()), axis=0))
+        self.surveyed += 1
+
+    def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> tuple[Ram, int] | None:
+        """RAM and number of moves after the commands; None if the object tree or the score changed."""
+        emulator = self.emulator
+        emulator.restore(state)
+        for command in sequence:
+            if command in self.avoid or emulator.step(command, CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
+                return None
+        ram = emulator.ram.copy()
+        difference = self._still(ram) ^ self._still(np.frombuffer(state.ram, np.uint8))
+        if (difference & self._world).any():
+            return None
+        return ram, emulator.moves
+
+    def _still(self, ram: Ram) -> Ram:
+        """A memory without the objects that move by themselves."""
+        wanderers = self.emulator.change.wanderers
+        if not len(wanderers):
+            return ram
+        ram, tree = ram.copy(), self.emulator.tree
+        links = tree.links(ram)
+        for wanderer in wanderers:
+            tree.unlink(ram, links, int(wanderer))
+        return ram
+
+    def _counts(self, address: int) -> bool:
+        """Whether a byte that time changes is a counter: mostly the same small step up or down."""
+        step, times = self.steps[address].most_common(1)[0]
+        return (step <= 10 or step >= 246) and times * 2 >= self.steps[address].total()
+
+
+def _prompt(state: Snapshot) -> tuple[int, int, int]:
+    return state.pc, state.opcode, state.frames
+
+
+def _copies(memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]) -> list[int]:
+    """Addresses of bytes that hold the score's low byte: copies that the story keeps for its messages."""
+    if len(set(scores.tolist())) < 3:
+        return []
+    low = (scores & 0xFF).astype(np.uint8)[:, None]
+    same = (memory == low) | (memory == np.concatenate([low[:1], low[:-1]]))  # some copies lag a turn behind
+    changing = (memory != memory[0]).any(axis=0)
+    return [int(a) for a in np.flatnonzero(same.all(axis=0) & changing)]
+
+
+__all__ = ["SURVEY_VERSION", "Dictionary", "Layout", "World", "read_layout"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -36,6 +37,9 @@ class GameSpec:
     """Also try forms beyond the grammar's templates: object and direction, numbers, orders, all but."""
     atlas: str | None = None
     """Folder of the atlas; None keeps what is found in memory only."""
+    search: bool = True
+    """Find look, inventory and valid actions. Without it observations have none of them, and a game starts and
+    steps at once: for people at the keyboard, and for agents that know what to do."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -60,8 +64,9 @@ class StoryGame:
         story = read_story(Path(spec.path))
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
-        self.layout = layout or self._find_layout(story.md5, avoid)
-        self.world = World(self.emulator, self.layout)
+        self._survey = layout, avoid
+        if spec.search:
+            _ = self.layout  # now, and not in the middle of a game
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self.search = Search(self.emulator, extra, spec.wide_grammar)
         self._prefix = f"{story.md5};{SURVEY_VERSION};{self.search.variant};".encode()
@@ -76,6 +81,17 @@ class StoryGame:
         """Those found since somebody emptied this list."""
         self.avoid: frozenset[str] = frozenset()
         """Candidates that killed an earlier process in the next state to be searched: left out there, for good."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which parts of the story's memory make up the world."""
+        layout, avoid = self._survey
+        return layout or self._find_layout(self.emulator.story.md5, avoid)
+
+    @cached_property
+    def world(self) -> World:
+        """Canonical states and keys."""
+        return World(self.emulator, self.layout)
 
     # --- Game ---------------------------------------------------------------------------------------------------
 
@@ -132,6 +148,10 @@ class StoryGame:
         emulator = self.emulator
         narration = clean(emulator.narration) if text is None else text
         if emulator.over:
+            return Observation(narration, "", "", (), emulator.score, self._step)
+        if not self.spec.search:
+            # No layout, so no canonical state: the whole state is the key, which serves for what is forbidden.
+            self._here = hashlib.blake2b(msgspec.msgpack.encode(emulator.save()), digest_size=16).digest()
             return Observation(narration, "", "", (), emulator.score, self._step)
         canonical = self.world.canonical(RANDOM_STATES[0])
         self._here = hashlib.blake2b(self._prefix + self.world.key(canonical), digest_size=16).digest()

@@ -12,11 +12,10 @@ import msgspec
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.atlas import Atlas
-from xtx.games.catalog import extra_actions
+from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
-from xtx.games.story import read_story
 from xtx.games.world import SURVEY_VERSION, Layout, World, read_layout
 
 NO_ANSWER = "The game does not answer to that."
@@ -61,7 +60,7 @@ class StoryGame:
         avoid: Collection[str] = (),
     ) -> None:
         self.spec = spec
-        story = read_story(Path(spec.path))
+        story = find_story(str(Path(spec.path).absolute()))
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
         self._survey = layout, avoid

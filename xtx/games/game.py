@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,6 +135,22 @@ class StoryGame:
         self._seed, self._step = saved.seed, saved.step
         return self._observe()
 
+    def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
+        """Puts the game where another process had it: a new game under a seed, or a saved one, and the actions since
+        then, None for each that had no answer. Nothing is searched, so it is quick."""
+        if isinstance(base, int):
+            self._seed, self._step = base, 0
+            self.emulator.reset(base)
+        else:
+            saved = msgspec.msgpack.decode(base, type=_Saved)
+            self.emulator.restore(saved.emulator)
+            self._seed, self._step = saved.seed, saved.step
+        for action in actions:
+            self._step += 1
+            if action is not None:
+                self.emulator.step(action)
+        self._locate()
+
     def close(self) -> None:
         """Frees emulator and atlas."""
         self.emulator.close()
@@ -148,18 +164,25 @@ class StoryGame:
         narration = clean(emulator.narration) if text is None else text
         if emulator.over:
             return Observation(narration, "", "", (), emulator.score, self._step)
-        if not self.spec.search:
-            # No layout, so no canonical state: the whole state is the key, which serves for what is forbidden.
-            self._here = hashlib.blake2b(msgspec.msgpack.encode(emulator.save()), digest_size=16).digest()
+        canonical = self._locate()
+        if canonical is None:
             return Observation(narration, "", "", (), emulator.score, self._step)
-        canonical = self.world.canonical(RANDOM_STATES[0])
-        self._here = hashlib.blake2b(self._prefix + self.world.key(canonical), digest_size=16).digest()
         found = self._findings(self._here, canonical)
         actions = found.actions
         forbidden = self.forbidden.get(self._here)
         if forbidden:
             actions = tuple(a for a in actions if a not in forbidden) or FALLBACK_ACTIONS
         return Observation(narration, found.look, found.inventory, actions, emulator.score, self._step)
+
+    def _locate(self) -> Snapshot | None:
+        """Finds the key of the present state; gives the canonical state where there is one."""
+        if not self.spec.search:
+            # No layout, so no canonical state: the whole state is the key, which serves for what is forbidden.
+            self._here = hashlib.blake2b(msgspec.msgpack.encode(self.emulator.save()), digest_size=16).digest()
+            return None
+        canonical = self.world.canonical(RANDOM_STATES[0])
+        self._here = hashlib.blake2b(self._prefix + self.world.key(canonical), digest_size=16).digest()
+        return canonical
 
     def _findings(self, key: bytes, canonical: Snapshot) -> Findings:
         found = self._remembered.get(key)

@@ -49,7 +49,7 @@ class Atlas:
         self.path = path
         self.hits = 0
         self.misses = 0
-        self._environment = _open(path)
+        self._environment = _share(path)
 
     def get(self, key: bytes) -> bytes | None:
         """The value stored under a key, if there is an undamaged one."""
@@ -85,7 +85,7 @@ class Atlas:
         with contextlib.suppress(lmdb.Error):
             self._save_counts()
             self._environment.sync(True)
-        self._environment.close()
+        _give_back(self._environment)
 
     def __enter__(self) -> Atlas:
         return self
@@ -122,6 +122,27 @@ class Atlas:
 
 def _checksum(value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=_CHECKSUM).digest()
+
+
+_open_here: dict[tuple[int, str], tuple[lmdb.Environment, int]] = {}
+"""Open stores, by process and path, with the number of their users: LMDB refuses to open one twice in a process."""
+
+
+def _share(path: Path) -> lmdb.Environment:
+    """The store, opened once however many games of this process use it."""
+    key = os.getpid(), os.path.realpath(path)
+    environment, users = _open_here.get(key) or (_open(path), 0)
+    _open_here[key] = environment, users + 1
+    return environment
+
+
+def _give_back(environment: lmdb.Environment) -> None:
+    for key, (one, users) in list(_open_here.items()):
+        if one is environment:
+            _open_here[key] = one, users - 1
+            if users == 1:
+                del _open_here[key]
+                environment.close()
 
 
 def _open(path: Path) -> lmdb.Environment:

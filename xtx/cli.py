@@ -31,6 +31,7 @@ class Command:
 
 
 COMMANDS = {
+    "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),
     "games add": Command("xtx.commands.add", "copy story files into your collection"),
     "games info": Command("xtx.commands.info", "show a game's grammar, vocabulary and rewards"),

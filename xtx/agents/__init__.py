@@ -1,0 +1,1 @@
+"""Players. An agent sees observations and answers with decisions; it never sees the game."""

@@ -1,0 +1,124 @@
+"""`xtx play`: a game in the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from xtx.agents.random import RandomAgent
+from xtx.agents.walkthrough import WalkthroughAgent
+from xtx.core import Agent, UserError
+from xtx.games.catalog import default_game, find_story
+
+if TYPE_CHECKING:
+    from xtx.play.screen import Screen
+    from xtx.play.table import Table
+
+RANDOM_STEPS = 100
+WATCHING_DELAY = 0.4
+MAX_DELAY = 3600
+
+
+@dataclass(frozen=True)
+class Args:
+    """Plays a game in the terminal, by hand or with an agent; /help while playing lists the commands."""
+
+    game: Annotated[Positional[str], arg(metavar="GAME")] = ""
+    """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
+    agent: Literal["random", "walkthrough"] | None = None
+    """Let an agent play: one that takes any valid action, or one that knows the way."""
+    delay: Annotated[float | None, arg(metavar="SECONDS")] = None
+    """Pause before each of the agent's steps; 0.4 if not given, and none if the output is no terminal."""
+    episodes: Annotated[int | None, arg(metavar="N")] = None
+    """How often the agent plays; once if not given."""
+    steps: Annotated[int | None, arg(metavar="LIMIT")] = None
+    """Steps after which an episode of the agent ends; if not given 100, or the length of the walkthrough."""
+    seed: Annotated[int | None, arg(metavar="N")] = None
+    """Where random numbers begin: with --agent random the agent's, else the emulator's (if not given, the game's)."""
+    extra_actions: bool = False
+    """Also try the actions that the paper adds to the game's grammar."""
+    wide_grammar: bool = False
+    """Also try object and direction, numbers, orders, and all but."""
+    atlas: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder in which found actions are kept; if not given, in the user's cache folder."""
+    no_atlas: bool = False
+    """Keep what is found in memory only."""
+    transcript: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Also write the game to the end of this file."""
+
+
+def run(args: Args) -> int:
+    """0, or 130 if Ctrl-C ended it."""
+    _check(args)
+    story = find_story(args.game or default_game())
+    # Not at the top: Jericho takes a while to load, and a wrong name should be answered at once.
+    from xtx.games.atlas import default_path
+    from xtx.games.game import GameSpec
+    from xtx.play.screen import Screen
+    from xtx.play.table import Table
+
+    for stream in (sys.stdin, sys.stdout):
+        # What a terminal cannot show or a pipe cannot say must not end the game.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    searching = args.agent == "random"
+    spec = GameSpec(
+        path=str(story.path.absolute()),
+        extra_actions=args.extra_actions,
+        wide_grammar=args.wide_grammar,
+        atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
+        search=searching,
+    )
+    with contextlib.closing(Screen()) as screen:
+        if args.transcript is not None:
+            screen.open_transcript(args.transcript)
+        with screen.busy("looking into the game...") if searching else contextlib.nullcontext():
+            table = Table(spec)
+        with contextlib.closing(table):
+            return _play(args, table, screen)
+
+
+def _play(args: Args, table: Table, screen: Screen) -> int:
+    if args.agent is None:
+        from xtx.play.hand import Keyboard, Session
+
+        table.seed = table.seed if args.seed is None else args.seed
+        return Session(table, screen, Keyboard()).run()
+    from xtx.play.watch import Watch
+
+    agent: Agent
+    if args.agent == "random":
+        agent = RandomAgent(args.seed or 0)
+        limit, words = args.steps or RANDOM_STEPS, "stopped at the step limit"
+    else:
+        if not table.walkthrough:
+            raise UserError(f"no walkthrough of {table.name} is known; try: xtx play {args.game} --agent random")
+        agent = WalkthroughAgent(table.walkthrough)
+        table.seed = table.seed if args.seed is None else args.seed
+        limit, words = len(table.walkthrough), "the walkthrough ends here"
+        if args.steps is not None and args.steps < limit:
+            limit, words = args.steps, "stopped at the step limit"
+    delay = args.delay if args.delay is not None else WATCHING_DELAY if screen.console.is_terminal else 0.0
+    return Watch(table, agent, screen, delay).run(args.episodes or 1, limit, words)
+
+
+def _check(args: Args) -> None:
+    for name in ("delay", "episodes", "steps"):
+        if args.agent is None and getattr(args, name) is not None:
+            raise UserError(f"--{name} is for agents; add --agent random or --agent walkthrough")
+    if args.delay is not None and not 0 <= args.delay <= MAX_DELAY:
+        raise UserError(f"--delay takes seconds from 0 to {MAX_DELAY}, not {args.delay}")
+    for name in ("episodes", "steps"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name} takes a number from 1, not {value}")
+    if args.seed is not None and not 0 <= args.seed < 2**31:
+        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
+    if args.atlas is not None and args.no_atlas:
+        raise UserError("--atlas and --no-atlas exclude each other")

@@ -1,0 +1,54 @@
+"""What people and programs type, made fit for the emulator."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+COMMAND_LENGTH = 198
+"""Longest command in bytes that the emulator's input buffer takes."""
+
+# Quotation marks, dashes and dots as editors and telephones make them, and letters that do not come apart.
+_PLAIN = str.maketrans(
+    "\u2018\u2019\u201a\u201c\u201d\u201e\u00b4\u2013\u2014\u2212\u2026\u00df\u00e6\u00f8\u0142\u0111",
+    "'''\"\"\"'---.saold",
+)
+_SENTENCES = re.compile(r"\.|,|;|\bthen\b")
+_TO_THE_PROGRAM = re.compile(
+    r"(save|restore|restart|quit|q|undo|replay|(script|transcript|noscript|unscript|notranscript|recording|record)"
+    r"( (on|off))?)"
+)
+
+
+def plain(command: str) -> str:
+    """The command with its typographic signs and accents replaced by the plain letters that games know."""
+    decomposed = unicodedata.normalize("NFKD", command.translate(_PLAIN))
+    bare = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
+    return " ".join(bare.split())
+
+
+def fault(command: str) -> str:
+    """What keeps the emulator from reading a plain command, in words; empty if nothing does."""
+    foreign = sorted({sign for sign in command if not (sign.isascii() and sign.isprintable())})
+    if foreign:
+        shown = " ".join(sign if sign.isprintable() and sign != "\ufffd" else "?" for sign in foreign[:5])
+        return f"The game reads plain letters only, and cannot read: {shown}"
+    if len(command) > COMMAND_LENGTH:
+        return f"That is too long: the game reads {COMMAND_LENGTH} letters at most, and these are {len(command)}."
+    return ""
+
+
+def fit(command: str) -> str:
+    """The nearest command that the emulator can read: for programs, which nobody can ask to type it again."""
+    return re.sub(r"[^ -~]", " ", plain(command))[:COMMAND_LENGTH]
+
+
+def to_the_program(command: str) -> str:
+    """The first word of a command that is meant for the interpreter and not for the story, or nothing.
+
+    An interpreter writes files when it hears them (`save`, `script`), or stops.
+    """
+    for sentence in _SENTENCES.split(command.lower()):
+        if _TO_THE_PROGRAM.fullmatch(" ".join(sentence.split())):
+            return sentence.split()[0]
+    return ""

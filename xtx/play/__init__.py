@@ -1,0 +1,1 @@
+"""Playing in the terminal: by hand, or by watching an agent."""

@@ -1,0 +1,156 @@
+"""What is shown while playing: on the screen, and in the transcript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from xtx.core import UserError
+from xtx.play.table import Scene
+
+WIDEST = 100
+"""Longer lines are hard to read."""
+
+_SCORE_NOTE = re.compile(r"^\[.*\bscore\b.*\]$", re.MULTILINE)
+_ENDING = re.compile(r"^\s*\*\*\*.*\*\*\*\s*$", re.MULTILINE)
+
+
+class Screen:
+    """A console and, if wanted, a transcript. Nothing here knows the game."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, markup=False, emoji=False)
+        self._transcript: TextIO | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns that are written in."""
+        return min(self.console.width, WIDEST)
+
+    # --- the story ----------------------------------------------------------------------------------------------
+
+    def scene(self, scene: Scene, max_score: int) -> None:
+        """Shows a scene: what was told, and the status line."""
+        self.narration(scene)
+        self.status(scene, max_score)
+
+    def narration(self, scene: Scene) -> None:
+        """Shows what was told, and how the score changed."""
+        text = Text(scene.text)
+        if scene.room:
+            text.highlight_regex(rf"(?m)^{re.escape(scene.room)}(, .*|\s*\(.*\))?$", "bold")
+        text.highlight_regex(_SCORE_NOTE, "dim")
+        text.highlight_regex(_ENDING, "bold")
+        lines = text.wrap(self.console, self.width)
+        for line in lines:
+            line.rstrip()
+        self._print(Text(""), *lines)
+        self._write(f"\n{scene.text}\n")
+        if scene.reward:
+            amount = f"{scene.reward:+d} {'point' if abs(scene.reward) == 1 else 'points'}"
+            self._print(Text(amount, "bold green" if scene.reward > 0 else "bold red"))
+
+    def status(self, scene: Scene, max_score: int) -> None:
+        """Shows room, score and moves in one line."""
+        line = status_line(scene.room, scene.score, max_score, scene.moves, self.width)
+        # Where there are no colours the brackets tell it from the story.
+        plain = not self.console.is_terminal
+        self._print(Text(""), Text(f"[{line.strip()}]" if plain else line, "reverse", no_wrap=True, overflow="crop"))
+
+    def echo(self, command: str, phase: str = "") -> None:
+        """Shows a command that nobody typed on this screen."""
+        self._print(Text.assemble("> ", (command, "bold cyan"), (f"  ({phase})" if phase else "", "dim")))
+
+    def record(self, command: str) -> None:
+        """Writes a command into the transcript."""
+        self._write(f"\n> {command}\n")
+
+    # --- the program's own words --------------------------------------------------------------------------------
+
+    def note(self, line: str, *, keep: bool = False) -> None:
+        """Shows a line that is not the story's; `keep` also writes it into the transcript."""
+        self._print(Text(line, "yellow"))
+        if keep:
+            self._write(f"\n[{line}]\n")
+
+    def words(self, words: Sequence[str]) -> None:
+        """Shows a list in columns."""
+        self._print(Columns([Text(word, "cyan") for word in words], padding=(0, 3), column_first=True))
+
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Shows names and what they mean."""
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_column(style="cyan", no_wrap=True)
+        grid.add_column()
+        for name, meaning in pairs:
+            grid.add_row(name, meaning)
+        self._print(grid)
+
+    @contextmanager
+    def busy(self, line: str) -> Iterator[None]:
+        """Shows a line while something takes its time."""
+        if self.console.is_terminal:
+            with self.console.status(Text(line, "yellow"), spinner="dots"):
+                yield
+        else:
+            self.note(line)
+            yield
+
+    # --- the transcript -----------------------------------------------------------------------------------------
+
+    @property
+    def writing(self) -> bool:
+        """Whether there is a transcript."""
+        return self._transcript is not None
+
+    def open_transcript(self, path: Path) -> None:
+        """From now on the game is also written to the end of a file. Raises `UserError`."""
+        try:
+            opened = path.expanduser().open("a", encoding="utf-8", buffering=1)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UserError(f"no transcript can be written to {path} ({reason}); name another file") from None
+        self.close_transcript()
+        self._transcript = opened
+
+    def close_transcript(self) -> None:
+        """Ends the transcript, if there is one."""
+        transcript, self._transcript = self._transcript, None
+        if transcript is not None:
+            transcript.close()
+
+    def close(self) -> None:
+        """Ends the transcript; there is nothing else to free."""
+        self.close_transcript()
+
+    def _write(self, text: str) -> None:
+        if self._transcript is None:
+            return
+        try:
+            self._transcript.write(text)
+        except OSError as error:
+            broken, self._transcript = self._transcript, None
+            self.note(f"The transcript ends here: {broken.name} cannot be written ({error.strerror}).")
+
+    def _print(self, *parts: object) -> None:
+        self.console.print(*parts, sep="\n", width=self.width)
+
+
+def status_line(room: str, score: int, max_score: int, moves: int, width: int) -> str:
+    """Room at the left, score and moves at the right, in exactly `width` columns; less of it where they are few."""
+    count = f"{moves} {'move' if moves == 1 else 'moves'}"
+    for right in (f"score {score}/{max_score}   {count}", f"{score}/{max_score}  {count}", f"{score}/{max_score}"):
+        space = width - len(right) - 3
+        if len(room) <= space or right == f"{score}/{max_score}":
+            break
+    if len(room) > space:
+        room = room[: max(space - 1, 0)] + "…" if space > 1 else ""
+    return f" {room}{' ' * max(space - len(room), 0)} {right} "[:width].ljust(width)

@@ -1,0 +1,174 @@
+"""The table at which a game is played: it knows the present scene, takes moves back, and finds actions on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from xtx.core import Game, Observation, Step
+from xtx.games.game import GameSpec, StoryGame
+from xtx.games.jericho import Status
+from xtx.games.narration import clean
+
+UNDO_LEVELS = 500
+
+_STATUS_LINE = re.compile(r" {20,}\S[^\n]*\Z")
+_PROMPT = re.compile(r"\s*>?\s*\Z")
+_GAPS = re.compile(r"\n[ \t]*\n\s*\n")
+# Everything that could move the cursor or change the terminal; a story is foreign text.
+_CONTROL = {code: None for code in (*range(10), *range(11, 32), *range(127, 160))}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """How the game stands, for people."""
+
+    text: str
+    """The narration with its paragraphs."""
+    room: str
+    score: int
+    moves: int
+    """Moves as the game counts them."""
+    over: bool
+    won: bool
+    reward: int = 0
+    wants_key: bool = False
+    """Whether the game waits for a single key and not for a command."""
+
+
+class Table:
+    """One game being played. The games behind it are made by `open_game`, so they may live in other processes."""
+
+    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], Game] = StoryGame) -> None:
+        self._open = open_game
+        self._spec = spec
+        self._game = open_game(spec)
+        self._finder: Game | None = None
+        # States are put into it to be read; nothing that people type is ever run in it.
+        self._mirror = StoryGame(replace(spec, search=False, atlas=None))
+        emulator = self._mirror.emulator
+        self.name, self.max_score, self.md5 = emulator.name, emulator.max_score, emulator.story.md5
+        self.walkthrough = emulator.walkthrough
+        self.seed = emulator.walkthrough_seed
+        """The emulator seed under which the game is played."""
+        self._past: deque[tuple[bytes, Scene]] = deque(maxlen=UNDO_LEVELS)
+        self.observation: Observation
+        self.scene: Scene
+
+    def close(self) -> None:
+        """Frees the games."""
+        for game in (self._game, self._mirror, self._finder):
+            if game is not None:
+                game.close()
+
+    # --- moves --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Scene:
+        """The first scene of a new game."""
+        self._past.clear()
+        return self._arrive(self._game.reset(self.seed))
+
+    def restart(self) -> Scene:
+        """The first scene again; that can be taken back."""
+        before = self._game.save(), self.scene
+        scene = self._arrive(self._game.reset(self.seed))
+        self._past.append(before)
+        return scene
+
+    def move(self, command: str, *, last: bool = False) -> tuple[Scene, Step]:
+        """The scene after a command, and what the game gave back."""
+        before = self._game.save(), self.scene
+        step = self._game.step(command, last=last)
+        self._past.append(before)
+        return self._arrive(step.observation, step), step
+
+    def undo(self, levels: int = 1) -> int:
+        """How many moves could be taken back, of those asked for."""
+        levels = min(levels, len(self._past))
+        if levels:
+            state, self.scene = [self._past.pop() for _ in range(levels)][-1]
+            self.observation = self._game.restore(state)
+        return levels
+
+    def save(self) -> bytes:
+        """The state of the game, for `load`."""
+        return self._game.save()
+
+    def load(self, state: bytes) -> Scene:
+        """The scene in a saved state; that can be taken back."""
+        before = self._game.save(), self.scene
+        self._arrive(self._game.restore(state))
+        self._past.append(before)
+        self.scene = replace(self.scene, text=self._look())
+        return self.scene
+
+    def actions(self) -> tuple[str, ...]:
+        """The valid actions in the present state; finding them may take seconds."""
+        if self.scene.over or self.observation.actions:
+            return self.observation.actions
+        if self._finder is None:
+            self._finder = self._open(replace(self._spec, search=True))
+        try:
+            return self._finder.restore(self._game.save()).actions
+        except KeyboardInterrupt:
+            self._finder.close()  # stopped halfway: nobody knows what state it is in
+            self._finder = None
+            raise
+
+    # --- scenes -------------------------------------------------------------------------------------------------
+
+    def _arrive(self, observation: Observation, step: Step | None = None) -> Scene:
+        self.observation = observation
+        self._mirror.restore(self._game.save())
+        emulator = self._mirror.emulator
+        raw = emulator.narration
+        over = step.terminated if step is not None else emulator.over
+        self.scene = Scene(
+            # What the emulator printed has the paragraphs; it is not used where the game says something instead.
+            text=paragraphs(raw) if clean(raw) == observation.text else paragraphs(observation.text),
+            room=self._room(),
+            score=observation.score,
+            moves=emulator.moves,
+            over=over,
+            won=step.won if step is not None else over and emulator.won,
+            reward=step.reward if step is not None else 0,
+            wants_key=not over and not emulator.wants_line_in(emulator.save_registers()),
+        )
+        return self.scene
+
+    def _look(self) -> str:
+        """The present scene as the game describes it; the last narration where it does not."""
+        emulator = self._mirror.emulator
+        if self.scene.over or self.scene.wants_key or emulator.step("look") is not Status.DONE:
+            return self.scene.text
+        return paragraphs(emulator.narration)
+
+    def _room(self) -> str:
+        """The name of the room that the player is in; empty where the game does not say."""
+        emulator = self._mirror.emulator
+        names, ram = emulator.tree.names, emulator.ram
+        profile = emulator.story.profile
+        if profile is not None and profile.location is not None:
+            with contextlib.suppress(ValueError, IndexError):
+                name = names[profile.location.read(ram)]
+                # Inform's names for things that are never shown are in brackets: here, the dark.
+                return "Darkness" if name.startswith("(") else name
+        links = emulator.tree.links(np.asarray(ram))
+        number, seen, room = emulator.player, {0}, ""
+        while 0 < number < len(names) and number not in seen:
+            seen.add(number)
+            number = int(links[number, 0])
+            if 0 < number < len(names) and names[number]:
+                room = names[number]  # the outermost that has a name: on a bed in a bedroom is in the bedroom
+        return room
+
+
+def paragraphs(text: str) -> str:
+    """A narration as people read it: paragraphs apart, without the prompt and signs that steer terminals."""
+    text = _STATUS_LINE.sub("", text.replace("\r", "\n").replace("\t", " ").translate(_CONTROL))
+    return _GAPS.sub("\n\n", _PROMPT.sub("", text)).strip("\n")

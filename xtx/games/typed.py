@@ -8,6 +8,9 @@ import unicodedata
 COMMAND_LENGTH = 198
 """Longest command in bytes that the emulator's input buffer takes."""
 
+READABLE = frozenset(map(chr, range(32, 127))) - {"\\"}
+"""Characters that games can be told; after a backslash the emulator takes what follows for an order to itself."""
+
 # Quotation marks, dashes and dots as editors and telephones make them, and letters that do not come apart.
 _PLAIN = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00b4\u2013\u2014\u2212\u2026\u00df\u00e6\u00f8\u0142\u0111",
@@ -29,7 +32,7 @@ def plain(command: str) -> str:
 
 def fault(command: str) -> str:
     """What keeps the emulator from reading a plain command, in words; empty if nothing does."""
-    foreign = sorted({sign for sign in command if not (sign.isascii() and sign.isprintable())})
+    foreign = sorted({sign for sign in command if sign not in READABLE})
     if foreign:
         shown = " ".join(sign if sign.isprintable() and sign != "\ufffd" else "?" for sign in foreign[:5])
         return f"The game reads plain letters only, and cannot read: {shown}"
@@ -40,7 +43,7 @@ def fault(command: str) -> str:
 
 def fit(command: str) -> str:
     """The nearest command that the emulator can read: for programs, which nobody can ask to type it again."""
-    return re.sub(r"[^ -~]", " ", plain(command))[:COMMAND_LENGTH]
+    return "".join(sign if sign in READABLE else " " for sign in plain(command))[:COMMAND_LENGTH]
 
 
 def to_the_program(command: str) -> str:

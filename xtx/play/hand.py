@@ -176,8 +176,9 @@ class Session:
         if self._table.scene.over:
             self._screen.note("The game is over: nothing would change.")
             return
+        first = "" if self._table.prepared else " (for the first time, so it takes a while; Ctrl-C stops it)"
         try:
-            with self._screen.busy("looking..."):
+            with self._screen.busy(f"looking...{first}"):
                 actions = self._table.actions()
         except KeyboardInterrupt:
             self._screen.note("Stopped looking.")
@@ -192,7 +193,7 @@ class Session:
             self._screen.note("There is nothing to take back.")
             return
         self._screen.note("One move taken back." if undone == 1 else f"{undone} moves taken back.", keep=True)
-        self._screen.scene(self._table.scene, self._table.max_score)
+        self._screen.status(self._table.scene, self._table.max_score)
 
     def _save(self, name: str) -> None:
         if not name:

@@ -107,6 +107,11 @@ class Table:
         self.scene = replace(self.scene, text=self._look())
         return self.scene
 
+    @property
+    def prepared(self) -> bool:
+        """Whether `actions` need not look into the game for the first time, which takes longer."""
+        return self._spec.search or self._finder is not None
+
     def actions(self) -> tuple[str, ...]:
         """The valid actions in the present state; finding them may take seconds."""
         if self.scene.over or self.observation.actions:

@@ -1,0 +1,41 @@
+"""Which emulator seed an episode gets.
+
+libfrotz takes a seed through `os_random_seed`, not as a story's own `random -n`: so 1 to 999 are ordinary seeds here
+and not its predictable mode. -1 would mean the time of day, and a number beyond 31 bits would be cut to some other
+seed without a word: neither gets through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from xtx.core import UserError
+
+LARGEST = 2**31 - 1
+_SMALLEST_DRAWN = 1000
+
+
+class Seeds:
+    """The emulator seeds of a run's episodes, one for each `next`.
+
+    Deterministic play repeats one seed: the walkthrough's for run seed 0, else the run seed itself (which is what
+    the authors' scripts come to). Stochastic play draws a fresh one for every episode. The generator is a hash of
+    run seed and number of draws, so its whole state is that number.
+    """
+
+    def __init__(self, run_seed: int, walkthrough_seed: int, *, stochastic: bool = False, drawn: int = 0) -> None:
+        if not 0 <= run_seed <= LARGEST:
+            raise UserError(f"the seed of a run must be from 0 to {LARGEST}, not {run_seed}")
+        self.run_seed = run_seed
+        self.stochastic = stochastic
+        self.drawn = drawn
+        """Seeds given so far: keep it with the run, and give it back to the constructor to go on."""
+        self._repeated = run_seed or walkthrough_seed
+
+    def next(self) -> int:
+        """The emulator seed of the next episode."""
+        self.drawn += 1
+        if not self.stochastic:
+            return self._repeated
+        digest = hashlib.blake2b(b"%d,%d" % (self.run_seed, self.drawn), digest_size=8, person=b"xtx episode").digest()
+        return _SMALLEST_DRAWN + int.from_bytes(digest, "big") % (LARGEST + 1 - _SMALLEST_DRAWN)

@@ -1,0 +1,635 @@
+"""Several games played in lock-step over worker processes, which may die: what came of an action does not depend on
+how many workers there are, nor on whether one of them was lost on the way.
+
+For every game the parent remembers how it began and what was done since. A worker that dies, or shows no sign of life
+for a while, is replaced: the new one is brought to the same states and asked again. What kills two workers at the
+same spot is to blame, and is forbidden there for good.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from xtx.core import Observation, Step, UserError
+from xtx.games.game import NO_ANSWER, GameSpec
+from xtx.games.jericho import COMMAND_LENGTH
+from xtx.games.worker import (
+    DESK_SIZE,
+    HEADER,
+    Answer,
+    Bring,
+    Call,
+    Desk,
+    Failure,
+    Host,
+    Message,
+    Move,
+    Ready,
+    Request,
+    Reset,
+    Restore,
+    Result,
+    Results,
+    Save,
+    Setup,
+    encode,
+)
+
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
+_START_PATIENCE = 60.0
+"""Seconds that a worker may take to load its program, however short the patience with games is."""
+_ATTEMPTS = 10
+"""Workers that may be lost over one request before we give up, if nothing can be blamed for it."""
+_VERDICTS = 50
+"""Commands that may be blamed over one request before we give up."""
+
+_Kind = TypeVar("_Kind", bound=Answer)
+
+
+def report(line: str) -> None:
+    """Tells the user, on the error stream."""
+    print(f"xtx: {line}", file=sys.stderr)
+
+
+class GameVector:
+    """Games of one kind, stepped together. With `workers=0` they live in this process, where nothing protects it
+    from a story that kills its process, and everything else is the same."""
+
+    def __init__(
+        self,
+        spec: GameSpec,
+        games: int,
+        workers: int | None = None,
+        *,
+        patience: float = 20.0,
+        forbidden: Iterable[tuple[str, str]] = (),
+        layout: bytes = b"",
+        on_report: Callable[[str], None] = report,
+    ) -> None:
+        """`workers`: None means one for each processor. `patience`: seconds without any progress after which a worker
+        is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties)."""
+        if games < 1:
+            raise ValueError("a vector needs at least one game")
+        self.spec = spec
+        self._patience = patience
+        self._on_report = on_report
+        self._verdicts = [(bytes.fromhex(key), action) for key, action in forbidden]
+        self._known = set(self._verdicts)
+        self._unkept: list[tuple[bytes, str]] = []
+        """Verdicts that are to be written into the atlas, but only when every game was told: see `_merge`."""
+        self._slots = [_Slot() for _ in range(games)]
+        self._ready = Ready(layout)
+        self._survey_avoid: tuple[str, ...] = ()
+        self._killers: set[str] = set()
+        self._reported: set[str] = set()
+        self._closed = False
+        if workers is None:
+            workers = len(os.sched_getaffinity(0))
+        self._remotes = [_Remote(number) for number in range(min(workers, games))]
+        self._host: Host | None = None
+        self._told = 0
+        for index, slot in enumerate(self._slots):
+            slot.remote = index % max(1, len(self._remotes))
+            slot.local = index // max(1, len(self._remotes))
+        # Also when nobody closes the vector, at the latest when the interpreter ends.
+        self._finalizer = weakref.finalize(self, _end_all, self._remotes, os.getpid())
+        try:
+            self._start()
+        except BaseException:
+            self._finalizer()
+            raise
+
+    def _start(self) -> None:
+        if not self._remotes:
+            self._host = Host(Setup(self.spec, len(self._slots), self._ready.layout), Desk())
+            self._ready = self._host.ready
+            return
+        for remote in self._remotes:  # all load their program at the same time
+            remote.spawn()
+        for number in range(len(self._remotes)):  # the first finds out the layout, the others are told
+            self._revive(_Task(number))
+
+    # --- what is worth keeping ----------------------------------------------------------------------------------
+
+    @property
+    def forbidden(self) -> list[tuple[str, str]]:
+        """All verdicts so far, as (key of the state in hex, action): to be kept with a run and given to the vector
+        that goes on with it."""
+        return [(key.hex(), action) for key, action in self._verdicts]
+
+    @property
+    def layout(self) -> bytes:
+        """What was found out about the story's memory; another vector with the same story starts quicker with it."""
+        return self._ready.layout
+
+    @property
+    def walkthrough_seed(self) -> int:
+        """The emulator seed under which the story's walkthrough works."""
+        return self._ready.walkthrough_seed
+
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes."""
+        return [remote.process.pid for remote in self._remotes if remote.process is not None]
+
+    # --- play ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def reset(self, indices: Sequence[int] | None = None, seeds: Sequence[int] | None = None) -> list[Observation]:
+        """The first observations of new games. Without indices all begin anew; without seeds, under the
+        walkthrough's."""
+        chosen = range(len(self._slots)) if indices is None else indices
+        given = [self.walkthrough_seed] * len(chosen) if seeds is None else seeds
+        calls: dict[int, Call] = {
+            i: Reset(self._slots[i].local, seed) for i, seed in zip(chosen, given, strict=True)
+        }  # fmt: skip
+        results = self._call(calls)
+        for i, seed in zip(chosen, given, strict=True):
+            self._slots[i].begin(seed)
+        return [_observation(results[i]) for i in chosen]
+
+    def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
+        """What the actions lead to, in their order: one for each game, or by the index of a game. `last` holds the
+        indices of games whose step limit ends the episode here."""
+        if isinstance(actions, Mapping):
+            chosen = dict(actions)
+        elif len(actions) == len(self._slots):
+            chosen = dict(enumerate(actions))
+        else:
+            raise ValueError(f"{len(actions)} actions for {len(self._slots)} games")
+        self._check_live(chosen)
+        results = self._call({i: Move(self._slots[i].local, action, i in last) for i, action in chosen.items()})
+        steps = []
+        for i, action in chosen.items():
+            result, slot = results[i], self._slots[i]
+            slot.actions.append(None if result.text == NO_ANSWER else action)
+            slot.live = not result.terminated
+            steps.append(
+                Step(_observation(result), result.reward, result.terminated, result.truncated, result.won)
+            )  # fmt: skip
+        return steps
+
+    def save(self) -> list[bytes]:
+        """The states of all games."""
+        self._check_live(range(len(self._slots)))
+        results = self._call({i: Save(slot.local) for i, slot in enumerate(self._slots)})
+        return [results[i].state for i in range(len(self._slots))]
+
+    def restore(self, states: Sequence[bytes]) -> list[Observation]:
+        """The observations in saved states, one for each game."""
+        if len(states) != len(self._slots):
+            raise ValueError(f"{len(states)} states for {len(self._slots)} games")
+        results = self._call({i: Restore(self._slots[i].local, state) for i, state in enumerate(states)})
+        for slot, state in zip(self._slots, states, strict=True):
+            slot.begin(state)
+        return [_observation(results[i]) for i in range(len(states))]
+
+    def close(self) -> None:
+        """Ends the games and their processes."""
+        if self._closed:
+            return
+        try:
+            if self._unkept:
+                self._call({})
+        finally:
+            self._closed = True
+            if self._host is not None:
+                self._host.close()
+            for remote in self._remotes:
+                remote.hang_up()
+            for remote in self._remotes:
+                remote.end(within=2.0)
+            self._finalizer()
+
+    def __enter__(self) -> GameVector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._unkept = []  # whatever went wrong, do not wait for workers now
+        self.close()
+
+    def _check_live(self, indices: Iterable[int]) -> None:
+        for i in indices:
+            if not self._slots[i].live:
+                raise ValueError(f"game {i} has ended or has not begun: reset it first")
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def _call(self, calls: Mapping[int, Call]) -> dict[int, Result]:
+        """The results of the calls, by game: all are sent before the first answer is awaited."""
+        if self._closed:
+            raise ValueError("this vector is closed")
+        if self._host is not None:
+            return self._call_here(self._host, calls)
+        keep, self._unkept = self._unkept, []
+        tasks = self._divide(calls, keep)
+        results: dict[int, Result] = {}
+        try:
+            for task in tasks.values():
+                self._send(task)
+            self._collect(tasks, results)
+        except BaseException:
+            # These workers may be ahead of what we know. They are brought back when they are needed again.
+            for number in tasks:
+                self._remotes[number].end()
+            self._unkept = keep
+            raise
+        for task in tasks.values():
+            if task.losses:
+                self._on_report(f"a worker {task.losses[-1]} and was replaced; nothing is lost")
+        self._merge(results, {action: why for task in tasks.values() for action, why in task.blamed.items()})
+        return results
+
+    def _divide(self, calls: Mapping[int, Call], keep: list[tuple[bytes, str]]) -> dict[int, _Task]:
+        """The calls by the worker whose they are."""
+        tasks: dict[int, _Task] = {}
+        for index, call in calls.items():
+            number = self._slots[index].remote
+            if number not in tasks:
+                tasks[number] = _Task(number)
+            tasks[number].games.append(index)
+            tasks[number].calls.append(call)
+        if keep:
+            first = next(iter(tasks), 0)
+            tasks.setdefault(first, _Task(first)).keep = keep
+        return tasks
+
+    def _collect(self, tasks: Mapping[int, _Task], results: dict[int, Result]) -> None:
+        """Waits for all answers; a task whose worker is lost is sent again."""
+        waiting = set(tasks)
+        while waiting:
+            for number in self._wait(waiting):
+                answer, task = self._remotes[number].take(), tasks[number]
+                if answer is None:
+                    self._lost(task)
+                    self._send(task)
+                else:
+                    waiting.remove(number)
+                    results.update(zip(task.games, _expect(Results, answer).results, strict=True))
+
+    def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
+        new, self._told = self._verdicts[self._told :], len(self._verdicts)
+        results = dict(zip(calls, host.answer(Request(list(calls.values()), new)).results, strict=True))
+        self._merge(results, {})
+        return results
+
+    def _merge(self, results: Mapping[int, Result], blamed: Mapping[str, str]) -> None:
+        """Takes over new verdicts. All games learn of them with their next request, and the atlas not before that:
+        so the moment at which a verdict begins to count does not depend on who holds which game."""
+        for index, result in results.items():
+            self._slots[index].here = result.here
+        found = {verdict for result in results.values() for verdict in result.forbidden} - self._known
+        for key, action in sorted(found):
+            self._known.add((key, action))
+            self._verdicts.append((key, action))
+            if action in blamed:
+                self._unkept.append((key, action))
+            if action not in self._reported:  # once for all states: there may be very many
+                self._reported.add(action)
+                why = blamed.get(action, "the story does not end it")
+                self._on_report(f"{Path(self.spec.path).name}: {action!r} is forbidden where it cannot end: {why}")
+
+    # --- workers that are lost ----------------------------------------------------------------------------------
+
+    def _send(self, task: _Task) -> None:
+        """Sends a task to its worker, which is replaced first if it is gone."""
+        remote = self._remotes[task.remote]
+        if remote.told is None:
+            self._revive(task)
+        new, remote.told = self._verdicts[remote.told or 0 :], len(self._verdicts)
+        remote.send(Request(task.calls, new, task.keep), _Phase.WORK)
+
+    def _revive(self, task: _Task) -> None:
+        """Starts a worker and brings its games to where they were."""
+        remote = self._remotes[task.remote]
+        mine = [slot for slot in self._slots if slot.remote == task.remote]
+        while True:
+            try:
+                if remote.process is None:
+                    remote.spawn()
+                self._ask(remote, Ready, None)
+                setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
+                self._ready = self._ask(remote, Ready, setup)
+                live = [slot for slot in mine if slot.live]
+                brought = self._ask(
+                    remote, Results, Request([Bring(s.local, s.base, s.actions) for s in live], self._verdicts)
+                )
+                for slot, result in zip(live, brought.results, strict=True):
+                    if slot.here != result.here:
+                        raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
+                remote.told = len(self._verdicts)
+                return
+            except _Lost:
+                self._lost(task)
+
+    def _ask(self, remote: _Remote, kind: type[_Kind], message: Message | None) -> _Kind:
+        """The answer of one worker; None asks nothing, but waits for the sign that it runs."""
+        if message is not None:
+            remote.send(message, _Phase.SETUP if isinstance(message, Setup) else _Phase.BRING)
+        self._wait([remote.number])
+        answer = remote.take()
+        if answer is None:
+            raise _Lost
+        return _expect(kind, answer)
+
+    def _wait(self, numbers: Collection[int]) -> list[int]:
+        """Those of the workers that answered or are lost; waits until there is one."""
+        waiting = {r.fileno(): r for r in self._remotes if r.number in numbers and not r.settled}
+        if len(waiting) < len(numbers):
+            return [n for n in numbers if self._remotes[n].settled]
+        poller = select.poll()
+        for descriptor, remote in waiting.items():
+            poller.register(descriptor, remote.wanted)
+        while True:
+            events = poller.poll(250 * min(4.0, self._patience))
+            for descriptor, event in events:
+                poller.modify(descriptor, waiting[descriptor].handle(event))
+            if not events:
+                for remote in waiting.values():
+                    remote.give_up_after(self._patience)
+            settled = [remote.number for remote in waiting.values() if remote.settled]
+            if settled:
+                return settled
+
+    def _lost(self, task: _Task) -> None:
+        """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
+        remote = self._remotes[task.remote]
+        why = remote.end()
+        task.losses.append(why)
+        tried = remote.desk.trace.progress - remote.desk.start
+        command = remote.desk.trace.command.decode("utf-8", "replace")
+        number = remote.desk.call
+        if tried and remote.phase in (_Phase.SETUP, _Phase.WORK):
+            spot = remote.phase, number, tried == 1, command
+            task.seen[spot] += 1
+            # Once is enough for a command that was to blame elsewhere: a word may be deadly in every state.
+            if task.seen[spot] == (1 if command in self._killers else 2):
+                self._killers.add(command)
+                task.losses.clear()
+                task.blamed[command] = f"the process {why}"
+                if remote.phase is _Phase.SETUP:
+                    self._survey_avoid += (command,)
+                    self._on_report(f"{Path(self.spec.path).name}: {command!r} is left out of the survey: it {why}")
+                else:
+                    task.calls[number] = _without(task.calls[number], command, first=tried == 1)
+        if len(task.losses) > _ATTEMPTS or len(task.blamed) > _VERDICTS:
+            where = f"last at {command!r}" if tried else "before anything was tried"
+            raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
+
+
+def _without(call: Call, command: str, first: bool) -> Call:
+    """The call again, but without the command that is to blame: the step's own action, or one of the search."""
+    if first and isinstance(call, Move) and _typed(call.action) == command:
+        return msgspec.structs.replace(call, hopeless=True)
+    return msgspec.structs.replace(call, avoid=(*call.avoid, command))
+
+
+def _typed(action: str) -> str:
+    """An action as the trace shows it."""
+    return action.encode("utf-8", "replace")[:COMMAND_LENGTH].decode("utf-8", "replace")
+
+
+def _observation(result: Result) -> Observation:
+    return Observation(result.text, result.look, result.inventory, result.actions, result.score, result.step)
+
+
+def _expect(kind: type[_Kind], answer: Answer) -> _Kind:
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, Failure) and answer.user_error:
+        raise UserError(answer.message)
+    raise RuntimeError(f"a worker answered:\n{answer.message if isinstance(answer, Failure) else answer}")
+
+
+@dataclass
+class _Slot:
+    """What the parent knows of a game."""
+
+    remote: int = 0
+    """Number of the worker that holds it."""
+    local: int = 0
+    """Its number there."""
+    base: int | bytes = 0
+    """How it began: the seed, or a saved state."""
+    actions: list[str | None] = field(default_factory=list)
+    """What was done since; None where there was no answer."""
+    here: bytes = b""
+    """Key of its state."""
+    live: bool = False
+    """Whether it has begun and not ended."""
+
+    def begin(self, base: int | bytes) -> None:
+        self.base, self.actions, self.live = base, [], True
+
+
+@dataclass
+class _Task:
+    """What one worker has to do in one request."""
+
+    remote: int
+    games: list[int] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    keep: list[tuple[bytes, str]] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    """How workers were lost since something was last to blame."""
+    seen: Counter[tuple[_Phase, int, bool, str]] = field(default_factory=Counter)
+    blamed: dict[str, str] = field(default_factory=dict)
+    """Commands that are to blame, with the reason."""
+
+
+class _Lost(Exception):
+    """A worker is gone."""
+
+
+class _Phase(Enum):
+    """What a worker was last asked to do."""
+
+    START = 0
+    SETUP = 1
+    BRING = 2
+    WORK = 3
+
+
+class _Remote:
+    """The parent's end of a worker."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: subprocess.Popen[bytes] | None = None
+        self.phase = _Phase.START
+        self.told: int | None = None
+        """How many verdicts it knows; None until its games are where they should be."""
+        self.unsent = memoryview(b"")
+        self._memory = os.memfd_create("xtx-desk")
+        os.ftruncate(self._memory, DESK_SIZE)
+        self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
+        self._channel: socket.socket | None = None
+        self._received = bytearray()
+        self._answer: Answer | None = None
+        self._gone = False
+        self._silence = ""
+        self._progress, self._since = 0, 0.0
+
+    def spawn(self) -> None:
+        """Starts the process; its first answer says that it runs."""
+        self._channel, theirs = socket.socketpair()
+        self._channel.setblocking(False)
+        self.phase, self.told = _Phase.START, None
+        self.unsent, self._received = memoryview(b""), bytearray()
+        self._answer, self._gone, self._silence = None, False, ""
+        self._await()
+        descriptors = theirs.fileno(), self._memory
+        root = str(Path(__file__).parents[2])
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, root, *map(str, descriptors), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                # One thread each: they are the parallelism.
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                process_group=0,  # so that the terminal's Ctrl-C goes to the parent only
+            )
+
+    def fileno(self) -> int:
+        """The socket, for poll."""
+        return self._channel.fileno() if self._channel is not None else -1
+
+    def send(self, message: Message, phase: _Phase) -> None:
+        """Begins to send a message. A worker that is gone shows when its answer is awaited."""
+        self.phase = phase
+        self._await()
+        self.unsent = memoryview(encode(message))
+        self.flush()
+
+    def _await(self) -> None:
+        desk = self.desk
+        desk.call, desk.start = -1, desk.trace.progress
+        self._progress, self._since = desk.trace.progress, time.monotonic()
+
+    @property
+    def wanted(self) -> int:
+        """The events to wait for."""
+        return select.POLLIN | (select.POLLOUT if self.unsent else 0)
+
+    def handle(self, event: int) -> int:
+        """Sends and reads what is possible; gives the events to wait for next."""
+        if event & select.POLLOUT:
+            self.flush()
+        if event & ~select.POLLOUT:
+            self.read()
+        return self.wanted
+
+    def flush(self) -> None:
+        """Sends as much as goes without waiting."""
+        try:
+            if self._channel is not None:
+                self.unsent = self.unsent[self._channel.send(self.unsent) :]
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            self._gone = True
+
+    def read(self) -> None:
+        """Takes in what has come."""
+        try:
+            data = self._channel.recv(1 << 18) if self._channel is not None else b""
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        self._gone = not data
+        self._received += data
+        size = HEADER.unpack_from(self._received)[0] if len(self._received) >= HEADER.size else sys.maxsize
+        if len(self._received) >= HEADER.size + size:
+            self._answer = _DECODER.decode(memoryview(self._received)[HEADER.size :])
+            self._received = bytearray()
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is no more to wait for."""
+        return self._answer is not None or self._gone or self.process is None
+
+    def take(self) -> Answer | None:
+        """The answer; None if the worker is gone."""
+        answer, self._answer = self._answer, None
+        return answer
+
+    def give_up_after(self, patience: float) -> None:
+        """Calls the worker lost if it made no progress for that many seconds."""
+        if self.phase is _Phase.START:
+            patience = max(patience, _START_PATIENCE)
+        progress, now = self.desk.trace.progress, time.monotonic()
+        if progress != self._progress:
+            self._progress, self._since = progress, now
+        elif now - self._since > patience:
+            self._silence = f"showed no sign of life for {patience:g} s"
+            self._gone = True
+
+    def hang_up(self) -> None:
+        """Tells the worker to end, by closing the socket."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def end(self, within: float = 1.0) -> str:
+        """Ends the process and says how it ended. One whose socket is closed may take a moment for it."""
+        process, self.process, self.told = self.process, None, None
+        if process is None:
+            return "was not there"
+        try:
+            if (self._gone and not self._silence) or self._channel is None:
+                process.wait(within)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            process.kill()
+            code = process.wait()
+            self.hang_up()
+        return self._silence or (f"died of {_signal_name(-code)}" if code < 0 else f"ended with status {code}")
+
+    def free(self) -> None:
+        """Gives the shared memory back."""
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1
+
+
+_DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _end_all(remotes: list[_Remote], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the process that started them
+    for remote in remotes:
+        remote.end()
+        remote.free()

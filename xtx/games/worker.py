@@ -1,0 +1,327 @@
+"""A worker process that holds some games of one kind and does what its parent asks: see vector.py for the other end.
+
+It is started as a program of its own and not forked, because the parent may have threads. The two ends share a
+socket, which carries msgpack messages behind a length, and a page of memory, the `Desk`: what lies on it is still
+there when the process is gone, so that the parent can see what killed it.
+
+No worker outlives its parent. One that waits sees the socket close; one that is stuck inside an emulator is killed by
+the kernel (PR_SET_PDEATHSIG), on Linux. That signal in truth comes when the *thread* that started the worker ends: a
+vector made in a thread that is gone loses its workers, and they are replaced like any others that were lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from xtx.core import Game, Observation, UserError
+from xtx.games.game import GameSpec, StoryGame
+from xtx.games.jericho import Trace
+from xtx.games.toy import ToyGame
+from xtx.games.world import Layout
+
+DESK_SIZE = mmap.PAGESIZE
+HEADER = struct.Struct("<I")
+"""In front of every message: its length."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Desk(ctypes.Structure):
+    """What the worker is at, in memory shared with its parent."""
+
+    _fields_ = (("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64))
+    # call: number of the call at work, -1 before the first; start: the trace's progress when that call began.
+
+
+class HostedGame(Game, Protocol):
+    """A game that a worker can hold: beside playing, it can be told what the emulator does not survive."""
+
+    avoid: frozenset[str]
+    newly_forbidden: list[tuple[bytes, str]]
+
+    @property
+    def here(self) -> bytes:
+        """The key of the present state."""
+
+    def forbid(self, key: bytes, action: str) -> None:
+        """The action is not offered or tried in that state any more."""
+
+    def forbid_for_good(self, key: bytes, action: str) -> None:
+        """The same for all later runs."""
+
+    def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
+        """Puts the game where another process had it."""
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+class Setup(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """The first message: which games to hold."""
+
+    spec: GameSpec
+    games: int
+    layout: bytes
+    """What another worker found out about the story; empty if this one is to find it out."""
+    avoid: tuple[str, ...] = ()
+    """Commands that killed a worker while it found that out."""
+
+
+class Reset(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A new game."""
+
+    game: int
+    """Which of the worker's games."""
+    seed: int
+    avoid: tuple[str, ...] = ()
+    """Candidates that killed an earlier worker in the state that this leads to."""
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A step of a game."""
+
+    game: int
+    action: str
+    last: bool
+    hopeless: bool = False
+    """The action itself killed earlier workers: do not try it, and forbid it."""
+    avoid: tuple[str, ...] = ()
+
+
+class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A saved game."""
+
+    game: int
+    state: bytes
+    avoid: tuple[str, ...] = ()
+
+
+class Save(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The state of a game is wanted."""
+
+    game: int
+    avoid: tuple[str, ...] = ()
+
+
+class Bring(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """A game that a lost worker had is to go on here."""
+
+    game: int
+    base: int | bytes
+    actions: list[str | None]
+    avoid: tuple[str, ...] = ()
+
+
+Call = Reset | Move | Restore | Save | Bring
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """What is to be done, and before that, what all games must know."""
+
+    calls: list[Call]
+    forbid: list[tuple[bytes, str]] = []
+    """Verdicts of other workers."""
+    keep: list[tuple[bytes, str]] = []
+    """Verdicts that only a clock or a crash could bring about: to be written into the atlas."""
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What came of a call: the parts of a `Step` and of its `Observation`, and what the parent keeps."""
+
+    here: bytes
+    forbidden: list[tuple[bytes, str]]
+    """New verdicts."""
+    text: str = ""
+    look: str = ""
+    inventory: str = ""
+    actions: tuple[str, ...] = ()
+    score: int = 0
+    step: int = 0
+    reward: int = 0
+    terminated: bool = False
+    truncated: bool = False
+    won: bool = False
+    state: bytes = b""
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """Answer to `Setup`, and, before that, the sign that the program runs."""
+
+    layout: bytes = b""
+    walkthrough_seed: int = 0
+
+
+class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Answer to `Request`."""
+
+    results: list[Result]
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Answer to anything that raised an exception."""
+
+    message: str
+    user_error: bool
+    """Whether it was a `UserError`: then the message is one line; else it is a traceback."""
+
+
+Message = Setup | Request
+Answer = Ready | Results | Failure
+
+
+# --- games ----------------------------------------------------------------------------------------------------------
+
+
+class Host:
+    """Some games of one kind, and what may be asked of them. Works in any process."""
+
+    def __init__(self, setup: Setup, desk: Desk) -> None:
+        self._desk = desk
+        self._games: list[HostedGame] = []
+        spec, trace = setup.spec, desk.trace
+        desk.start = trace.progress
+        if spec.path.startswith("toy:"):
+            self._games += [ToyGame(spec.path, trace) for _ in range(setup.games)]
+            self.ready = Ready(b"toy", 1)
+            return
+        layout = msgspec.msgpack.decode(setup.layout, type=Layout) if setup.layout else None
+        first = StoryGame(spec, layout, trace, setup.avoid)
+        if spec.search:
+            layout = first.layout
+        self._games += [first, *(StoryGame(spec, layout, trace) for _ in range(setup.games - 1))]
+        found = msgspec.msgpack.encode(layout) if layout is not None else b""
+        self.ready = Ready(found, first.emulator.walkthrough_seed)
+
+    def answer(self, request: Request) -> Results:
+        """What came of each call, done one after the other."""
+        for key, action in request.forbid:
+            for game in self._games:
+                game.forbid(key, action)
+        for key, action in request.keep:
+            self._games[0].forbid_for_good(key, action)
+        results = []
+        for number, call in enumerate(request.calls):
+            self._desk.start = self._desk.trace.progress
+            self._desk.call = number
+            results.append(self._do(call))
+        return Results(results)
+
+    def close(self) -> None:
+        """Closes the games."""
+        for game in self._games:
+            game.close()
+
+    def _do(self, call: Call) -> Result:
+        game = self._games[call.game]
+        game.avoid = frozenset(call.avoid)
+        match call:
+            case Move():
+                if call.hopeless:
+                    game.forbid(game.here, call.action)
+                    game.newly_forbidden.append((game.here, call.action))
+                step = game.step(call.action, last=call.last)
+                observation, rest = step.observation, (step.reward, step.terminated, step.truncated, step.won)
+                result = _result(game, observation, *rest)
+            case Reset():
+                result = _result(game, game.reset(call.seed))
+            case Restore():
+                result = _result(game, game.restore(call.state))
+            case Save():
+                result = Result(game.here, [], state=game.save())
+            case Bring():
+                game.bring(call.base, call.actions)
+                result = Result(game.here, [])
+        # Nothing is left for a later state: what was to be avoided may have been found in the atlas meanwhile.
+        game.avoid = frozenset()
+        if call.avoid:
+            # The other games would be killed by the same candidates in the same state: spare them that.
+            for key, action in result.forbidden:
+                for other in self._games:
+                    other.forbid(key, action)
+        return result
+
+
+def _result(
+    game: HostedGame,
+    seen: Observation,
+    reward: int = 0,
+    terminated: bool = False,
+    truncated: bool = False,
+    won: bool = False,
+) -> Result:
+    forbidden, game.newly_forbidden = game.newly_forbidden, []
+    return Result(
+        game.here, forbidden, seen.text, seen.look, seen.inventory, seen.actions, seen.score, seen.step,
+        reward, terminated, truncated, won,
+    )  # fmt: skip
+
+
+# --- the process ----------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message | Answer) -> bytes:
+    """A message as it goes over the socket."""
+    body = msgspec.msgpack.encode(message)
+    return HEADER.pack(len(body)) + body
+
+
+def serve(channel: socket.socket, desk: Desk) -> None:
+    """Answers until the other end is closed."""
+    decoder = msgspec.msgpack.Decoder(Message)
+    stream = channel.makefile("rb", buffering=1 << 16)
+    host: Host | None = None
+    channel.sendall(encode(Ready()))
+    while len(header := stream.read(HEADER.size)) == HEADER.size:
+        body = stream.read(*HEADER.unpack(header))
+        answer: Answer
+        try:
+            message = decoder.decode(body)
+            if isinstance(message, Setup):
+                host = Host(message, desk)
+                answer = host.ready
+            elif host is None:
+                raise RuntimeError("a worker's first message must be its setup")
+            else:
+                answer = host.answer(message)
+        except UserError as error:
+            answer = Failure(str(error), True)
+        except Exception:
+            answer = Failure(traceback.format_exc(), False)
+        channel.sendall(encode(answer))
+    if host is not None:
+        host.close()
+
+
+def die_with(parent: int) -> None:
+    """Asks the kernel to kill this process when its parent ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before we could ask
+        os._exit(1)
+
+
+def main() -> None:
+    """A worker's life. Arguments: the numbers of its socket, of the desk's memory, and of its parent."""
+    channel, memory, parent = map(int, sys.argv[1:4])
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    # libfrotz writes its complaints to the terminal; ours still go there.
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    desk = Desk.from_buffer(mmap.mmap(memory, DESK_SIZE))
+    with socket.socket(fileno=channel) as connection, contextlib.suppress(ConnectionError):
+        serve(connection, desk)

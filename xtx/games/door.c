@@ -161,6 +161,7 @@ typedef struct {
     uint32_t first_object;
     int32_t small; /* objects have the layout of versions 1 to 3 */
     int32_t object_count;
+    int32_t score_address, score_size; /* a big-endian number of which the difference counts; size 0: none */
 } world;
 
 enum { PARENT, SIBLING, CHILD };
@@ -208,6 +209,10 @@ static void remove_wanderers(const world *w, uint8_t *ram) {
 /* A hash of the bits that count in which two memories differ; 0 if there are none. */
 static uint64_t world_difference(const world *w, const uint8_t *now, const uint8_t *before, size_t size) {
     uint64_t hash = 0;
+    int score = 0;
+    for (int i = 0; i < w->score_size; i++)
+        score = (score << 8) + now[w->score_address + i] - before[w->score_address + i];
+    if (score) hash = mix(3, (uint64_t)score);
     for (size_t i = 0; i < size; i += 8) {
         uint64_t a = 0, b = 0, set = 0, clear = 0;
         size_t n = size - i < 8 ? size - i : 8;

@@ -189,10 +189,7 @@ class StoryGame:
         if found is not None:
             return found
         stored = self._atlas.get(key) if self._atlas is not None else None
-        if stored is not None:
-            found = msgspec.msgpack.decode(stored, type=Findings)
-        else:
-            found = self._find_out(key, canonical)
+        found = msgspec.msgpack.decode(stored, type=Findings) if stored else self._find_out(key, canonical)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = found

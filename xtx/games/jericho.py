@@ -31,6 +31,9 @@ from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 COMMAND_LENGTH = 198
 """Longest command in bytes that Jericho's input buffer takes."""
 
+BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
+"""The directions and the like, which Jericho adds to every game's grammar."""
+
 STEP_LIMIT = 40_000_000
 """Z-machine instructions after which a command counts as hanging (about a second)."""
 
@@ -76,6 +79,8 @@ class _World(ctypes.Structure):
         ("first_object", ctypes.c_uint32),
         ("small", ctypes.c_int32),
         ("object_count", ctypes.c_int32),
+        ("score_address", ctypes.c_int32),
+        ("score_size", ctypes.c_int32),
     )
 
 
@@ -366,11 +371,11 @@ class Emulator:
 
     @cached_property
     def change(self) -> Change:
-        """What counts as a change of the world: what Jericho does not ignore in the object tree, its special RAM,
-        the score and the end of the game."""
+        """What counts as a change of the world beside the score: what Jericho does not ignore in the object tree, its
+        special RAM, and the end of the game."""
         header, profile, count = self.header, self.story.profile, self.tree.count
         outside = np.zeros(header.dynamic_size, dtype=np.uint8)
-        outside[[*self.score_addresses, *self.special]] = 0xFF
+        outside[list(self.special)] = 0xFF
         if profile is not None:
             outside[profile.end.address : profile.end.address + profile.end.size] = 0xFF
             mask = self.tree_mask | outside
@@ -382,6 +387,7 @@ class Emulator:
             entries[:, header.attribute_bytes : -2] = 0xFF
             bits = [[not ignored(o, a) for a in range(8 * header.attribute_bytes)] for o in range(1, count + 1)]
             entries[:, : header.attribute_bytes] = np.packbits(np.array(bits, dtype=bool), axis=1)
+            entries &= self.tree.entries(self.tree_mask)  # what is no part of the world cannot change it
             masks.append(mask)
         moved = self._lib.ignore_moved_obj
         wanderers = [o for o in range(1, count + 1) if all(moved(o, d) for d in (1, count // 2, count))]
@@ -427,6 +433,7 @@ class Emulator:
         return _World(
             change.set_mask.ctypes.data, change.clear_mask.ctypes.data, change.wanderers.ctypes.data,
             len(change.wanderers), self.header.first_object, self.header.small, self.tree.count,
+            min(self.score_addresses, default=0), len(self.score_addresses),
         )  # fmt: skip
 
     def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> Verdicts:

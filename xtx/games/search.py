@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, recognized, verb_frequency
 from xtx.games.narration import clean
+from xtx.games.wide import listens, wide_candidates
 from xtx.games.zmachine import read_dictionary
 
 SEARCH_VERSION = 1
@@ -30,13 +32,26 @@ FALLBACK_ACTIONS = ("wait", "yes", "no")
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
 
-# Words that many parsers answer to without naming a thing that can be handled.
-_NOT_OBJECTS = frozenset(
-    "a an and are as at be but by can do for from he her here him his i in into is it its me my no not of off on or "
-    "out over she that the their them there they this to under up very was were what which with you your yourself "
-    "all everything again wait look inventory examine north south east west northeast northwest southeast southwest "
-    "n s e w ne nw se sw u d down one two then".split()
+_ASIDE = re.compile(r"^\([^)\n]*\)\s*")
+"""What a parser says when it guesses which thing is meant, as in "(the gull)"."""
+
+_COMPLAINTS = re.compile(
+    r"I only understood you as far as|I didn't understand|You can't use multiple objects|You excepted something"
+    r"|You seem to have said too little|I beg your pardon|There is no verb|That's not a verb|Nothing to do!"
+    r"|You can't see (any|that|him|her|it|them)\b|You don't see (any|that)\b|There's none of that here"
+    r"|That noun did not make sense|Which (do you mean|one)|You can only do that to something animate"
+    r"|You can't use multiple|What do you want to|I don't know the word|That's not something you need",
+    re.IGNORECASE,
 )
+"""What parsers begin to say when a word names nothing here, beyond Jericho's own list."""
+
+_DIRECTIONS = ("north", "up", "down", "out")
+_NOT_OBJECTS = frozenset(
+    ("a", "an", "the", "this", "that", "these", "those", "some", "any", "each", "every", "another", "other", "others",
+     "all", "both", "everything", "it", "them", "him", "her", "me", "myself", "yourself", "self", "i", "you", "your",
+     "my", "his", "its", "of", "and", "or", "but", "in", "on", "at", "to", "from", "with", "by", "for", "is", "are"),
+)  # fmt: skip
+"""Words that parsers take for a part of a name, or for whatever is at hand."""
 
 
 class Findings(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +68,17 @@ class Thing:
 
     name: str
     aliases: tuple[str, ...]
+
+
+def _tell_apart(words: Sequence[str], owners: dict[str, set[int]]) -> list[Thing]:
+    """The things behind words that examine alike: one, unless their names say that they are different objects
+    ("nothing special about the button", whether red, yellow or blue). Better words come first."""
+    objects = {o for word in words for o in owners.get(word, ())}
+    if len(objects) > 1:
+        names = {o: [w for w in words if owners.get(w) == {o}] for o in sorted(objects)}
+        if sum(bool(own) for own in names.values()) > 1:
+            return [Thing(own[0], tuple(own)) for own in names.values() if own]
+    return [Thing(words[0], tuple(words))]
 
 
 class Search:
@@ -79,7 +105,10 @@ class Search:
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
         things = self.things(state, look, inventory)
-        candidates = [c for c in self.candidates(things, look + "\n" + inventory) if c not in excluded]
+        candidates = self.candidates(things)
+        if self._wide:
+            candidates += self._wide_candidates(state, things, f"{look}\n{inventory}")
+        candidates = [c for c in dict.fromkeys(candidates) if c not in excluded]
         return Findings(look, inventory, self.valid(state, candidates) or FALLBACK_ACTIONS)
 
     def _answer(self, state: Snapshot, command: str) -> str:
@@ -90,30 +119,36 @@ class Search:
     # --- candidates ---------------------------------------------------------------------------------------------
 
     def things(self, state: Snapshot, look: str, inventory: str) -> list[Thing]:
-        """What can be named here: words that the game can examine, merged where it answers the same."""
-        words: dict[str, int] = {}
-        for name in self._names_around(state):
+        """What can be named here: words that the game can examine, merged where they name the same thing."""
+        ranks: dict[str, int] = {}
+        owners: dict[str, set[int]] = {}
+        for number, name in self._names_around(state):
             parts = _WORD.findall(name.lower())
             for i, word in enumerate(parts):
                 # The last word of an object's name is its noun; those before it are adjectives.
-                words[word] = max(words.get(word, 0), 3 if i == len(parts) - 1 else 1)
+                ranks[word] = max(ranks.get(word, 0), 3 if i == len(parts) - 1 else 1)
+                owners.setdefault(word, set()).add(number)
         for word in _WORD.findall(f"{look} {inventory}".lower()):
-            words.setdefault(word, 2)
-        answers: dict[str, list[tuple[int, int, str]]] = {}
-        for word, rank in sorted(words.items()):
+            ranks.setdefault(word, 2)
+        nowhere = {self._examine(state, direction) for direction in _DIRECTIONS}
+        answers: dict[str, list[str]] = {}
+        for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w)):
             if word in _NOT_OBJECTS or not self._dictionary.knows(word):
                 continue
-            answer = self._answer(state, f"examine {word}")
-            if recognized(answer):
-                answers.setdefault(answer, []).append((-rank, len(word), word))
-        things = []
-        for names in answers.values():
-            ordered = [word for _, _, word in sorted(names)]
-            things.append(Thing(ordered[0], tuple(ordered)))
+            answer = self._examine(state, word)
+            if answer and answer not in nowhere:
+                answers.setdefault(answer, []).append(word)
+        things = [t for words in answers.values() for t in _tell_apart(words, owners)]
         return sorted(things, key=lambda t: t.name)
 
-    def _names_around(self, state: Snapshot) -> Iterable[str]:
-        """Names of the objects in the player's room and on the player."""
+    def _examine(self, state: Snapshot, word: str) -> str:
+        """The answer to examining, or nothing if the game does not know what is meant."""
+        answer = _ASIDE.sub("", self._answer(state, f"examine {word}"))
+        complaint = not recognized(answer) or _COMPLAINTS.match(answer)
+        return "" if complaint else answer
+
+    def _names_around(self, state: Snapshot) -> Iterable[tuple[int, str]]:
+        """Numbers and names of the objects in the player's room and on the player."""
         emulator = self._emulator
         tree = emulator.tree
         links = tree.links(np.frombuffer(state.ram, np.uint8))
@@ -121,13 +156,14 @@ class Search:
         if not 0 < player <= tree.count:
             return ()
         room = int(links[player, 0]) or player
-        return [tree.names[o] for o in tree.below(links, room) if o != player]
+        return [(o, tree.names[o]) for o in tree.below(links, room) if o != player]
 
-    def candidates(self, things: Sequence[Thing], text: str) -> list[str]:
+    def candidates(self, things: Sequence[Thing]) -> list[str]:
         """Every template filled with every name, in the templates' order, then the extra actions."""
         names = [t.name for t in things] + ["all"]
         out: list[str] = []
-        for template in self._emulator.templates:
+        # `look` and `wait` do nothing themselves, but what they wait for may change the world.
+        for template in (*self._emulator.templates, "look", "wait"):
             holes = template.count("OBJ")
             if holes == 0:
                 out.append(template)
@@ -139,6 +175,13 @@ class Search:
         out += self._extra
         return list(dict.fromkeys(out))
 
+    def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
+        """Candidates beyond the templates, for `--wide-grammar`."""
+        names = [t.name for t in things]
+        persons = [n for n in names if listens(self._answer(state, f"{n}, wait"))]
+        verbs = {template.split()[0] for template in self._emulator.templates}
+        return list(wide_candidates(names, persons, verbs, text))
+
     # --- verdicts -----------------------------------------------------------------------------------------------
 
     def valid(self, state: Snapshot, candidates: Sequence[str]) -> tuple[str, ...]:
@@ -148,8 +191,8 @@ class Search:
         verdicts = emulator.filter(candidates)
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
-        chancy = np.flatnonzero((verdicts.flags & Verdict.RANDOM) > 0)
-        if len(chancy):
+        chancy = np.flatnonzero((verdicts.flags & Verdict.RANDOM) > 0).tolist()
+        if chancy:
             for rng in RANDOM_STATES[1:]:
                 emulator.restore(msgspec.structs.replace(state, rng=rng))
                 again = emulator.filter([candidates[i] for i in chancy])
@@ -158,18 +201,19 @@ class Search:
                 # A combination that is 0 only if all effects are 0.
                 effect[chancy] = effect[chancy] * np.uint64(0x9E3779B97F4A7C15) + other
         indices = np.flatnonzero((effect != 0) & ~stopped)
+        commands = [candidates[i] for i in indices.tolist()]
         if not len(indices):
             return ()
-        frequency = np.array([self._verb_frequency(candidates[i]) for i in indices])
-        length = np.array([len(candidates[i].split()) for i in indices])
+        frequency = np.array([self._verb_frequency(c) for c in commands])
+        length = np.array([len(c.split()) for c in commands])
         order = np.lexsort((indices, -frequency, length, effect[indices]))
         chosen = indices[order]
         first = np.ones(len(order), dtype=bool)
         first[1:] = effect[chosen][1:] != effect[chosen][:-1]
-        return tuple(candidates[i] for i in np.sort(chosen[first]))
+        return tuple(candidates[i] for i in np.sort(chosen[first]).tolist())
 
     @staticmethod
-    def _effects(flags: np.ndarray, diffs: np.ndarray) -> np.ndarray:
+    def _effects(flags: npt.NDArray[np.uint8], diffs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         counts = ((flags & Verdict.CHANGED) > 0) & ((flags & Verdict.TAKEN) == 0)
         return np.where(counts, diffs, np.uint64(0))
 

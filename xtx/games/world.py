@@ -8,7 +8,9 @@ to the world is set to a fixed value, and the search then starts *from that cano
 
 Which bytes those are is found by trying (`survey`): from states along the walkthrough many commands are given
 that do not change the object tree. A byte that such commands change, each in its own way, is the parser's. A
-byte that every command that takes a turn moves by the same amount counts turns.
+byte that every command that takes a turn moves by the same amount counts turns. Then the layout is put to the
+test: where a command does something else from the canonical state than from the real one, the byte to blame is
+searched for and given back to the world, in that room.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict
 from xtx.games.narration import clean
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary
 
@@ -32,13 +34,15 @@ SURVEY_VERSION = 1
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 _STATES = 16
+_RNG = (1_000_003, 0, 0)
 _COUNTER = 3
 """What a turn counter is set to unless it is 0: running, and nothing happens next turn."""
 
 _NONSENSE = (
     "zqx", "zqx wvj", "zqxjkw " * 3, "zqxjkwvb " * 13, "wv " * 39, "wvzq " * 19, "q z x w v k j " * 6,
     "take zqxj", "examine zqxj", "put zqxj in wvkj", "take zqxj from wvkj with jkzq on zqww and kjqz",
-    "zqx, zqx", "zqx, wvj and kqx then " * 5, "abc. " * 23, "wait. zqxjkw wvj zqxjk kjq", "look. " * 19, "look then " * 11,
+    "zqx, zqx", "zqx, wvj and kqx then " * 5, "abc. " * 23, "wait. zqxjkw wvj zqxjk kjq",
+    "look. " * 19, "look then " * 11,
     "examine me and me and me and me and me and me and me and me and me and me and me", "g",
     "oops", "oops zqxj", "take all but zqxj", "take all", "drop all", "examine all", "put all in all",
     "look then wait then inventory then look", "e" * 100, "look", "wait", "inventory", "examine me", "listen",
@@ -59,6 +63,9 @@ class Layout(msgspec.Struct, frozen=True):
     """RAM at a usual prompt, from which the other bits are taken."""
     counters: tuple[int, ...]
     """Addresses of bytes that count turns."""
+    local: dict[int, tuple[int, ...]]
+    """By room (object number): bytes that belong to the world there though not elsewhere, such as the clock behind
+    a trap."""
     prompt: tuple[int, int, int]
     """Program counter, opcode and number of frames when the story waits for a command as usual."""
     stack: bytes
@@ -84,9 +91,13 @@ class World:
     def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""
         emulator, layout = self._emulator, self.layout
-        ram = emulator.ram & self._mask
+        present = emulator.ram
+        ram = present & self._mask
         ram |= self._fill
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, _COUNTER)
+        local = layout.local.get(emulator.tree.room(present, emulator.player))
+        if local:
+            ram[list(local)] = present[list(local)]
         for roamer, home in self._homes.items():
             self._send_home(ram, roamer, home)
         pc, opcode, frames = layout.prompt
@@ -161,19 +172,32 @@ class _Survey:
         self.random = random.Random(5)
 
     def run(self) -> Layout:
-        emulator = self.emulator
-        states, rams, scores = self._walk()
+        states, commands, memory, scores = self._walk()
         usual = max(states, key=lambda s: sum(_prompt(s) == _prompt(t) for t in states))
-        every = max(1, len(states) // _STATES)
-        for state in states[::every]:
-            if _prompt(state) == _prompt(usual):
-                self._try_commands(state)
-        memory = np.array(rams)
+        ordinary = [i for i, state in enumerate(states) if _prompt(state) == _prompt(usual)]
+        chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
+        for i in chosen:
+            self._try_commands(states[i])
+        layout = self._first_layout(states[0], usual, memory, scores)
+        for i in ordinary:
+            directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
+            layout = self._refine(layout, states[i], [commands[i], *directions])
+        for i in chosen:
+            self.emulator.restore(states[i])
+            layout = self._refine(layout, states[i], self._commands()[len(_NONSENSE) :: 3])
+        self.emulator.restore(usual)
+        return layout
+
+    def _first_layout(
+        self, first: Snapshot, usual: Snapshot, memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]
+    ) -> Layout:
+        """The layout as the commands tried so far suggest it."""
+        emulator = self.emulator
         mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
         mask[self.verbs >= 2] = 0
-        mask[self.timed * 2 >= self.surveyed] = 0  # a clock that always runs
+        mask[self.timed * 2 >= max(self.surveyed, 1)] = 0  # a clock that always runs
         mask[list(emulator.moves_addresses)] = 0
-        mask[_copies(memory, np.array(scores))] = 0
+        mask[_copies(memory, scores)] = 0
         mask[list(emulator.score_addresses)] = 0
         self._fill_gaps(mask)
         # What Jericho's own hash covers stays, whatever was seen; what it leaves out of the tree goes.
@@ -185,11 +209,70 @@ class _Survey:
         counters = [
             int(a) for a in np.flatnonzero((self.timed > 0) & (mask == 0xFF) & ~self._kept) if self._counts(int(a))
         ]
-        emulator.restore(usual)
         return Layout(
-            mask=mask.tobytes(), fill=states[0].ram, counters=tuple(counters), prompt=_prompt(usual),
+            mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), local={}, prompt=_prompt(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
         )  # fmt: skip
+
+    # --- does it matter after all? ------------------------------------------------------------------------------
+
+    def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> Layout:
+        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends."""
+        commands = [c for c in commands if c not in self.avoid]
+        before = msgspec.structs.replace(state, rng=_RNG)
+        truth = self._outcomes(before, commands)
+        for _ in range(8):
+            self.emulator.restore(before)
+            canonical = World(self.emulator, layout).canonical(_RNG)
+            wrong = self._outcomes(canonical, commands) != truth
+            # Where nearly every command turns out otherwise, something falls due this turn whatever is done: that is
+            # the clock's doing and says nothing of the commands.
+            if not wrong.any() or wrong.mean() > 0.5:
+                break
+            telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
+            guilty = self._guilty(layout, before, canonical, telling)
+            if guilty is None:
+                break
+            room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+            local = {**layout.local, room: (*layout.local.get(room, ()), guilty)}
+            layout = msgspec.structs.replace(layout, local=local)
+        return layout
+
+    def _guilty(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
+        """Address of a byte that, made canonical alone, changes what the commands do; None if there is none."""
+        raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
+        # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
+        changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
+        changeable[list(layout.counters)] = True
+        changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses]] = False
+        suspects = [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
+        truth = self._outcomes(before, commands)
+
+        def matters(addresses: Sequence[int]) -> bool:
+            ram = raw.copy()
+            ram[list(addresses)] = other[list(addresses)]
+            changed = msgspec.structs.replace(before, ram=ram.tobytes())
+            return bool((self._outcomes(changed, commands) != truth).any())
+
+        if not suspects or not matters(suspects):
+            return None
+        while len(suspects) > 1:
+            half = len(suspects) // 2
+            left, right = suspects[:half], suspects[half:]
+            if matters(left):
+                suspects = left
+            elif matters(right):
+                suspects = right
+            else:
+                return None  # only together: nothing to choose between them
+        return suspects[0]
+
+    def _outcomes(self, state: Snapshot, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """What the commands do to the world from a state, one number each."""
+        self.emulator.restore(state)
+        verdicts = self.emulator.filter(commands)
+        changed = (verdicts.flags & Verdict.CHANGED) > 0
+        return np.where(changed, verdicts.diffs, np.uint64(0))
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:
@@ -211,22 +294,24 @@ class _Survey:
                 if 1 < right - left <= 4:
                     mask[left:right] = 0
 
-    def _walk(self) -> tuple[list[Snapshot], list[Ram], list[int]]:
-        """States along the walkthrough, or along a walk of simple commands where there is none."""
+    def _walk(self) -> tuple[list[Snapshot], list[str], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """States along the walkthrough, or along a walk of simple commands where there is none: the states, the
+        command given in each, RAM and score."""
         emulator = self.emulator
         emulator.reset(emulator.walkthrough_seed)
         walk: Sequence[str] = emulator.walkthrough
         if not walk:
-            moves = [t for t in emulator.templates if "OBJ" not in t]
+            moves = [t for t in emulator.templates if "OBJ" not in t and t not in self.avoid]
             walk = [self.random.choice(moves) for _ in range(100)]
-        states, rams, scores = [], [], []
+        states, commands, scores = [], [], []
         for command in walk:
             states.append(emulator.save())
-            rams.append(emulator.ram.copy())
+            commands.append(command)
             scores.append(emulator.score)
             if emulator.step(command) is not Status.DONE or emulator.over:
                 break
-        return states, rams, scores
+        memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
+        return states, commands, memory, np.array(scores)
 
     def _commands(self) -> list[str]:
         """Commands to try in the present state: nonsense, and every template with a few words that are in sight."""

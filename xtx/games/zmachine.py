@@ -175,6 +175,24 @@ class ObjectTree:
             stack.append(int(links[number, 2]))
         return found
 
+    def parent(self, ram: Ram, number: int) -> int:
+        """The object that holds another; 0 for none."""
+        if not 0 < number <= self.count:
+            return 0
+        address = self.header.object_address(number) + self.header.attribute_bytes
+        return int(ram[address]) if self.header.small else word(ram, address)
+
+    def room(self, ram: Ram, number: int) -> int:
+        """The outermost thing around an object that has a name: for the player, the room.
+
+        In Infocom's games all rooms lie in one nameless container."""
+        for _ in range(self.count):
+            parent = self.parent(ram, number)
+            if not 0 < parent <= self.count or not self.names[parent]:
+                return number
+            number = parent
+        return number
+
     def unlink(self, ram: Ram, links: npt.NDArray[np.int64], number: int) -> None:
         """Takes an object out of the tree, in RAM and in `links`; broken links are left as they are."""
         parent, sibling = int(links[number, 0]), int(links[number, 1])

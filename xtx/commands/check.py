@@ -1,0 +1,111 @@
+"""`xtx games check`: are the actions that are needed among the valid ones?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from xtx.core import UserError
+from xtx.games.atlas import default_path
+from xtx.games.catalog import find_story
+
+if TYPE_CHECKING:
+    from xtx.games.coverage import Checked
+    from xtx.games.game import GameSpec
+
+
+@dataclass(frozen=True)
+class Args:
+    """Replays walkthroughs and reports the share of their world-changing steps that some valid action reproduces.
+
+    Every miss is listed. A first check searches every state anew and can take minutes; the atlas keeps what it found.
+    """
+
+    names: Annotated[Positional[tuple[str, ...]], arg(metavar="GAME...")]
+    """Names of games, or paths of story files."""
+    extra_actions: bool = False
+    """Also try the actions that the paper adds to the game's grammar."""
+    wide_grammar: bool = False
+    """Also try forms beyond the grammar's templates."""
+    compare: bool = False
+    """Check each game plainly, with extra actions, and with the wide grammar."""
+    write_extra: Path | None = None
+    """Write the walkthrough's commands that were missed to this file, as extra actions by game."""
+    limit: int = 0
+    """Check only so many steps of each walkthrough; 0 means all."""
+    atlas: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder in which found actions are kept; if not given, in the user's cache folder."""
+    no_atlas: bool = False
+    """Keep what is found in memory only."""
+
+
+def run(args: Args) -> int:
+    """Prints a table and the misses; 0 whatever they are."""
+    stories = [find_story(name) for name in args.names]
+    from xtx.games.game import GameSpec
+
+    console = Console(highlight=False)
+    table = Table("game", "grammar", "changing steps", "reproduced", "actions mean / most", box=None, pad_edge=False)
+    lines, missed = [], {}
+    for story in stories:
+        plain = GameSpec(str(story.path), atlas=None if args.no_atlas else str(args.atlas or default_path()))
+        variants = {"templates": plain}
+        if args.compare or args.extra_actions:
+            variants["with extra actions"] = replace(plain, extra_actions=True)
+        if args.compare or args.wide_grammar:
+            variants["wide"] = replace(plain, wide_grammar=True)
+        if args.extra_actions and args.wide_grammar:
+            variants = {"wide, with extra actions": replace(plain, extra_actions=True, wide_grammar=True)}
+        if not args.compare and len(variants) > 1:
+            variants.pop("templates")
+        for grammar, spec in variants.items():
+            name, checked = _check(spec, grammar, args.limit, console)
+            misses = [c for c in checked if not c.found]
+            counts = [c.actions for c in checked] or [0]
+            share = 100 * (1 - len(misses) / max(len(checked), 1))
+            table.add_row(
+                name, grammar, str(len(checked)), f"{share:.1f} %", f"{sum(counts) / len(counts):.1f} / {max(counts)}"
+            )
+            lines += [f"{name}, {grammar}, step {c.step}: {c.command!r} in {c.room}" for c in misses]
+            if grammar in ("templates", next(iter(variants))):
+                missed[name] = list(dict.fromkeys(c.command.lower() for c in misses))
+    console.print(table)
+    for line in lines:
+        console.print(f"missed: {line}", markup=False)
+    if args.write_extra is not None:
+        args.write_extra.write_text(json.dumps(missed, indent=1) + "\n")
+        console.print(f"wrote {sum(map(len, missed.values()))} actions to {args.write_extra}", markup=False)
+    return 0
+
+
+def _check(spec: GameSpec, grammar: str, limit: int, console: Console) -> tuple[str, list[Checked]]:
+    from xtx.games.coverage import check_walkthrough
+    from xtx.games.game import StoryGame
+
+    with console.status(f"reading {Path(spec.path).name}"):
+        game = StoryGame(spec)
+    emulator = game.emulator
+    if not emulator.walkthrough:
+        game.close()
+        raise UserError(f"no walkthrough is known for {emulator.name}, so there is nothing to check")
+    total = min(limit, len(emulator.walkthrough)) if limit else len(emulator.walkthrough)
+    found = []
+    try:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task(f"{emulator.name}, {grammar}", total=total)
+            for number, checked in enumerate(check_walkthrough(game), 1):
+                if checked is not None:
+                    found.append(checked)
+                progress.update(task, completed=number)
+                if number == total:
+                    break
+    finally:
+        game.close()
+    return emulator.name, found

@@ -1,0 +1,45 @@
+"""Forms of commands beyond a game's templates: what `--wide-grammar` adds to the candidates.
+
+General and cheap ones only, each the kind of command that walkthroughs need and templates cannot say: an object and
+a direction, a number that is printed in the text, an order to somebody present, all but one thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_NUMBER = re.compile(r"\b\d{1,5}\b")
+_DIRECTIONS = (
+    "north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down",
+)  # fmt: skip
+_PUSHING = ("push", "pull", "roll", "move")
+_SETTING = ("turn", "set", "dial", "tune", "spin")
+_TYPING = ("type", "enter", "press", "push", "dial", "say")
+_REFUSALS = re.compile(
+    r"can't talk|can't see|don't (know|see)|not (a verb|understand)|didn't understand|animate|no reply", re.I
+)
+
+
+def wide_candidates(names: Sequence[str], persons: Sequence[str], verbs: set[str], text: str) -> Iterable[str]:
+    """Commands to try where `names` can be named, `persons` can be talked to, and `text` can be read."""
+    for verb in _PUSHING:
+        if verb in verbs:
+            yield from (f"{verb} {name} {direction}" for name in names for direction in _DIRECTIONS)
+    numbers = sorted(set(_NUMBER.findall(text)), key=int)[:10]
+    for number in numbers:
+        yield from (f"{verb} {name} to {number}" for verb in _SETTING if verb in verbs for name in names)
+        yield from (f"{verb} {number}" for verb in _TYPING if verb in verbs)
+    for verb in ("take", "drop"):
+        yield from (f"{verb} all but {name}" for name in names)
+    for person in persons:
+        others = [name for name in names if name != person]
+        yield f"{person}, follow me"
+        yield from (f"{person}, {direction}" for direction in _DIRECTIONS)
+        yield from (f"{person}, {verb} {name}" for verb in ("take", "drop", "open") for name in others)
+        yield from (f"{person}, give {name} to me" for name in others)
+
+
+def listens(answer: str) -> bool:
+    """Whether what answered `NAME, wait` so is somebody who can be given orders."""
+    return not _REFUSALS.search(answer)

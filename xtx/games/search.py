@@ -101,7 +101,7 @@ class Search:
         """Look, inventory and valid actions in a canonical state; `excluded` commands are not tried.
 
         The emulator is left in some other state."""
-        look, inventory = self._answer(state, "look"), self._answer(state, "inventory")
+        look, inventory = self.answer(state, "look"), self.answer(state, "inventory")
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
         things = self.things(state, look, inventory)
@@ -111,7 +111,7 @@ class Search:
         candidates = [c for c in dict.fromkeys(candidates) if c not in excluded]
         return Findings(look, inventory, self.valid(state, candidates) or FALLBACK_ACTIONS)
 
-    def _answer(self, state: Snapshot, command: str) -> str:
+    def answer(self, state: Snapshot, command: str) -> str:
         self._emulator.restore(state)
         status = self._emulator.step(command)
         return clean(self._emulator.narration) if status is Status.DONE else ""
@@ -143,7 +143,7 @@ class Search:
 
     def _examine(self, state: Snapshot, word: str) -> str:
         """The answer to examining, or nothing if the game does not know what is meant."""
-        answer = _ASIDE.sub("", self._answer(state, f"examine {word}"))
+        answer = _ASIDE.sub("", self.answer(state, f"examine {word}"))
         complaint = not recognized(answer) or _COMPLAINTS.match(answer)
         return "" if complaint else answer
 
@@ -178,7 +178,7 @@ class Search:
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
         """Candidates beyond the templates, for `--wide-grammar`."""
         names = [t.name for t in things]
-        persons = [n for n in names if listens(self._answer(state, f"{n}, wait"))]
+        persons = [n for n in names if listens(self.answer(state, f"{n}, wait"))]
         verbs = {template.split()[0] for template in self._emulator.templates}
         return list(wide_candidates(names, persons, verbs, text))
 

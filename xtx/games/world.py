@@ -34,6 +34,8 @@ SURVEY_VERSION = 1
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 _STATES = 16
+_VERBS = 2
+"""So many verbs must have changed a byte in one state before it is taken for the parser's."""
 _RNG = (1_000_003, 0, 0)
 _COUNTER = 3
 """What a turn counter is set to unless it is 0: running, and nothing happens next turn."""
@@ -176,6 +178,12 @@ class _Survey:
         usual = max(states, key=lambda s: sum(_prompt(s) == _prompt(t) for t in states))
         ordinary = [i for i, state in enumerate(states) if _prompt(state) == _prompt(usual)]
         chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
+        profile = self.emulator.story.profile
+        if profile is not None and profile.volatile:
+            # The compiler said where the parser keeps its things: nothing to find out.
+            for start, end in profile.volatile:
+                self.verbs[start:end] = _VERBS
+            return self._first_layout(states[0], usual, memory, scores)
         for i in chosen:
             self._try_commands(states[i])
         layout = self._first_layout(states[0], usual, memory, scores)
@@ -194,8 +202,8 @@ class _Survey:
         """The layout as the commands tried so far suggest it."""
         emulator = self.emulator
         mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
-        mask[self.verbs >= 2] = 0
-        mask[self.timed * 2 >= max(self.surveyed, 1)] = 0  # a clock that always runs
+        mask[self.verbs >= _VERBS] = 0
+        mask[(self.timed > 0) & (self.timed * 2 >= self.surveyed)] = 0  # a clock that always runs
         mask[list(emulator.moves_addresses)] = 0
         mask[_copies(memory, scores)] = 0
         mask[list(emulator.score_addresses)] = 0

@@ -1,0 +1,211 @@
+"""How fast the games are: ours beside the plain way, as ratios in one run.
+
+    python benchmarks/games.py [GAME ...] [--steps N]
+
+Without arguments: the embedded adventure, and zork1, detective and deephome where their stories are found. Every game
+is walked once at random with a cold atlas; then the same actions are walked again in each of the ways compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jericho
+from rich.console import Console
+from rich.table import Table
+
+from xtx.core import UserError
+from xtx.games.catalog import default_game, find_story
+from xtx.games.game import GameSpec, StoryGame
+from xtx.games.search import RANDOM_STATES
+from xtx.games.vector import GameVector
+
+EPISODE = 30
+GAMES_IN_VECTOR = 8
+REPEATS = 5
+
+
+@dataclass
+class Walk:
+    """A random walk through one game, and what the first, cold time took."""
+
+    spec: GameSpec
+    seed: int
+    episodes: list[list[str]]
+    cold_search: float
+    """Seconds for the searches of the first few states."""
+    jericho_filter: float
+    """Seconds for Jericho's filter on the same candidates."""
+    candidates: int
+
+    @property
+    def steps(self) -> int:
+        return sum(map(len, self.episodes))
+
+
+def walk(spec: GameSpec, steps: int) -> Walk:
+    """A walk that visits every state it needs with a cold atlas."""
+    game = StoryGame(spec)
+    seed = game.emulator.walkthrough_seed
+    choose = random.Random(7)
+    episodes: list[list[str]] = []
+    searches = [0.0, 0.0, 0]
+    env = jericho.FrotzEnv(spec.path, seed=seed or None)
+    while sum(map(len, episodes)) < steps:
+        observation = game.reset(seed)
+        episodes.append([])
+        for _ in range(EPISODE):
+            if len(episodes) == 1 and len(episodes[0]) % 10 == 0:
+                compare_search(game, env, searches)
+            action = choose.choice(observation.actions)
+            episodes[-1].append(action)
+            step = game.step(action)
+            observation = step.observation
+            if step.terminated:
+                break
+    game.close()
+    env.close()
+    return Walk(spec, seed, episodes, searches[0], searches[1], int(searches[2]))
+
+
+def compare_search(game: StoryGame, env: jericho.FrotzEnv, totals: list[float]) -> None:
+    """Adds the seconds of our verdicts and of Jericho's for the same candidates in the present state."""
+    search, emulator = game.search, game.emulator
+    before = emulator.save()
+    state = game.world.canonical(RANDOM_STATES[0])
+    look, inventory = search.answer(state, "look"), search.answer(state, "inventory")
+    candidates = search.candidates(search.things(state, look, inventory))
+    start = time.perf_counter()
+    search.valid(state, candidates)
+    totals[0] += time.perf_counter() - start
+    emulator.restore(state)
+    plain = emulator._env
+    start = time.perf_counter()
+    plain._filter_candidate_actions(candidates, use_ctypes=True, use_parallel=False)
+    totals[1] += time.perf_counter() - start
+    totals[2] += len(candidates)
+    emulator.restore(before)
+
+
+def best_of(run: Callable[[], None]) -> float:
+    """Seconds of the fastest of several runs."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def bare(walked: Walk) -> float:
+    """Microseconds a step of Jericho alone."""
+    env = jericho.FrotzEnv(walked.spec.path, seed=walked.seed or None)
+
+    def run() -> None:
+        for episode in walked.episodes:
+            env.reset()
+            for action in episode:
+                env.step(action)
+
+    def resets() -> None:
+        for _ in walked.episodes:
+            env.reset()
+
+    seconds = best_of(run) - best_of(resets)
+    env.close()
+    return 1e6 * seconds / walked.steps
+
+
+def plain_loop(walked: Walk) -> float:
+    """Microseconds a step of the plain way: step, look and inventory from a saved state, Jericho's own hash."""
+    env = jericho.FrotzEnv(walked.spec.path, seed=walked.seed or None)
+
+    def run() -> None:
+        for episode in walked.episodes:
+            env.reset()
+            for action in episode:
+                env.step(action)
+                state = env.get_state()
+                env.step("look")
+                env.set_state(state)
+                env.step("inventory")
+                env.set_state(state)
+                env.get_world_state_hash()
+
+    seconds = best_of(run)
+    env.close()
+    return 1e6 * seconds / walked.steps
+
+
+def warm(walked: Walk) -> float:
+    """Microseconds of our whole step with a warm atlas, in one process."""
+    game = StoryGame(walked.spec)
+
+    def run() -> None:
+        for episode in walked.episodes:
+            game.reset(walked.seed)
+            for action in episode:
+                game.step(action)
+
+    seconds = best_of(run)
+    game.close()
+    return 1e6 * seconds / walked.steps
+
+
+def vector(walked: Walk, workers: int) -> float:
+    """Microseconds a game step of eight games in lock-step with a warm atlas."""
+    with GameVector(walked.spec, games=GAMES_IN_VECTOR, workers=workers) as games:
+        everyone = range(GAMES_IN_VECTOR)
+
+        def run() -> None:
+            for episode in walked.episodes:
+                games.reset(everyone, [walked.seed] * GAMES_IN_VECTOR)
+                for action in episode:
+                    games.step([action] * GAMES_IN_VECTOR)
+
+        run()
+        seconds = best_of(run)
+    return 1e6 * seconds / walked.steps / GAMES_IN_VECTOR
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("games", nargs="*")
+    parser.add_argument("--steps", type=int, default=60)
+    options = parser.parse_args()
+    console = Console(width=150, highlight=False)
+    table = Table(
+        "game", "bare Jericho step", "ours, warm", "aim: 2x + 150", "plain loop", "vector, 1 worker", "vector, 2 workers",
+        "2 over 1", "plain over vector(2)", "search / Jericho's filter", box=None, pad_edge=False,
+    )  # fmt: skip
+    for name in options.games or [default_game(), "zork1", "detective", "deephome"]:
+        try:
+            story = find_story(name)
+        except UserError as error:
+            if options.games:
+                raise
+            console.print(f"left out: {error}", markup=False)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            console.print(f"{name}: walking with a cold atlas ...")
+            walked = walk(GameSpec(str(story.path), atlas=str(Path(folder) / "atlas")), options.steps)
+            step, ours, loop = bare(walked), warm(walked), plain_loop(walked)
+            one, two = vector(walked, 1), vector(walked, 2)
+        table.add_row(
+            name, f"{step:.0f} µs", f"{ours:.0f} µs", f"{2 * step + 150:.0f} µs", f"{loop:.0f} µs", f"{one:.0f} µs",
+            f"{two:.0f} µs", f"{one / two:.2f}x", f"{loop / two:.1f}x",
+            f"{walked.cold_search / walked.jericho_filter:.2f}x of {walked.jericho_filter / walked.candidates * 1e6:.0f} µs",
+        )  # fmt: skip
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

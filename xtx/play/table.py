@@ -17,6 +17,9 @@ from xtx.games.narration import clean
 
 UNDO_LEVELS = 500
 
+BROKEN = "(The story broke off.)"
+"""Shown where a story ends without a word: the emulator found an error in it."""
+
 _STATUS_LINE = re.compile(r" {20,}\S[^\n]*\Z")
 _PROMPT = re.compile(r"\s*>?\s*\Z")
 _GAPS = re.compile(r"\n[ \t]*\n\s*\n")
@@ -47,7 +50,8 @@ class Table:
     def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], Game] = StoryGame) -> None:
         self._open = open_game
         self._spec = spec
-        self._game = open_game(spec)
+        # An atlas that nothing is looked up in need not be opened.
+        self._game = open_game(spec if spec.search else replace(spec, atlas=None))
         self._finder: Game | None = None
         # States are put into it to be read; nothing that people type is ever run in it.
         self._mirror = StoryGame(replace(spec, search=False, atlas=None))
@@ -133,9 +137,10 @@ class Table:
         emulator = self._mirror.emulator
         raw = emulator.narration
         over = step.terminated if step is not None else emulator.over
+        # What the emulator printed has the paragraphs; it is not used where the game says something instead.
+        text = paragraphs(raw) if clean(raw) == observation.text else paragraphs(observation.text)
         self.scene = Scene(
-            # What the emulator printed has the paragraphs; it is not used where the game says something instead.
-            text=paragraphs(raw) if clean(raw) == observation.text else paragraphs(observation.text),
+            text=text or (BROKEN if over else ""),
             room=self._room(),
             score=observation.score,
             moves=emulator.moves,

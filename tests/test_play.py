@@ -1,0 +1,508 @@
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from xtx.games import catalog
+from xtx.games.game import GameSpec
+from xtx.games.typed import fault, fit, plain, to_the_program
+from xtx.play.saves import folder, saved_games
+from xtx.play.screen import status_line
+from xtx.play.table import BROKEN, Table, paragraphs
+
+LOWWATER = str(catalog.DATA / "lowwater.z5")
+HANG = str(Path(__file__).parents[1] / "stories" / "hang" / "hang.z5")
+XTX = [sys.executable, "-m", "xtx.cli", "play"]
+
+
+@pytest.fixture(scope="module")
+def atlas(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What one test finds out the others need not, in other files either."""
+    return str(tmp_path_factory.getbasetemp() / "lowwater-atlas")
+
+
+def play(*words: str, typed: str | bytes = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """A session with commands from a pipe."""
+    done = subprocess.run(
+        [*XTX, *words],
+        input=typed.encode() if isinstance(typed, str) else typed,
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_a_piped_session() -> None:
+    done = play(typed="north\nopen drawer\n")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.startswith(">")] == ["> north", "> open drawer"]
+    bars = [line for line in lines if line.startswith("[") and "/75" in line]
+    assert [bar.split()[0] for bar in bars] == ["[Sennet", "[Tide", "[Tide"]
+    assert bars[-1].endswith("score 0/75   2 moves]")
+    assert lines[-1] == "You leave with 0 of 75 points after 2 moves."
+
+
+def test_paragraphs_stay_apart() -> None:
+    out = play(typed="north\n").stdout
+    assert "\nTide Office\nOne room" in out
+    assert "south.\n\nA pear of old iron" in out
+
+
+def test_without_slash_actions_nothing_is_searched(tmp_path: Path) -> None:
+    play("--atlas", str(tmp_path / "atlas"), typed="north\n/quit\n")
+    assert not (tmp_path / "atlas").exists()
+
+
+def test_valid_actions_on_demand(atlas: str) -> None:
+    done = play("--atlas", atlas, typed="/actions\nnorth\n/actions\n")
+    assert "looking..." in done.stdout
+    assert re.search(r"^.*\bnorth\b.*\bdown\b", done.stdout, re.MULTILINE)
+    assert "take doorstop" in done.stdout
+
+
+def test_undo() -> None:
+    done = play(typed="/undo\nnorth\nopen drawer\ntake key\n/undo 2\nopen drawer\n/undo 9\n/undo x\n/undo 0\n")
+    assert done.stdout.count("There is nothing to take back.") == 1
+    assert "2 moves taken back." in done.stdout
+    assert done.stdout.count("You open the drawer") == 2
+    assert done.stdout.count("How many moves?") == 2
+    assert done.stdout.endswith("You leave with 0 of 75 points after 0 moves.\n")
+
+
+def test_the_end_of_the_game_can_be_taken_back() -> None:
+    done = play(typed="down\neast\nlook\n/actions\n/undo 2\nnorth\n")
+    assert "*** You have died ***" in done.stdout
+    assert "+10 points" in done.stdout
+    assert "The end. /undo takes back" in done.stdout
+    assert "The game is over: /undo" in done.stdout
+    assert "nothing would change" in done.stdout
+    assert done.stdout.endswith("You leave with 0 of 75 points after 1 move.\n")
+
+
+def test_save_and_load() -> None:
+    done = play(typed="/load\nnorth\nopen drawer\n/save first try\n/restart\n/load first try\ntake key\n")
+    assert done.returncode == 0
+    assert "There are no saved games yet." in done.stdout
+    assert "Begun anew." in done.stdout
+    assert "Loaded first try.\n\nTide Office" in done.stdout
+    assert "Taken." in done.stdout
+    assert saved_games("lowwater") == ["first try"]
+    again = play(typed="/load\n/load first try\n/undo\n")
+    assert "\nfirst try\n" in again.stdout
+    assert again.stdout.endswith("after 0 moves.\n")  # loading can be taken back
+
+
+def test_the_same_name_is_written_over() -> None:
+    play(typed="/save a\nnorth\n/save a\n")
+    assert [path.name for path in folder("lowwater").iterdir()] == ["a.save"]
+    assert play(typed="/load a\n").stdout.endswith("after 1 move.\n")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign"])
+def test_a_damaged_save_gets_one_line(damage: str) -> None:
+    play(typed="north\n/save a\n")
+    path = folder("lowwater") / "a.save"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes({"cut": content[:99], "flip": content, "empty": b"", "foreign": b"GIF89a" * 99}[damage])
+    done = play(typed="/load a\nnorth\n")
+    assert done.returncode == 0
+    assert "is damaged or no saved game; nothing was loaded" in " ".join(done.stdout.split())
+    assert done.stdout.endswith("after 1 move.\n")
+
+
+def test_a_save_of_another_story_gets_one_line() -> None:
+    play(typed="/save a\n")
+    there = folder("hang") / "a.save"
+    there.parent.mkdir()
+    shutil.copy(folder("lowwater") / "a.save", there)
+    assert "another story or release" in " ".join(play(HANG, typed="/load a\n").stdout.split())
+
+
+def test_names_of_saves_stay_in_their_folder() -> None:
+    done = play(typed="/save ../../x\n/save\n/save .x\n/load /etc/passwd\n")
+    assert done.stdout.count("A name for a saved game has letters") == 3
+    assert "Under which name?" in done.stdout
+    assert not folder("lowwater").exists()
+
+
+def test_a_save_that_cannot_be_written_gets_one_line() -> None:
+    folder("x").parent.mkdir(parents=True)
+    folder("lowwater").write_text("in the way")
+    done = play(typed="/save a\nnorth\n")
+    assert done.returncode == 0
+    assert "cannot be written" in " ".join(done.stdout.split())
+
+
+def test_transcript(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    typed = f"north\n/undo\n/transcript {second}\nwest\n/transcript\nlook\n/transcript\n/transcript {tmp_path}\n"
+    done = play("--transcript", str(first), typed=typed)
+    assert done.returncode == 0
+    text = first.read_text()
+    assert text.lstrip().startswith("Nineteen years ago")
+    assert "\n> north\n\nTide Office\n" in text
+    assert "[One move taken back.]" in text
+    assert "west" not in text.split("> north")[1].split("taken back")[1]
+    assert "> west" in second.read_text()
+    assert "> look" not in second.read_text()
+    assert "To which file?" in done.stdout
+    assert "no transcript can be written" in " ".join(done.stdout.split())
+    play("--transcript", str(first), typed="west\n")
+    assert first.read_text().startswith(text)  # a transcript goes on where the last one ended
+
+
+def test_a_full_disk_ends_the_transcript_and_not_the_game() -> None:
+    done = play("--transcript", "/dev/full", typed="north\n")
+    assert done.returncode == 0
+    assert "The transcript ends here" in done.stdout
+    assert "Tide Office" in done.stdout
+
+
+def test_what_the_game_cannot_read_gets_a_friendly_line() -> None:
+    typed = b"x" * 199 + b"\n\xff\xfe\n" + "жук\n".encode() + b"\x1b[A\n\\help\n" + "exámine “gull”\n".encode()
+    done = play(typed=typed)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "the game reads 198 letters at most, and these are 199" in " ".join(done.stdout.split())
+    assert done.stdout.count("The game reads plain letters only") == 4
+    assert '> examine "gull"' in done.stdout
+
+
+def test_the_interpreter_is_not_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = play(typed="save\nscript\nnorth. save\nquit\nundo\n")
+    assert done.stdout.count("/save NAME saves the game here.") == 2
+    assert "/transcript FILE writes" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_and_unknown_commands() -> None:
+    done = play(typed="/help\n/undp\n/xyzzy\n/\n")
+    for word in ("/actions", "/undo [N]", "/save NAME", "/load [NAME]", "/transcript [FILE]", "/quit"):
+        assert word in done.stdout
+    assert "did you mean /undo?" in done.stdout
+    assert done.stdout.count("/help lists the commands") == 3  # the greeting is one of them
+
+
+def test_quit_ends_and_leaves_the_rest_unread() -> None:
+    assert "> north" not in play(typed="/quit\nnorth\n").stdout
+
+
+@pytest.mark.parametrize("width", ["20", "33"])
+def test_narrow_windows(width: str) -> None:
+    done = play(typed="north\n/help\n", COLUMNS=width)
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= int(width)
+    assert "0/75" in done.stdout
+
+
+@pytest.mark.parametrize("room", ["", "Hall", "A Maze of Twisty Little Passages, All Alike, and Longer Than This"])
+def test_the_status_line_is_as_wide_as_the_window(room: str) -> None:
+    for width in range(1, 120):
+        assert len(status_line(room, -5, 350, 1234, width)) == width
+    assert status_line(room, 5, 75, 1, 120).endswith(" score 5/75   1 move ")
+    assert status_line("Hall", 5, 75, 1, 12) == " Hall  5/75 "
+
+
+def test_a_story_that_hangs_or_breaks() -> None:
+    done = play(HANG, "--no-atlas", typed="hang\ntake coin\ncrash\n/undo\ndown\n")
+    assert done.returncode == 0
+    assert "The game does not answer to that." in done.stdout
+    assert BROKEN in done.stdout
+    assert "+1 point\n" in done.stdout
+    assert "A bare cellar" in done.stdout
+
+
+# --- agents ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_walkthrough_wins_without_searching(tmp_path: Path) -> None:
+    done = play("--agent", "walkthrough", "--atlas", str(tmp_path / "atlas"), "--transcript", str(tmp_path / "t"))
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "won: 75 of 75 points after 45 steps"
+    assert "+25 points" in done.stdout
+    assert not (tmp_path / "atlas").exists()
+    assert (tmp_path / "t").read_text().endswith("[won: 75 of 75 points after 45 steps]\n")
+
+
+def test_step_limit_and_episodes() -> None:
+    done = play("--agent", "walkthrough", "--steps", "5", "--episodes", "2")
+    assert "Episode 2 of 2" in done.stdout
+    assert done.stdout.count("> north") == 2
+    rows = [line.strip().split(maxsplit=3) for line in done.stdout.splitlines() if "step limit" in line]
+    assert rows == [["1", "2/75", "5", "stopped at the step limit"], ["2", "2/75", "5", "stopped at the step limit"]]
+    assert done.stdout.splitlines()[-1] == "mean score 2.0 of 75 over 2 episodes"
+
+
+def test_random_play_can_be_repeated(atlas: str) -> None:
+    words = ("--agent", "random", "--steps", "3", "--atlas", atlas)
+    first = play(*words, "--seed", "1")
+    assert first.returncode == 0
+    assert first.stdout.count("\n> ") <= 3
+    assert " of 75 points after " in first.stdout.splitlines()[-1]
+    assert play(*words, "--seed", "1").stdout == first.stdout
+
+
+def test_delay() -> None:
+    before = time.monotonic()
+    play("--agent", "walkthrough", "--steps", "2", "--delay", "0.5")
+    assert time.monotonic() - before > 1
+
+
+def test_watching_can_be_interrupted() -> None:
+    with subprocess.Popen(
+        [*XTX, "--agent", "walkthrough", "--delay", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while "0/75" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted: 0 of 75 points after" in out
+    assert err == ""
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["lowwatr"], "did you mean lowwater?"),
+        (["./absent.z5"], "does not exist"),
+        (["zork1"], "zork1 is not here"),
+        (["--agnt", "random"], "--agnt"),
+        (["--agent", "clever"], "--agent"),
+        (["--delay", "1"], "--delay is for agents"),
+        (["--agent", "random", "--delay", "-1"], "--delay takes seconds"),
+        (["--agent", "random", "--delay", "nan"], "--delay takes seconds"),
+        (["--agent", "random", "--steps", "0"], "--steps takes a number from 1"),
+        (["--agent", "random", "--episodes", "-3"], "--episodes takes a number from 1"),
+        (["--seed", "-1"], "--seed takes a number from 0"),
+        (["--seed", "9999999999"], "--seed takes a number from 0"),
+        (["--atlas", "x", "--no-atlas"], "exclude each other"),
+        (["--transcript", "/"], "no transcript can be written to / (Is a directory)"),
+        (["--transcript", "/nowhere/t.txt"], "(No such file or directory)"),
+        ([__file__], "is not a Z-machine story"),
+    ],
+)
+def test_mistakes_get_one_line(words: list[str], complaint: str) -> None:
+    done = play(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("xtx: ")
+    assert done.stderr.count("\n") == 1
+    assert complaint in done.stderr
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as closed:
+        done = subprocess.run([*XTX, "--agent", "walkthrough"], stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert done.returncode != 0
+    assert done.stderr == b""
+
+
+# --- terminals ------------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A session on a terminal of its own."""
+
+    def __init__(self, *words: str, rows: int = 24, columns: int = 80, **environment: str) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        surroundings = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+        self.process = subprocess.Popen(
+            [*XTX, *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**surroundings, "TERM": "xterm-256color", **environment},
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def wait_for(self, text: str, seconds: float = 60) -> str:
+        """All that was shown, as soon as the text is in what was shown since the last time."""
+        shown, end = "", time.monotonic() + seconds
+        while text not in shown:
+            assert time.monotonic() < end, shown
+            if select.select([self.master], [], [], 0.2)[0]:
+                try:
+                    shown += os.read(self.master, 65536).decode()
+                except OSError:  # the other end is closed
+                    assert text in shown, shown
+        self.shown += shown
+        return shown
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def end(self) -> int:
+        """The exit status."""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while select.select([self.master], [], [], 30)[0]:
+                self.shown += os.read(self.master, 65536).decode()
+        return self.process.wait(5)
+
+
+def test_on_a_terminal() -> None:
+    with Terminal() as terminal:
+        assert "\x1b[7m" in terminal.wait_for("> ")  # the status line is reversed
+        terminal.type("north\n")
+        assert "Tide Office" in terminal.wait_for("1 move")
+        terminal.type("\x1b[A\x7f\x7f\x7f\x7f\x7fsouth\n")  # the line before, edited
+        terminal.wait_for("2 moves")
+        terminal.type("/tr\t\n")
+        terminal.wait_for("To which file?")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert "You leave with 0 of 75 points after 2 moves." in terminal.shown
+    with Terminal() as terminal:  # the history lasts
+        terminal.wait_for("> ")
+        terminal.type("\x1b[A\x1b[A\x1b[A\n")
+        terminal.wait_for("1 move")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0
+
+
+def test_control_c_on_a_terminal() -> None:
+    with Terminal() as terminal:
+        terminal.wait_for("> ")
+        terminal.type("nor")
+        terminal.wait_for("nor")
+        time.sleep(0.2)  # Python hears it only once it waits for the next key
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    assert "You leave with" in terminal.shown
+    assert "Traceback" not in terminal.shown
+
+
+def test_control_c_stops_the_search_and_not_the_game() -> None:
+    with Terminal("--no-atlas") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("/actions\n")
+        terminal.wait_for("looking...")
+        terminal.type("\x03")
+        terminal.wait_for("Stopped looking.")
+        terminal.type("north\n")
+        terminal.wait_for("1 move")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0
+
+
+def test_without_colours() -> None:
+    with Terminal("--agent", "walkthrough", "--steps", "5", "--delay", "0", NO_COLOR="1") as terminal:
+        assert terminal.end() == 0
+    assert "+2 points" in terminal.shown
+    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|9[0-7])[0-9;]*m", terminal.shown)
+
+
+def test_a_very_small_terminal() -> None:
+    with Terminal("--agent", "walkthrough", "--steps", "3", "--delay", "0", rows=5, columns=10) as terminal:
+        assert terminal.end() == 0
+    assert "Traceback" not in terminal.shown
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_under_tmux(tmp_path: Path) -> None:
+    tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+
+    def screen_with(text: str) -> list[str]:
+        for _ in range(100):
+            shown = subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
+            if text in shown:
+                return [line for line in shown.splitlines() if line]
+            time.sleep(0.1)
+        raise AssertionError(shown)
+
+    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", *XTX], check=True)
+    try:
+        subprocess.run([*tmux, "set-option", "remain-on-exit", "on"], check=True)
+        screen_with("0 moves")
+        subprocess.run([*tmux, "send-keys", "north", "Enter"], check=True)
+        lines = screen_with("1 move")
+        assert lines[-2].startswith(" Tide Office")
+        assert lines[-2].endswith("score 0/75   1 move")
+        assert lines[-1].startswith(">")
+        assert " Tide Office" in lines[-2]
+        subprocess.run([*tmux, "send-keys", "C-d"], check=True)
+        screen_with("You leave with 0 of 75 points after 1 move.")
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=False)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def test_plain_commands() -> None:
+    assert plain(" exámine\t“the gull\u2019s” —  nest… ") == 'examine "the gull\'s" - nest.'
+    assert fault("look") == ""
+    assert fit("a\\b\0c" + "d" * 300) == "a b c" + "d" * 193
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("save", "save"), ("SAVE", "save"), ("north. save", "save"), ("n then script on", "script"), ("q", "q"),
+        ("save boy", ""), ("say quit", ""), ("", ""), ("restore bell", ""),
+    ],
+)  # fmt: skip
+def test_words_to_the_program(command: str, word: str) -> None:
+    assert to_the_program(command) == word
+
+
+def test_narrations_cannot_steer_the_terminal() -> None:
+    assert paragraphs("\n\n\n\x1b[2JHello\x07\n\n\n\nthere\r\n>") == "[2JHello\n\nthere"
+    assert paragraphs("Are you sure?" + " " * 60 + "HallScore: 0Moves: 3") == "Are you sure?"
+    assert paragraphs("    *** You have won ***\n") == "    *** You have won ***"
+
+
+@pytest.mark.roms
+@pytest.mark.parametrize(
+    ("name", "rooms"),
+    [
+        ("zork1", ["West of House", "North of House", "Forest Path", "Up a Tree"]),
+        ("905", ["Bedroom"]),
+        ("detective", ["Chief's office", "Closet"]),
+    ],
+)
+def test_rooms_of_real_games(name: str, rooms: list[str]) -> None:
+    table = Table(GameSpec(str(catalog.find_story(name).path), search=False))
+    seen = [table.begin().room]
+    seen += [table.move(command)[0].room for command in table.walkthrough[:8]]
+    table.close()
+    assert list(dict.fromkeys(seen))[: len(rooms)] == rooms

@@ -7,13 +7,16 @@ checksum, so a damaged one is only a miss. What the keys mean is the games' busi
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import lmdb
 
@@ -24,6 +27,11 @@ _FORMAT_KEY = b"format"
 _HITS, _MISSES = b"hits", b"misses"
 _FIRST_SIZE = 1 << 28
 _CHECKSUM = 8
+
+_DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.VersionMismatchError)
+"""What LMDB says of a file that is damaged or not LMDB's. A full disk, or a folder of somebody else's, is not that."""
+
+_Result = TypeVar("_Result")
 
 
 def default_path() -> Path:
@@ -49,18 +57,12 @@ class Atlas:
         self.path = path
         self.hits = 0
         self.misses = 0
+        self._closed = False
         self._environment = _share(path)
 
     def get(self, key: bytes) -> bytes | None:
         """The value stored under a key, if there is an undamaged one."""
-        while True:
-            try:
-                with self._environment.begin(buffers=True) as transaction:
-                    found = transaction.get(key)
-                    value = None if found is None else bytes(found)
-                break
-            except lmdb.MapResizedError:  # another process made it larger
-                self._environment.set_mapsize(0)
+        value = self._read(key)
         if value is not None and _checksum(value[_CHECKSUM:]) == value[:_CHECKSUM]:
             self.hits += 1
             return value[_CHECKSUM:]
@@ -69,20 +71,22 @@ class Atlas:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Stores a value; makes the store larger when it is full."""
-        self._write({key: _checksum(value) + value})
+        self._change(lambda transaction: transaction.put(key, _checksum(value) + value))
 
     def statistics(self) -> Statistics:
         """Size and hit rate over all runs so far, those of this process included."""
         self._save_counts()
-        with self._environment.begin() as transaction:
-            entries = transaction.stat()["entries"] - 3
-            hits, misses = (int(transaction.get(name) or b"0") for name in (_HITS, _MISSES))
+        own = {name: self._read(name) for name in (_FORMAT_KEY, _HITS, _MISSES)}
+        entries = self._environment.stat()["entries"] - sum(value is not None for value in own.values())
         size = sum(f.stat().st_blocks * 512 for f in self.path.glob("*.mdb"))
-        return Statistics(max(entries, 0), size, hits, misses)
+        return Statistics(entries, size, int(own[_HITS] or 0), int(own[_MISSES] or 0))
 
     def close(self) -> None:
-        """Writes everything to disk and frees the store."""
-        with contextlib.suppress(lmdb.Error):
+        """Writes everything to disk and frees the store; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(lmdb.Error, UserError):
             self._save_counts()
             self._environment.sync(True)
         _give_back(self._environment)
@@ -98,26 +102,37 @@ class Atlas:
     def _save_counts(self) -> None:
         if not (self.hits or self.misses):
             return
-        hits, misses, self.hits, self.misses = self.hits, self.misses, 0, 0
-        with self._environment.begin(write=True) as transaction:
-            for name, count in ((_HITS, hits), (_MISSES, misses)):
+        counts = {_HITS: self.hits, _MISSES: self.misses}
+
+        def add(transaction: lmdb.Transaction) -> None:
+            for name, count in counts.items():
                 transaction.put(name, b"%d" % (int(transaction.get(name) or b"0") + count))
 
-    def _write(self, items: dict[bytes, bytes]) -> None:
+        self._change(add)
+        self.hits = self.misses = 0
+
+    def _read(self, key: bytes) -> bytes | None:
+        found = self._within(False, lambda transaction: transaction.get(key))
+        return None if found is None else bytes(found)
+
+    def _change(self, change: Callable[[lmdb.Transaction], object]) -> None:
+        try:
+            self._within(True, change)
+        except lmdb.Error as error:
+            raise UserError(
+                f"the atlas {self.path} cannot be written ({error}); make room, or use --no-atlas"
+            ) from None
+
+    def _within(self, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
+        """What `act` gives back in a transaction, however often the store must be made larger first."""
         while True:
             try:
-                with self._environment.begin(write=True) as transaction:
-                    for key, value in items.items():
-                        transaction.put(key, value)
-                return
+                with self._environment.begin(write=write) as transaction:
+                    return act(transaction)
             except lmdb.MapFullError:
                 self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
-            except lmdb.MapResizedError:
+            except lmdb.MapResizedError:  # another process made it larger
                 self._environment.set_mapsize(0)
-            except lmdb.DiskError as error:
-                raise UserError(
-                    f"the atlas {self.path} cannot be written ({error}); make room, or use --no-atlas"
-                ) from None
 
 
 def _checksum(value: bytes) -> bytes:
@@ -147,17 +162,33 @@ def _give_back(environment: lmdb.Environment) -> None:
 
 def _open(path: Path) -> lmdb.Environment:
     """The opened store; one that is damaged, or not ours, is set aside with a warning and made anew."""
+    path = Path(os.path.realpath(path))  # the folder itself, and not a link to it, is what may be set aside
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(lmdb.Error):
+        with _alone_in(path.parent):
+            path.mkdir(exist_ok=True)  # again: another process may just have set it aside
+            with contextlib.suppress(*_DAMAGE):
+                return _try_open(path)
+            aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+            path.rename(aside)
+            print(
+                f"xtx: the atlas {path} is damaged or not an atlas; it was set aside as {aside.name}", file=sys.stderr
+            )
+            path.mkdir()
             return _try_open(path)
-        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        path.rename(aside)
-        print(f"xtx: the atlas {path} is damaged or not an atlas; it was set aside as {aside.name}", file=sys.stderr)
-        path.mkdir()
-        return _try_open(path)
     except (OSError, lmdb.Error) as error:
         raise UserError(f"the atlas {path} cannot be opened ({error}); use --atlas PATH or --no-atlas") from None
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time looks whether the store is good: else the second would set the first's new one aside."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _try_open(path: Path) -> lmdb.Environment:

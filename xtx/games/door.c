@@ -137,7 +137,11 @@ int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructio
     d->zstep();
     uint64_t count = 1;
     while (*d->next_opcode != OPCODE_READ && *d->next_opcode != OPCODE_READ_CHAR && *d->halted <= 0) {
-        if (count++ >= limit) return LIMIT;
+        if (count++ >= limit) {
+            *instructions = limit;
+            d->clear_screen(); /* else what it printed would stand before the next text */
+            return LIMIT;
+        }
         d->zstep();
     }
     *instructions = count;
@@ -230,9 +234,9 @@ static uint64_t world_difference(const world *w, const uint8_t *now, const uint8
 /* Tries candidates first..count-1 (NUL-terminated, one after the other in `commands`), each from the present
  * state, and says of each in `flags` what it did and in `diffs` a hash of how it changed the world.
  *
- * CHANGED: the world is another one now, or the game ended. EVENT: Jericho says that the world changed; it counts every object
- * moved and every attribute written, also where nothing is different afterwards. Two commands with equal hashes
- * did the same thing. `rows`, where given, receives Jericho's own difference (128 words each).
+ * CHANGED: the world is another one now, or the game ended. EVENT: Jericho says that the world changed; it counts
+ * every object moved and every attribute written, also where nothing is different afterwards. Two commands with
+ * equal hashes did the same thing. `rows`, where given, receives Jericho's own difference (128 words each).
  *
  * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag
  * STOPPED): the caller must then set the emulator up anew and go on behind it. The state is restored after each.
@@ -276,7 +280,7 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
             if (rows) memcpy(rows + (size_t)i * DIFF_WORDS, difference, sizeof difference);
             if (!diffs[i]) {
                 uint64_t event = 7;
-                for (int w = 0; w < DIFF_WORDS; w++) event = mix(event, difference[w]);
+                for (int j = 0; j < DIFF_WORDS; j++) event = mix(event, difference[j]);
                 diffs[i] = event | 1;
             }
         }

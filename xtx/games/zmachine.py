@@ -198,16 +198,15 @@ class ObjectTree:
         parent, sibling = int(links[number, 0]), int(links[number, 1])
         if not 0 < parent <= self.count:
             return
-        if links[parent, 2] == number:
-            self._set_link(ram, links, parent, 2, sibling)
-        else:
-            before = int(links[parent, 2])
-            for _ in range(self.count):
-                if before == 0 or links[before, 1] == number:
-                    break
-                before = int(links[before, 1])
-            if before:
-                self._set_link(ram, links, before, 1, sibling)
+        before, column = parent, 2  # the object that points here, and with which link
+        for _ in range(self.count + 1):
+            after = int(links[before, column])
+            if after == number:
+                self._set_link(ram, links, before, column, sibling)
+                break
+            if not 0 < after <= self.count:
+                break
+            before, column = after, 1
         self._set_link(ram, links, number, 0, 0)
         self._set_link(ram, links, number, 1, 0)
 

@@ -90,6 +90,7 @@ class Search:
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
+        self._excluded: Collection[str] = ()
 
     @property
     def variant(self) -> str:
@@ -98,9 +99,11 @@ class Search:
         return f"{SEARCH_VERSION};{'wide' if self._wide else ''};{extra}"
 
     def findings(self, state: Snapshot, excluded: Collection[str] = ()) -> Findings:
-        """Look, inventory and valid actions in a canonical state; `excluded` commands are not tried.
+        """Look, inventory and valid actions in a canonical state; `excluded` commands are not tried, not even to see
+        what is there.
 
         The emulator is left in some other state."""
+        self._excluded = excluded
         look, inventory = self.answer(state, "look"), self.answer(state, "inventory")
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
@@ -112,6 +115,9 @@ class Search:
         return Findings(look, inventory, self.valid(state, candidates) or FALLBACK_ACTIONS)
 
     def answer(self, state: Snapshot, command: str) -> str:
+        """What the game says to a command; nothing if it cannot finish it, or is not to be asked."""
+        if command in self._excluded:
+            return ""
         self._emulator.restore(state)
         status = self._emulator.step(command)
         return clean(self._emulator.narration) if status is Status.DONE else ""

@@ -61,7 +61,7 @@ def run(args: Args) -> int:
     from xtx.games.atlas import default_path
     from xtx.games.game import GameSpec
     from xtx.play.screen import Screen
-    from xtx.play.table import Table
+    from xtx.play.table import GuardedGame, Table
 
     for stream in (sys.stdin, sys.stdout):
         # What a terminal cannot show or a pipe cannot say must not end the game.
@@ -79,7 +79,7 @@ def run(args: Args) -> int:
         if args.transcript is not None:
             screen.open_transcript(args.transcript)
         with screen.busy("looking into the game...") if searching else contextlib.nullcontext():
-            table = Table(spec)
+            table = Table(spec, lambda spec: GuardedGame(spec, screen.note))
         with contextlib.closing(table):
             return _play(args, table, screen)
 

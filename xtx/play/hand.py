@@ -13,7 +13,7 @@ from xtx.core import UserError
 from xtx.games.catalog import user_folder
 from xtx.games.typed import fault, plain, to_the_program
 from xtx.play.saves import SavedGame, read_save, saved_games, write_save
-from xtx.play.screen import Screen
+from xtx.play.screen import Screen, points
 from xtx.play.table import Table
 
 _HISTORY = 1000
@@ -112,7 +112,7 @@ class Session:
         """The exit status, when the person has had enough: 0, or 130 after Ctrl-C."""
         screen, table = self._screen, self._table
         self._keyboard.complete([f"/{name}" for name in self._commands])
-        screen.note(f"{table.name}, {table.max_score} points. /help lists the commands beside the game's own.")
+        screen.note(f"{table.name}, {points(table.max_score)}. /help lists the commands beside the game's own.")
         screen.scene(table.begin(), table.max_score)
         status = 0
         try:
@@ -199,6 +199,8 @@ class Session:
         if not name:
             raise UserError("Under which name? /save NAME")
         table, scene = self._table, self._table.scene
+        if scene.over:
+            raise UserError("The game is over: there is nothing to save.")
         saved = SavedGame(table.md5, table.save(), scene.room, scene.score, scene.moves)
         path = write_save(table.name, name, saved)
         self._screen.note(f"Saved as {name} ({path}).")

@@ -55,8 +55,7 @@ class Screen:
         self._print(Text(""), *lines)
         self._write(f"\n{scene.text}\n")
         if scene.reward:
-            amount = f"{scene.reward:+d} {'point' if abs(scene.reward) == 1 else 'points'}"
-            self._print(Text(amount, "bold green" if scene.reward > 0 else "bold red"))
+            self._print(Text(points(scene.reward, "+"), "bold green" if scene.reward > 0 else "bold red"))
 
     def status(self, scene: Scene, max_score: int) -> None:
         """Shows room, score and moves in one line."""
@@ -142,6 +141,11 @@ class Screen:
 
     def _print(self, *parts: object) -> None:
         self.console.print(*parts, sep="\n", width=self.width)
+
+
+def points(number: int, sign: str = "") -> str:
+    """A number of points, in words; with the sign "+" it is a change."""
+    return f"{number:{sign}d} {'point' if abs(number) == 1 else 'points'}"
 
 
 def status_line(room: str, score: int, max_score: int, moves: int, width: int) -> str:

@@ -14,6 +14,7 @@ from xtx.core import Game, Observation, Step
 from xtx.games.game import GameSpec, StoryGame
 from xtx.games.jericho import Status
 from xtx.games.narration import clean
+from xtx.games.vector import GameVector, report
 
 UNDO_LEVELS = 500
 
@@ -44,16 +45,44 @@ class Scene:
     """Whether the game waits for a single key and not for a command."""
 
 
-class Table:
-    """One game being played. The games behind it are made by `open_game`, so they may live in other processes."""
+class GuardedGame:
+    """A game in a process of its own: a command that kills it, or never ends, does nothing. It cannot be saved after
+    its end."""
 
-    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], Game] = StoryGame) -> None:
+    def __init__(self, spec: GameSpec, on_report: Callable[[str], None] = report) -> None:
+        self._vector = GameVector(spec, 1, 1, on_report=on_report)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """The first observation of a new game."""
+        return self._vector.reset(seeds=None if seed is None else [seed])[0]
+
+    def step(self, action: str, *, last: bool = False) -> Step:
+        """What the action leads to."""
+        return self._vector.step([action], last=(0,) if last else ())[0]
+
+    def save(self) -> bytes:
+        """The state of the game."""
+        return self._vector.save()[0]
+
+    def restore(self, state: bytes) -> Observation:
+        """The observation in the saved state."""
+        return self._vector.restore([state])[0]
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._vector.close()
+
+
+class Table:
+    """One game being played. The games behind it are made by `open_game`, which decides where they live."""
+
+    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], Game] = GuardedGame) -> None:
         self._open = open_game
         self._spec = spec
         # An atlas that nothing is looked up in need not be opened.
         self._game = open_game(spec if spec.search else replace(spec, atlas=None))
         self._finder: Game | None = None
-        # States are put into it to be read; nothing that people type is ever run in it.
+        # States are put into it to be read. Nothing that people type is run in it unless it was seen to end well.
         self._mirror = StoryGame(replace(spec, search=False, atlas=None))
         emulator = self._mirror.emulator
         self.name, self.max_score, self.md5 = emulator.name, emulator.max_score, emulator.story.md5
@@ -61,6 +90,8 @@ class Table:
         self.seed = emulator.walkthrough_seed
         """The emulator seed under which the game is played."""
         self._past: deque[tuple[bytes, Scene]] = deque(maxlen=UNDO_LEVELS)
+        self._state = b""
+        """The state of the game, as long as it goes on."""
         self.observation: Observation
         self.scene: Scene
 
@@ -78,17 +109,18 @@ class Table:
         return self._arrive(self._game.reset(self.seed))
 
     def restart(self) -> Scene:
-        """The first scene again; that can be taken back."""
-        before = self._game.save(), self.scene
-        scene = self._arrive(self._game.reset(self.seed))
-        self._past.append(before)
-        return scene
+        """The first scene again; that can be taken back, unless the game was over."""
+        self._remember()
+        return self._arrive(self._game.reset(self.seed))
 
     def move(self, command: str, *, last: bool = False) -> tuple[Scene, Step]:
         """The scene after a command, and what the game gave back."""
-        before = self._game.save(), self.scene
+        state, before = self._state, self.scene
         step = self._game.step(command, last=last)
-        self._past.append(before)
+        self._past.append((state, before))
+        if step.terminated:
+            self._mirror.restore(state)
+            self._mirror.step(command)
         return self._arrive(step.observation, step), step
 
     def undo(self, levels: int = 1) -> int:
@@ -97,19 +129,23 @@ class Table:
         if levels:
             state, self.scene = [self._past.pop() for _ in range(levels)][-1]
             self.observation = self._game.restore(state)
+            self._state = state
         return levels
 
     def save(self) -> bytes:
         """The state of the game, for `load`."""
-        return self._game.save()
+        return self._state
 
     def load(self, state: bytes) -> Scene:
-        """The scene in a saved state; that can be taken back."""
-        before = self._game.save(), self.scene
+        """The scene in a saved state; that can be taken back, unless the game was over."""
+        self._remember()
         self._arrive(self._game.restore(state))
-        self._past.append(before)
         self.scene = replace(self.scene, text=self._look())
         return self.scene
+
+    def _remember(self) -> None:
+        if not self.scene.over:
+            self._past.append((self._state, self.scene))
 
     @property
     def prepared(self) -> bool:
@@ -123,7 +159,7 @@ class Table:
         if self._finder is None:
             self._finder = self._open(replace(self._spec, search=True))
         try:
-            return self._finder.restore(self._game.save()).actions
+            return self._finder.restore(self._state).actions
         except KeyboardInterrupt:
             self._finder.close()  # stopped halfway: nobody knows what state it is in
             self._finder = None
@@ -133,7 +169,9 @@ class Table:
 
     def _arrive(self, observation: Observation, step: Step | None = None) -> Scene:
         self.observation = observation
-        self._mirror.restore(self._game.save())
+        if step is None or not step.terminated:
+            self._state = self._game.save()
+            self._mirror.restore(self._state)
         emulator = self._mirror.emulator
         raw = emulator.narration
         over = step.terminated if step is not None else emulator.over

@@ -61,7 +61,8 @@ class Watch:
             scene, step = table.move(decision.action, last=number == limit)
             screen.scene(scene, table.max_score)
             if step.terminated:
-                ending = "won" if step.won else "lost"
+                # Not "lost": stories also end in ways that are neither, and not every victory is recognised.
+                ending = "won" if step.won else "the game ended"
                 break
         self._results.append(Result(scene.score, table.observation.step, ending))
 

@@ -22,6 +22,7 @@ NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
 
 _REMEMBERED = 20_000
+_CHECKSUM = 16
 
 
 @dataclass(frozen=True)
@@ -123,17 +124,24 @@ class StoryGame:
 
     def save(self) -> bytes:
         """The state of the game, for `restore`."""
-        return msgspec.msgpack.encode(_Saved(self.emulator.save(), self._seed, self._step))
+        saved = msgspec.msgpack.encode(_Saved(self.emulator.save(), self._seed, self._step))
+        return self._checksum(saved) + saved
 
     def restore(self, state: bytes) -> Observation:
         """The observation in the saved state."""
-        try:
-            saved = msgspec.msgpack.decode(state, type=_Saved)
-        except msgspec.DecodeError as error:
-            raise UserError(f"this is not a saved game: {error}") from None
+        self._load(state)
+        return self._observe()
+
+    def _load(self, state: bytes) -> None:
+        if self._checksum(state[_CHECKSUM:]) != state[:_CHECKSUM]:
+            raise UserError("this is not a saved game of this story, or it is damaged")
+        saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
         self.emulator.restore(saved.emulator)
         self._seed, self._step = saved.seed, saved.step
-        return self._observe()
+
+    def _checksum(self, saved: bytes) -> bytes:
+        """Stands before a saved state: one that is damaged or another story's would crash the emulator."""
+        return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=self.emulator.story.md5.encode()).digest()
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it: a new game under a seed, or a saved one, and the actions since
@@ -142,9 +150,7 @@ class StoryGame:
             self._seed, self._step = base, 0
             self.emulator.reset(base)
         else:
-            saved = msgspec.msgpack.decode(base, type=_Saved)
-            self.emulator.restore(saved.emulator)
-            self._seed, self._step = saved.seed, saved.step
+            self._load(base)
         for action in actions:
             self._step += 1
             if action is not None:

@@ -69,7 +69,7 @@ class StoryGame:
             _ = self.layout  # now, and not in the middle of a game
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self.search = Search(self.emulator, extra, spec.wide_grammar)
-        self._prefix = f"{story.md5};{SURVEY_VERSION};{self.search.variant};".encode()
+        self._prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.variant};".encode()
         self._remembered: dict[bytes, Findings] = {}
         self._seed = self.emulator.walkthrough_seed
         self._step = 0
@@ -86,7 +86,17 @@ class StoryGame:
     def layout(self) -> Layout:
         """Which parts of the story's memory make up the world."""
         layout, avoid = self._survey
-        return layout or self._find_layout(self.emulator.story.md5, avoid)
+        return layout or self._find_layout(avoid)
+
+    @property
+    def _story_key(self) -> str:
+        """The story's part of every key in the atlas: its md5 and, where there is one, its profile, which says what
+        belongs to the world and what can be typed."""
+        story = self.emulator.story
+        if story.profile is None:
+            return story.md5
+        profile = msgspec.msgpack.encode(story.profile)
+        return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
 
     @cached_property
     def world(self) -> World:
@@ -243,8 +253,8 @@ class StoryGame:
         stored = self._atlas.get(b"!" + key) if self._atlas is not None else None
         return frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else frozenset()
 
-    def _find_layout(self, md5: str, avoid: Collection[str]) -> Layout:
-        key = hashlib.blake2b(f"layout;{SURVEY_VERSION};{md5}".encode(), digest_size=16).digest()
+    def _find_layout(self, avoid: Collection[str]) -> Layout:
+        key = hashlib.blake2b(f"layout;{SURVEY_VERSION};{self._story_key}".encode(), digest_size=16).digest()
         stored = self._atlas.get(key) if self._atlas is not None else None
         if stored is not None:
             return msgspec.msgpack.decode(stored, type=Layout)

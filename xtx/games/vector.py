@@ -257,8 +257,10 @@ class GameVector:
             self._unkept = keep
             raise
         for task in tasks.values():
-            if task.losses:
-                self._on_report(f"a worker {task.losses[-1]} and was replaced; nothing is lost")
+            for why, command in task.losses:
+                # One that was lost to a known killer may have been spared the second time, by another's verdict.
+                if command not in self._killers:
+                    self._on_report(f"a worker {why} and was replaced; nothing is lost")
         self._merge(results, {action: why for task in tasks.values() for action, why in task.blamed.items()})
         return results
 
@@ -377,9 +379,9 @@ class GameVector:
         """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
         remote = self._remotes[task.remote]
         why = remote.end()
-        task.losses.append(why)
         tried = remote.desk.trace.progress - remote.desk.start
-        command = remote.desk.trace.command.decode("utf-8", "replace")
+        command = remote.desk.trace.command.decode("utf-8", "replace") if tried else ""
+        task.losses.append((why, command))
         number = remote.desk.call
         if tried and remote.phase in (_Phase.SETUP, _Phase.WORK):
             spot = remote.phase, number, tried == 1, command
@@ -452,8 +454,8 @@ class _Task:
     games: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     keep: list[tuple[bytes, str]] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
-    """How workers were lost since something was last to blame."""
+    losses: list[tuple[str, str]] = field(default_factory=list)
+    """How workers were lost since something was last to blame, and at what command."""
     seen: Counter[tuple[_Phase, int, bool, str]] = field(default_factory=Counter)
     blamed: dict[str, str] = field(default_factory=dict)
     """Commands that are to blame, with the reason."""

@@ -76,11 +76,11 @@ class Header:
         return self.first_object + (number - 1) * self.object_size
 
 
-def decode_text(memory: bytes | Ram, address: int, header: Header, depth: int = 0) -> str:
-    """The Z-encoded text at an address; stops at the end of memory, whatever the text says."""
+def decode_text(memory: bytes | Ram, address: int, header: Header, depth: int = 0, size: int | None = None) -> str:
+    """The Z-encoded text at an address; stops at the end of memory or after `size` bytes, whatever the text says."""
     codes: list[int] = []
-    end = len(memory) - 1
-    while address < end:
+    end = len(memory) if size is None else min(address + size, len(memory))
+    while address < end - 1:
         value = word(memory, address)
         codes += (value >> 10 & 31, value >> 5 & 31, value & 31)
         address += 2
@@ -182,16 +182,20 @@ class ObjectTree:
         address = self.header.object_address(number) + self.header.attribute_bytes
         return int(ram[address]) if self.header.small else word(ram, address)
 
-    def room(self, ram: Ram, number: int) -> int:
-        """The outermost thing around an object that has a name: for the player, the room.
+    def around(self, ram: Ram, number: int) -> list[int]:
+        """What is around an object, from the nearest to the outermost that has a name: for the player, from the
+        chair to the room. In Infocom's games all rooms lie in one nameless container, which is left out."""
+        found: list[int] = []
+        while len(found) < self.count:
+            number = self.parent(ram, number)
+            if not 0 < number <= self.count or not self.names[number]:
+                break
+            found.append(number)
+        return found
 
-        In Infocom's games all rooms lie in one nameless container."""
-        for _ in range(self.count):
-            parent = self.parent(ram, number)
-            if not 0 < parent <= self.count or not self.names[parent]:
-                return number
-            number = parent
-        return number
+    def room(self, ram: Ram, number: int) -> int:
+        """The room in which an object is, or the object itself if it is nowhere."""
+        return (self.around(ram, number) or [number])[-1]
 
     def unlink(self, ram: Ram, links: npt.NDArray[np.int64], number: int) -> None:
         """Takes an object out of the tree, in RAM and in `links`; broken links are left as they are."""
@@ -264,5 +268,6 @@ def read_dictionary(story: bytes, header: Header) -> Dictionary:
         address = start + i * size
         if size == 0 or address + size > len(story):
             break
-        words.add(decode_text(story, address, header).strip())
+        # Enchanter's last word has no mark at its end.
+        words.add(decode_text(story, address, header, size=4 if header.small else 6).strip())
     return Dictionary(frozenset(words - {""}), length)

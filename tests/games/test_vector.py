@@ -465,3 +465,83 @@ def test_workers_do_not_hear_the_terminals_ctrl_c() -> None:
         before = games.pids
         games.step(["sing", "sing"])
         assert games.pids == before
+
+
+# --- known hangs in real games --------------------------------------------------------------------------------------
+
+TO_THE_EGG = [
+    "n",
+    "e",
+    "open window",
+    "w",
+    "take sack",
+    "e",
+    "n",
+    "n",
+    "u",
+    "take egg",
+    "drop egg",
+    "d",
+    "take egg",
+    "open sack",
+    "take lunch",
+    "take garlic",
+    "take canary",
+]
+
+
+@pytest.mark.roms
+@pytest.mark.slow
+def test_zork1_survives_a_sack_and_an_egg_inside_each_other(real_story: Callable[[str], Path]) -> None:
+    # The emulator itself lets both vanish into each other; programs that walk the object tree go round for ever.
+    path = str(real_story("zork1"))
+    with vector(GameSpec(path, search=False), 3, 1) as games:
+        games.reset()
+        for action in TO_THE_EGG:
+            games.step([action] * 3)
+        texts = [s.observation.text for s in games.step(["put sack in egg", "put sack in egg", "put egg in sack"])]
+        assert all(text.startswith("Done.") for text in texts)
+        texts = [s.observation.text for s in games.step(["wait", "put egg in sack", "put sack in egg"])]
+        assert texts[1].startswith("Done.")
+        states = games.save()
+    lines: list[str] = []
+    with vector(GameSpec(path), 3, 2, patience=5, on_report=lines.append) as games:
+        seen = games.restore(states)
+        assert all(len(one.actions) > 3 for one in seen)
+        assert "put egg in sack" in seen[0].actions or "drop egg" in seen[0].actions
+        assert "sack" not in seen[1].inventory and "egg" not in seen[1].inventory
+        steps = games.step(["put egg in sack", "inventory", "put sack in egg"])
+        assert not any(step.terminated for step in steps)
+        assert steps[0].observation.actions == steps[1].observation.actions  # both are inside each other now
+    assert lines == []
+
+
+@pytest.mark.roms
+@pytest.mark.slow
+def test_balances_survives_take_her(real_story: Callable[[str], Path]) -> None:
+    path = str(real_story("balances"))
+    with vector(GameSpec(path, search=False), 2, 1) as games:
+        games.reset()
+        before = games.pids
+        found = False
+        for action in ("search furniture", "read book", "learn lleps", "lleps rezrov"):
+            step = games.step(["take her", action])[0]
+            found = found or step.terminated
+            games.reset([0])
+        assert found and games.pids == before
+    with vector(GameSpec(path), 1, 1, patience=5) as games:
+        assert "take her" not in games.reset()[0].actions
+
+
+@pytest.mark.roms
+@pytest.mark.slow
+def test_detective_survives_showverb_eight(real_story: Callable[[str], Path]) -> None:
+    with vector(GameSpec(str(real_story("detective"))), 2, 2, patience=5) as games:
+        first = games.reset()
+        before = games.pids
+        assert not any("showverb" in action for action in first[0].actions)
+        steps = games.step(["showverb eight", "take paper"])
+        assert steps[0].observation.text == NO_ANSWER and steps[1].reward == 10
+        assert steps[0].observation.actions == first[0].actions
+        assert [action for _, action in games.forbidden] == ["showverb eight"]
+        assert games.pids == before  # it was counted, not killed

@@ -1,0 +1,159 @@
+"""A worker without its process: what it answers, and what it leaves on the desk."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from xtx.games.game import NO_ANSWER, GameSpec
+from xtx.games.toy import ToyGame
+from xtx.games.worker import (
+    HEADER,
+    Answer,
+    Bring,
+    Call,
+    Desk,
+    Failure,
+    Host,
+    Message,
+    Move,
+    Ready,
+    Request,
+    Reset,
+    Restore,
+    Results,
+    Save,
+    Setup,
+    encode,
+    serve,
+)
+
+TOY = Setup(GameSpec("toy:corridor-6"), 2, b"")
+
+
+@contextmanager
+def served() -> Iterator[socket.socket]:
+    """The parent's end of a worker that lives in a thread; it must end when the socket does."""
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(theirs, Desk()), daemon=True)
+    thread.start()
+    with ours, theirs:
+        assert receive(ours) == Ready()
+        yield ours
+        ours.shutdown(socket.SHUT_WR)
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def receive(channel: socket.socket) -> Answer:
+    stream = channel.makefile("rb", buffering=0)
+    body = stream.read(*HEADER.unpack(stream.read(HEADER.size)))
+    return msgspec.msgpack.decode(body, type=Answer)
+
+
+def ask(channel: socket.socket, message: Message) -> Answer:
+    channel.sendall(encode(message))
+    return receive(channel)
+
+
+def results(answer: Answer) -> list[str]:
+    assert isinstance(answer, Results)
+    return [result.text for result in answer.results]
+
+
+def test_it_answers_until_the_socket_closes() -> None:
+    with served() as channel:
+        assert ask(channel, TOY) == Ready(b"toy", 1)
+        assert results(ask(channel, Request([Reset(0, 1), Reset(1, 1)])))[0].startswith("You stand")
+        assert results(ask(channel, Request([Move(1, "take lamp", False), Move(0, "sing", True)]))) == [
+            "Done.",
+            "Nothing happens.",
+        ]
+
+
+def test_mistakes_are_answers() -> None:
+    with served() as channel:
+        early = ask(channel, Request([Reset(0, 1)]))
+        assert isinstance(early, Failure) and not early.user_error and "setup" in early.message
+        wrong = ask(channel, Setup(GameSpec("toy:cave-5"), 1, b""))
+        assert isinstance(wrong, Failure) and wrong.user_error and "toy:corridor-5" in wrong.message
+        ask(channel, TOY)
+        absent = ask(channel, Request([Reset(7, 1)]))
+        assert isinstance(absent, Failure) and "IndexError" in absent.message
+        channel.sendall(HEADER.pack(3) + b"???")
+        assert isinstance(receive(channel), Failure)
+        assert len(results(ask(channel, Request([Reset(0, 1)])))) == 1  # and it still works
+
+
+def test_half_a_message_is_no_message() -> None:
+    with served() as channel:
+        ask(channel, TOY)
+        channel.sendall(encode(Request([Reset(0, 1)]))[:-2])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Reset(1, 2**31 - 1, ("a",)),
+        Move(0, "say \N{LATIN SMALL LETTER E WITH ACUTE}", True, True, ("b", "c")),
+        Restore(3, b"\0\xff"),
+        Save(2),
+        Bring(0, 12, ["x", None]),
+        Bring(0, b"state", []),
+    ],
+)
+def test_messages_arrive_as_they_were_sent(call: Call) -> None:
+    request = Request([call], [(b"\1\2", "burst")], [(b"\3", "hang")])
+    assert msgspec.msgpack.decode(encode(request)[HEADER.size :], type=Message) == request
+
+
+def toy_host() -> tuple[Host, Desk, list[ToyGame]]:
+    desk = Desk()
+    host = Host(TOY, desk)
+    games = [game for game in host._games if isinstance(game, ToyGame)]
+    assert len(games) == 2
+    host.answer(Request([Reset(0, 1), Reset(1, 1)]))
+    return host, desk, games
+
+
+def test_the_desk_says_what_is_being_tried() -> None:
+    host, desk, _games = toy_host()
+    host.answer(Request([Move(0, "sing", False), Move(1, "take lamp", False)]))
+    assert desk.call == 1 and desk.trace.command == b"take lamp"
+    assert desk.trace.progress == desk.start + 1 == 2
+
+
+def test_a_hopeless_action_is_not_tried_but_forbidden() -> None:
+    host, desk, games = toy_host()
+    (answer,) = host.answer(Request([Move(0, "east", False, hopeless=True)])).results
+    assert answer.text == NO_ANSWER and "east" not in answer.actions
+    assert answer.forbidden == [(games[0].here, "east")]
+    assert desk.trace.progress == 0
+    assert "east" in host.answer(Request([Move(1, "sing", False)])).results[0].actions  # the parent tells the others
+
+
+def test_verdicts_reach_every_game_before_the_first_call() -> None:
+    host, _desk, games = toy_host()
+    answers = host.answer(Request([Move(0, "sing", False), Move(1, "sing", False)], [(games[0].here, "east")])).results
+    assert [answer.actions for answer in answers] == [("take lamp",)] * 2
+    assert [answer.forbidden for answer in answers] == [[], []]
+
+
+def test_what_is_to_be_avoided_is_not_kept_for_a_later_state() -> None:
+    host, _desk, games = toy_host()
+    host.answer(Request([Move(0, "sing", False, avoid=("east",))]))
+    assert games[0].avoid == frozenset()
+
+
+def test_a_worker_whose_parent_is_gone_ends_at_once() -> None:
+    # Started with a parent's number that is not its parent's, as if that had died before the worker could look.
+    code = "import sys; from xtx.games.worker import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "0", "0", "1"], timeout=30, capture_output=True)
+    assert done.returncode == 1 and done.stderr == b""

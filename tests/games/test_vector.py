@@ -131,7 +131,7 @@ def test_a_verdict_counts_from_the_same_moment_over_any_number_of_workers() -> N
     assert during[2].observation.text == after[3].observation.text == NO_ANSWER
     assert [("pull lever" in s.observation.actions) for s in during] == [True, True, False, True]
     assert [("pull lever" in s.observation.actions) for s in after] == [False] * 4
-    assert [action for _, action in forbidden] == ["pull lever"]
+    assert [action for _, action, _ in forbidden] == ["pull lever"]
 
 
 def test_the_embedded_adventure_is_the_same_cold_and_warm_over_any_number_of_workers(tmp_path: Path) -> None:
@@ -174,14 +174,15 @@ def test_saved_states_go_on_in_another_vector() -> None:
             assert games.step([profile.walkthrough[number - i] for i in range(3)]) == whole[number]
 
 
-def test_mistakes_are_told_and_change_nothing() -> None:
-    with vector(TOY, 2, 2) as games:
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_mistakes_are_told_and_change_nothing(workers: int) -> None:
+    with vector(TOY, 2, workers) as games:
         with pytest.raises(ValueError, match="reset it first"):
             games.step(["east", "east"])
         games.reset()
         games.step(["take lamp", "sing"])
         with pytest.raises(UserError, match="not a saved toy world"):
-            games.restore([b"nonsense", b"{}"])
+            games.restore([b"{}", b"nonsense"])
         with pytest.raises(ValueError, match="3 actions for 2 games"):
             games.step(["sing"] * 3)
         steps = games.step(["sing", "take lamp"])
@@ -312,7 +313,7 @@ def test_a_story_that_hangs_crashes_and_kills(workers: int) -> None:
         assert "stop" in texts[3] and "score" in texts[4]
         assert [s.terminated for s in steps] == [False, False, True, False, False]
         assert [s.reward for s in steps] == [0, 0, 0, 0, 1]
-        assert sorted(action for _, action in games.forbidden) == ["burst", "hang"]
+        assert sorted(verdict[1:] for verdict in games.forbidden) == [("burst", True), ("hang", False)]
         # The episodes go on, and games that never tried it know the verdict: no process dies of it again.
         before = games.pids
         games.reset([2])
@@ -338,7 +339,7 @@ def test_the_search_survives_words_that_kill_and_remembers_them(tmp_path: Path) 
                 assert games.pids == first and not lines
             else:
                 assert games.pids != first
-                assert {action for _, action in games.forbidden} == {"burst"}
+                assert {action for _, action, _ in games.forbidden} == {"burst"}
                 assert len(games.forbidden) == 3  # in as many states
                 forbidden = games.forbidden
         assert len(lines) <= 1
@@ -358,7 +359,7 @@ def test_an_action_that_kills_is_remembered_in_the_atlas(tmp_path: Path) -> None
         # Nothing that a search would try: so it is the step itself that is to blame.
         steps = games.step(["wait. burst", "wait"])
         assert steps[0].observation.text == NO_ANSWER and steps[1].observation.text != NO_ANSWER
-        key = bytes.fromhex({action: key for key, action in games.forbidden}["wait. burst"])
+        key = bytes.fromhex({action: key for key, action, _ in games.forbidden}["wait. burst"])
     with Atlas(Path(str(spec.atlas))) as atlas:
         assert "wait. burst" in msgspec.msgpack.decode(atlas.get(b"!" + key) or b"")
 
@@ -543,5 +544,5 @@ def test_detective_survives_showverb_eight(real_story: Callable[[str], Path]) ->
         steps = games.step(["showverb eight", "take paper"])
         assert steps[0].observation.text == NO_ANSWER and steps[1].reward == 10
         assert steps[0].observation.actions == first[0].actions
-        assert [action for _, action in games.forbidden] == ["showverb eight"]
+        assert [action for _, action, _ in games.forbidden] == ["showverb eight"]
         assert games.pids == before  # it was counted, not killed

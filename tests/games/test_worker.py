@@ -110,7 +110,7 @@ def test_half_a_message_is_no_message() -> None:
     ],
 )
 def test_messages_arrive_as_they_were_sent(call: Call) -> None:
-    request = Request([call], [(b"\1\2", "burst")], [(b"\3", "hang")])
+    request = Request([call], [(b"\1\2", "burst", True), (b"\3", "hang", False)])
     assert msgspec.msgpack.decode(encode(request)[HEADER.size :], type=Message) == request
 
 
@@ -134,14 +134,16 @@ def test_a_hopeless_action_is_not_tried_but_forbidden() -> None:
     host, desk, games = toy_host()
     (answer,) = host.answer(Request([Move(0, "east", False, hopeless=True)])).results
     assert answer.text == NO_ANSWER and "east" not in answer.actions
-    assert answer.forbidden == [(games[0].here, "east")]
+    assert answer.forbidden == [(games[0].here, "east", True)]
     assert desk.trace.progress == 0
     assert "east" in host.answer(Request([Move(1, "sing", False)])).results[0].actions  # the parent tells the others
 
 
 def test_verdicts_reach_every_game_before_the_first_call() -> None:
     host, _desk, games = toy_host()
-    answers = host.answer(Request([Move(0, "sing", False), Move(1, "sing", False)], [(games[0].here, "east")])).results
+    answers = host.answer(
+        Request([Move(0, "sing", False), Move(1, "sing", False)], [(games[0].here, "east", False)])
+    ).results
     assert [answer.actions for answer in answers] == [("take lamp",)] * 2
     assert [answer.forbidden for answer in answers] == [[], []]
 

@@ -49,6 +49,7 @@ from xtx.games.worker import (
     Results,
     Save,
     Setup,
+    Verdict,
     encode,
 )
 
@@ -79,7 +80,7 @@ class GameVector:
         workers: int | None = None,
         *,
         patience: float = 20.0,
-        forbidden: Iterable[tuple[str, str]] = (),
+        forbidden: Iterable[tuple[str, str, bool]] = (),
         layout: bytes = b"",
         on_report: Callable[[str], None] = report,
     ) -> None:
@@ -90,10 +91,10 @@ class GameVector:
         self.spec = spec
         self._patience = patience
         self._on_report = on_report
-        self._verdicts = [(bytes.fromhex(key), action) for key, action in forbidden]
-        self._known = set(self._verdicts)
-        self._unkept: list[tuple[bytes, str]] = []
-        """Verdicts that are to be written into the atlas, but only when every game was told: see `_merge`."""
+        self._verdicts: list[Verdict] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
+        self._known = {(key, action) for key, action, _ in self._verdicts}
+        self._told = 0
+        """How many of the verdicts were sent to any game."""
         self._slots = [_Slot() for _ in range(games)]
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
@@ -104,7 +105,6 @@ class GameVector:
             workers = len(os.sched_getaffinity(0))
         self._remotes = [_Remote(number) for number in range(min(workers, games))]
         self._host: Host | None = None
-        self._told = 0
         for index, slot in enumerate(self._slots):
             slot.remote = index % max(1, len(self._remotes))
             slot.local = index // max(1, len(self._remotes))
@@ -129,10 +129,10 @@ class GameVector:
     # --- what is worth keeping ----------------------------------------------------------------------------------
 
     @property
-    def forbidden(self) -> list[tuple[str, str]]:
-        """All verdicts so far, as (key of the state in hex, action): to be kept with a run and given to the vector
-        that goes on with it."""
-        return [(key.hex(), action) for key, action in self._verdicts]
+    def forbidden(self) -> list[tuple[str, str, bool]]:
+        """All verdicts so far, as (key of the state in hex, action, whether it ends the process): to be kept with a
+        run and given to the vector that goes on with it."""
+        return [(key.hex(), action, deadly) for key, action, deadly in self._verdicts]
 
     @property
     def layout(self) -> bytes:
@@ -208,8 +208,8 @@ class GameVector:
         if self._closed:
             return
         try:
-            if self._unkept:
-                self._call({})
+            if self._told < len(self._verdicts):
+                self._call({})  # so that the atlas hears of the last ones
         finally:
             self._closed = True
             if self._host is not None:
@@ -227,7 +227,7 @@ class GameVector:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._unkept = []  # whatever went wrong, do not wait for workers now
+            self._told = len(self._verdicts)  # whatever went wrong, do not wait for workers now
         self.close()
 
     def _check_live(self, indices: Iterable[int]) -> None:
@@ -243,8 +243,7 @@ class GameVector:
             raise ValueError("this vector is closed")
         if self._host is not None:
             return self._call_here(self._host, calls)
-        keep, self._unkept = self._unkept, []
-        tasks = self._divide(calls, keep)
+        tasks = self._divide(calls) or {0: _Task(0)}
         results: dict[int, Result] = {}
         try:
             for task in tasks.values():
@@ -254,7 +253,6 @@ class GameVector:
             # These workers may be ahead of what we know. They are brought back when they are needed again.
             for number in tasks:
                 self._remotes[number].end()
-            self._unkept = keep
             raise
         for task in tasks.values():
             for why, command in task.losses:
@@ -264,7 +262,7 @@ class GameVector:
         self._merge(results, {action: why for task in tasks.values() for action, why in task.blamed.items()})
         return results
 
-    def _divide(self, calls: Mapping[int, Call], keep: list[tuple[bytes, str]]) -> dict[int, _Task]:
+    def _divide(self, calls: Mapping[int, Call]) -> dict[int, _Task]:
         """The calls by the worker whose they are."""
         tasks: dict[int, _Task] = {}
         for index, call in calls.items():
@@ -273,9 +271,6 @@ class GameVector:
                 tasks[number] = _Task(number)
             tasks[number].games.append(index)
             tasks[number].calls.append(call)
-        if keep:
-            first = next(iter(tasks), 0)
-            tasks.setdefault(first, _Task(first)).keep = keep
         return tasks
 
     def _collect(self, tasks: Mapping[int, _Task], results: dict[int, Result]) -> None:
@@ -293,7 +288,11 @@ class GameVector:
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
         new, self._told = self._verdicts[self._told :], len(self._verdicts)
-        results = dict(zip(calls, host.answer(Request(list(calls.values()), new)).results, strict=True))
+        try:
+            results = dict(zip(calls, host.answer(Request(list(calls.values()), new)).results, strict=True))
+        except BaseException:
+            host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
+            raise
         self._merge(results, {})
         return results
 
@@ -302,12 +301,13 @@ class GameVector:
         so the moment at which a verdict begins to count does not depend on who holds which game."""
         for index, result in results.items():
             self._slots[index].here = result.here
-        found = {verdict for result in results.values() for verdict in result.forbidden} - self._known
-        for key, action in sorted(found):
+        new = sorted(verdict for result in results.values() for verdict in result.forbidden)
+        # A deadly one sorts behind the same one that only hung, and takes its place.
+        for (key, action), deadly in {(key, action): deadly for key, action, deadly in new}.items():
+            if (key, action) in self._known:
+                continue
             self._known.add((key, action))
-            self._verdicts.append((key, action))
-            if action in blamed:
-                self._unkept.append((key, action))
+            self._verdicts.append((key, action, deadly))
             if action not in self._reported:  # once for all states: there may be very many
                 self._reported.add(action)
                 why = blamed.get(action, "the story does not end it")
@@ -320,8 +320,9 @@ class GameVector:
         remote = self._remotes[task.remote]
         if remote.told is None:
             self._revive(task)
-        new, remote.told = self._verdicts[remote.told or 0 :], len(self._verdicts)
-        remote.send(Request(task.calls, new, task.keep), _Phase.WORK)
+        new = self._verdicts[remote.told or 0 :]
+        self._told = remote.told = len(self._verdicts)
+        remote.send(Request(task.calls, new), _Phase.WORK)
 
     def _revive(self, task: _Task) -> None:
         """Starts a worker and brings its games to where they were."""
@@ -335,9 +336,7 @@ class GameVector:
                 setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
                 self._ready = self._ask(remote, Ready, setup)
                 live = [slot for slot in mine if slot.live]
-                brought = self._ask(
-                    remote, Results, Request([Bring(s.local, s.base, s.actions) for s in live], self._verdicts)
-                )
+                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._verdicts))
                 for slot, result in zip(live, brought.results, strict=True):
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
@@ -443,7 +442,12 @@ class _Slot:
     """Whether it has begun and not ended."""
 
     def begin(self, base: int | bytes) -> None:
+        """Notes a new beginning."""
         self.base, self.actions, self.live = base, [], True
+
+    def bring(self) -> Bring:
+        """What puts a game of another process where this one is."""
+        return Bring(self.local, self.base, self.actions)
 
 
 @dataclass
@@ -453,7 +457,6 @@ class _Task:
     remote: int
     games: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    keep: list[tuple[bytes, str]] = field(default_factory=list)
     losses: list[tuple[str, str]] = field(default_factory=list)
     """How workers were lost since something was last to blame, and at what command."""
     seen: Counter[tuple[_Phase, int, bool, str]] = field(default_factory=Counter)

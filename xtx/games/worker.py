@@ -25,7 +25,7 @@ from typing import Protocol
 
 import msgspec
 
-from xtx.core import Game, Observation, UserError
+from xtx.core import Game, Step, UserError
 from xtx.games.game import GameSpec, StoryGame
 from xtx.games.jericho import Trace
 from xtx.games.toy import ToyGame
@@ -63,6 +63,11 @@ class HostedGame(Game, Protocol):
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it."""
+
+
+Verdict = tuple[bytes, str, bool]
+"""Key of a state, an action that is forbidden there, and whether it is deadly: whether it ended a whole process, so
+that nobody may try it again, not even in a search."""
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -131,17 +136,15 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """What is to be done, and before that, what all games must know."""
 
     calls: list[Call]
-    forbid: list[tuple[bytes, str]] = []
-    """Verdicts of other workers."""
-    keep: list[tuple[bytes, str]] = []
-    """Verdicts that only a clock or a crash could bring about: to be written into the atlas."""
+    forbid: list[Verdict] = []
+    """Verdicts that some of the games may not know."""
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
     """What came of a call: the parts of a `Step` and of its `Observation`, and what the parent keeps."""
 
     here: bytes
-    forbidden: list[tuple[bytes, str]]
+    forbidden: list[Verdict]
     """New verdicts."""
     text: str = ""
     look: str = ""
@@ -206,11 +209,8 @@ class Host:
 
     def answer(self, request: Request) -> Results:
         """What came of each call, done one after the other."""
-        for key, action in request.forbid:
-            for game in self._games:
-                game.forbid(key, action)
-        for key, action in request.keep:
-            self._games[0].forbid_for_good(key, action)
+        for verdict in request.forbid:
+            self._tell(verdict)
         results = []
         for number, call in enumerate(request.calls):
             self._desk.start = self._desk.trace.progress
@@ -223,21 +223,25 @@ class Host:
         for game in self._games:
             game.close()
 
+    def _tell(self, verdict: Verdict) -> None:
+        key, action, deadly = verdict
+        for game in self._games:
+            (game.forbid_for_good if deadly else game.forbid)(key, action)
+
     def _do(self, call: Call) -> Result:
         game = self._games[call.game]
         game.avoid = frozenset(call.avoid)
         match call:
             case Move():
                 if call.hopeless:
+                    # Not for good yet: the atlas must not tell others before the parent does.
                     game.forbid(game.here, call.action)
                     game.newly_forbidden.append((game.here, call.action))
-                step = game.step(call.action, last=call.last)
-                observation, rest = step.observation, (step.reward, step.terminated, step.truncated, step.won)
-                result = _result(game, observation, *rest)
+                result = _result(game, call, game.step(call.action, last=call.last))
             case Reset():
-                result = _result(game, game.reset(call.seed))
+                result = _result(game, call, Step(game.reset(call.seed), 0, False, False))
             case Restore():
-                result = _result(game, game.restore(call.state))
+                result = _result(game, call, Step(game.restore(call.state), 0, False, False))
             case Save():
                 result = Result(game.here, [], state=game.save())
             case Bring():
@@ -247,24 +251,19 @@ class Host:
         game.avoid = frozenset()
         if call.avoid:
             # The other games would be killed by the same candidates in the same state: spare them that.
-            for key, action in result.forbidden:
-                for other in self._games:
-                    other.forbid(key, action)
+            for verdict in result.forbidden:
+                self._tell(verdict)
         return result
 
 
-def _result(
-    game: HostedGame,
-    seen: Observation,
-    reward: int = 0,
-    terminated: bool = False,
-    truncated: bool = False,
-    won: bool = False,
-) -> Result:
-    forbidden, game.newly_forbidden = game.newly_forbidden, []
+def _result(game: HostedGame, call: Reset | Move | Restore, step: Step) -> Result:
+    deadly = {*call.avoid, call.action} if isinstance(call, Move) and call.hopeless else set(call.avoid)
+    forbidden = [(key, action, action in deadly) for key, action in game.newly_forbidden]
+    game.newly_forbidden.clear()
+    seen = step.observation
     return Result(
         game.here, forbidden, seen.text, seen.look, seen.inventory, seen.actions, seen.score, seen.step,
-        reward, terminated, truncated, won,
+        step.reward, step.terminated, step.truncated, step.won,
     )  # fmt: skip
 
 

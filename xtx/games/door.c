@@ -17,6 +17,7 @@ enum { OPCODE_READ = 228, OPCODE_READ_CHAR = 246 };
 enum { DONE = 0, HALTED = 1, LIMIT = 2 };
 enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16 };
 enum { COMMAND_MAX = 198, DIFF_WORDS = 128 };
+static const uint64_t SCORE = 0xD1B54A32D192ED03u;
 
 /* Lies in memory shared with the supervising process: after a crash or a kill it says what was being tried. */
 typedef struct {
@@ -121,12 +122,12 @@ door *door_open(void *library, trace *shared) {
 /* Types one command and runs until the story waits for the next one. The narration is in libfrotz's `world`. */
 int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
     char line[COMMAND_MAX + 2];
-    size_t length = strnlen(command, COMMAND_MAX);
+    /* Where the story wants a key it gets one: libfrotz would keep the others for later, whatever is restored. */
+    size_t length = strnlen(command, *d->next_opcode == OPCODE_READ_CHAR ? 1 : COMMAND_MAX);
     memcpy(line, command, length);
     memcpy(line + length, "\n", 2);
     if (d->trace) {
-        memcpy(d->trace->command, command, length);
-        d->trace->command[length] = 0;
+        strncpy(d->trace->command, command, COMMAND_MAX);
         d->trace->progress++;
     }
     *instructions = 0;
@@ -151,6 +152,7 @@ int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructio
     return *d->halted > 0 ? HALTED : DONE;
 }
 
+/* A hash that goes on with one more value. Equal ones make 0, so begin with what no value is. */
 static uint64_t mix(uint64_t hash, uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
     return hash ^ hash >> 29;
@@ -216,7 +218,7 @@ static uint64_t world_difference(const world *w, const uint8_t *now, const uint8
     int score = 0;
     for (int i = 0; i < w->score_size; i++)
         score = (score << 8) + now[w->score_address + i] - before[w->score_address + i];
-    if (score) hash = mix(3, (uint64_t)score);
+    if (score) hash = mix(SCORE, (uint64_t)score);
     for (size_t i = 0; i < size; i += 8) {
         uint64_t a = 0, b = 0, set = 0, clear = 0;
         size_t n = size - i < 8 ? size - i : 8;
@@ -226,7 +228,7 @@ static uint64_t world_difference(const world *w, const uint8_t *now, const uint8
         memcpy(&set, w->set_mask + i, n);
         memcpy(&clear, w->clear_mask + i, n);
         uint64_t changed = (a & ~b & set) | (b & ~a & clear);
-        if (changed) hash = mix(mix(hash, i + 1), mix(changed, a & changed));
+        if (changed) hash = mix(mix(mix(hash, i + 1), changed), a & changed);
     }
     return hash;
 }

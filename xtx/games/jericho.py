@@ -41,6 +41,10 @@ CANDIDATE_LIMIT = 3_000_000
 """The same for a candidate of the valid-action search."""
 
 
+_NOT_TYPED = dict.fromkeys((*range(32), 127, ord("\\")), " ")
+"""Characters that libfrotz would take for more than letters: a backslash begins commands to the interpreter, some of
+which never end, and what follows a line's end is kept for the next line, beyond the reach of `restore`."""
+
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
 
 
@@ -116,7 +120,7 @@ class Verdicts:
 
     flags: npt.NDArray[np.uint8]
     diffs: npt.NDArray[np.uint64]
-    """A hash of the change of the world, one for each candidate; 0 where nothing changed."""
+    """A hash of the change of the world, one for each candidate; where nothing changed 0, or one of the EVENT."""
 
 
 def _load_door() -> ctypes.CDLL:
@@ -132,6 +136,11 @@ def _load_door() -> ctypes.CDLL:
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(_World), pointer, pointer, pointer,
     ]  # fmt: skip
     return door
+
+
+def _typed(command: str) -> bytes:
+    """The command as it is typed: plain ASCII, with a question mark for what is not."""
+    return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
 class Emulator:
@@ -188,8 +197,7 @@ class Emulator:
 
     def step(self, command: str, limit: int = STEP_LIMIT) -> Status:
         """How the command ended. After HALTED or LIMIT only `restore` or `reset` may follow."""
-        line = command.encode("utf-8", "replace")[:COMMAND_LENGTH]
-        status = Status(self._door_lib.door_step(self._door, line, limit, ctypes.byref(self._instructions)))
+        status = Status(self._door_lib.door_step(self._door, _typed(command), limit, ctypes.byref(self._instructions)))
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
         return status
@@ -441,7 +449,7 @@ class Emulator:
         count = len(commands)
         flags = np.zeros(count, dtype=np.uint8)
         diffs = np.zeros(count, dtype=np.uint64)
-        joined = b"\0".join(c.encode("utf-8", "replace")[:COMMAND_LENGTH] for c in commands) + b"\0"
+        joined = b"\0".join(map(_typed, commands)) + b"\0"
         world = self._world_argument
         state = self.save()
         done = 0

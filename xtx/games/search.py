@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -20,17 +20,20 @@ from xtx.games.narration import clean
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.zmachine import read_dictionary
 
-SEARCH_VERSION = 1
+SEARCH_VERSION = 2
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
-RANDOM_STATES = ((1_000_003, 0, 0), (7_654_321, 0, 0), (31_415_927, 0, 0))
+RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
 """Random numbers to come, in libfrotz's terms. A candidate that uses any is tried under each: the blow that misses
-the troll under one of them hits under another."""
+the troll under one of them hits under another. The first draws of the four, out of a hundred, are all low, all high,
+all below and all above the middle."""
 
 FALLBACK_ACTIONS = ("wait", "yes", "no")
 """Offered where no valid action is found."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
+_PAIR = re.compile(r"\b(?=([a-z][a-z'-]*)[\"']? [\"']?([a-z][a-z'-]*))")
+"""Two words in a row, with no stop between them but perhaps in quotes."""
 
 _ASIDE = re.compile(r"^\([^)\n]*\)\s*")
 """What a parser says when it guesses which thing is meant, as in "(the gull)"."""
@@ -68,6 +71,8 @@ class Thing:
 
     name: str
     aliases: tuple[str, ...]
+    answer: str = ""
+    """What the game says when it is examined."""
 
 
 def _tell_apart(words: Sequence[str], owners: dict[str, set[int]]) -> list[Thing]:
@@ -93,26 +98,51 @@ class Search:
         self._excluded: Collection[str] = ()
 
     @property
+    def plain_variant(self) -> str:
+        """What beside the state decides `findings`: part of every key in the atlas."""
+        return str(SEARCH_VERSION)
+
+    @property
     def variant(self) -> str:
-        """What beside the state decides the result: part of every key in the atlas."""
+        """What beside the state decides `extended`."""
         extra = "\0".join(self._extra)
         return f"{SEARCH_VERSION};{'wide' if self._wide else ''};{extra}"
 
-    def findings(self, state: Snapshot, excluded: Collection[str] = ()) -> Findings:
-        """Look, inventory and valid actions in a canonical state; `excluded` commands are not tried, not even to see
-        what is there.
+    @property
+    def extends(self) -> bool:
+        """Whether anything is tried beyond the game's templates."""
+        return self._wide or bool(self._extra)
 
-        The emulator is left in some other state."""
+    def findings(self, state: Snapshot, excluded: Collection[str] = ()) -> Findings:
+        """Look, inventory and valid actions in a canonical state, by the game's templates alone; `excluded` commands
+        are not tried, not even to see what is there. The emulator is left in some other state."""
         self._excluded = excluded
         look, inventory = self.answer(state, "look"), self.answer(state, "inventory")
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
-        things = self.things(state, look, inventory)
-        candidates = self.candidates(things)
-        if self._wide:
-            candidates += self._wide_candidates(state, things, f"{look}\n{inventory}")
-        candidates = [c for c in dict.fromkeys(candidates) if c not in excluded]
+        candidates = self.candidates(self.things(state, look, inventory))
+        candidates = [c for c in candidates if c not in excluded]
         return Findings(look, inventory, self.valid(state, candidates) or FALLBACK_ACTIONS)
+
+    def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
+        """The findings with those extra actions and forms of the wide grammar that do something new."""
+        self._excluded = excluded
+        if not self._emulator.wants_line_in(state):
+            return found
+        candidates = list(self._extra)
+        if self._wide:
+            things = self.things(state, found.look, found.inventory)
+            candidates += self._wide_candidates(state, things, f"{found.look}\n{found.inventory}")
+        known = [a for a in found.actions if a not in excluded]
+        new = [c for c in dict.fromkeys(candidates) if c not in excluded and c not in known]
+        effect = self._effect(state, [*known, *new])
+        old = set(effect[: len(known)].tolist()) | {0}
+        fresh = [i for i in range(len(known), len(effect)) if int(effect[i]) not in old]
+        added = self._choose([new[i - len(known)] for i in fresh], effect[fresh])
+        if not added:
+            return found
+        real = tuple(a for a, e in zip(known, effect, strict=False) if e != 0)
+        return msgspec.structs.replace(found, actions=(*real, *added))
 
     def answer(self, state: Snapshot, command: str) -> str:
         """What the game says to a command; nothing if it cannot finish it, or is not to be asked."""
@@ -144,8 +174,29 @@ class Search:
             answer = self._examine(state, word)
             if answer and answer not in nowhere:
                 answers.setdefault(answer, []).append(word)
-        things = [t for words in answers.values() for t in _tell_apart(words, owners)]
+        things = [
+            replace(thing, answer=answer) for answer, words in answers.items() for thing in _tell_apart(words, owners)
+        ]
+        things = self._with_pairs(state, things, f"{look}\n{inventory}".lower())
         return sorted(things, key=lambda t: t.name)
+
+    def _with_pairs(self, state: Snapshot, things: list[Thing], text: str) -> list[Thing]:
+        """The things, with two words each where one does not tell them apart: the stone door and the wooden door."""
+        adjectives: dict[str, list[str]] = {}
+        for first, second in dict.fromkeys(_PAIR.findall(text)):
+            if {first, second} & _NOT_OBJECTS or not (self._dictionary.knows(first) and self._dictionary.knows(second)):
+                continue
+            adjectives.setdefault(second, []).append(first)
+        for noun, firsts in sorted(adjectives.items()):
+            if len(firsts) < 2:
+                continue
+            pairs = [(f"{first} {noun}", self._examine(state, f"{first} {noun}")) for first in sorted(firsts)]
+            pairs = [(name, answer) for name, answer in pairs if answer]
+            if len(pairs) > 1:
+                parts = {noun, *firsts}
+                things = [t for t in things if not parts.issuperset(t.aliases)]
+                things += [Thing(name, (name,), answer) for name, answer in pairs]
+        return things
 
     def _examine(self, state: Snapshot, word: str) -> str:
         """The answer to examining, or nothing if the game does not know what is meant."""
@@ -165,7 +216,7 @@ class Search:
         return [(o, tree.names[o]) for o in tree.below(links, room) if o != player]
 
     def candidates(self, things: Sequence[Thing]) -> list[str]:
-        """Every template filled with every name, in the templates' order, then the extra actions."""
+        """Every template filled with every name, in the templates' order."""
         names = [t.name for t in things] + ["all"]
         out: list[str] = []
         # `look` and `wait` do nothing themselves, but what they wait for may change the world.
@@ -178,22 +229,27 @@ class Search:
             else:
                 head, middle, tail = template.split("OBJ", 2)
                 out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in names if a != b]
-        out += self._extra
         return list(dict.fromkeys(out))
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
         """Candidates beyond the templates, for `--wide-grammar`."""
         names = [t.name for t in things]
         persons = [n for n in names if listens(self.answer(state, f"{n}, wait"))]
-        verbs = {template.split()[0] for template in self._emulator.templates}
-        return list(wide_candidates(names, persons, verbs, text))
+        taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
+        read = {w for t in things for w in _WORD.findall(t.answer.lower())} - taken
+        printed = sorted(w for w in read if self._dictionary.knows(w))
+        return list(wide_candidates(names, persons, self._emulator.templates, text, printed))
 
     # --- verdicts -----------------------------------------------------------------------------------------------
 
     def valid(self, state: Snapshot, candidates: Sequence[str]) -> tuple[str, ...]:
         """One command for each distinct change of the world that some candidate brings about."""
+        return self._choose(candidates, self._effect(state, candidates))
+
+    def _effect(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
         emulator = self._emulator
-        emulator.restore(state)
+        emulator.restore(msgspec.structs.replace(state, rng=RANDOM_STATES[0]))
         verdicts = emulator.filter(candidates)
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
@@ -206,10 +262,15 @@ class Search:
                 stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
                 # A combination that is 0 only if all effects are 0.
                 effect[chancy] = effect[chancy] * np.uint64(0x9E3779B97F4A7C15) + other
-        indices = np.flatnonzero((effect != 0) & ~stopped)
-        commands = [candidates[i] for i in indices.tolist()]
+        effect[stopped] = 0
+        return effect
+
+    def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
+        """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""
+        indices = np.flatnonzero(effect)
         if not len(indices):
             return ()
+        commands = [candidates[i] for i in indices.tolist()]
         frequency = np.array([self._verb_frequency(c) for c in commands])
         length = np.array([len(c.split()) for c in commands])
         order = np.lexsort((indices, -frequency, length, effect[indices]))

@@ -322,8 +322,17 @@ def test_a_story_that_hangs_crashes_and_kills(workers: int) -> None:
         assert steps[2].observation.text == NO_ANSWER
         assert games.pids == before
         assert [s.observation.step for s in steps] == [2, 2, 1, 2, 2]
+        # A new worker is brought to the same states without trying again what had no answer.
+        for pid in games.pids:
+            os.kill(pid, signal.SIGKILL)
+        steps = games.step(["down"] * 2 + ["hang"] + ["up"] * 2)
+        assert [s.observation.step for s in steps] == [3, 3, 2, 3, 3]
+        assert [s.observation.text.split("\n")[0] for s in steps] == ["Cellar", "Cellar", NO_ANSWER, "Hall", "Hall"]
+        games.step({4: "down"})
         assert [s.won for s in games.step({4: "north"})] == [True]
-    assert len(lines) == 2 and sum("SIGFPE" in line for line in lines) == 1
+    lost = [line for line in lines if "SIGKILL" in line]
+    assert len(lost) == workers and len(lines) == workers + 2
+    assert sum("SIGFPE" in line for line in lines) == 1
 
 
 def test_the_search_survives_words_that_kill_and_remembers_them(tmp_path: Path) -> None:
@@ -417,10 +426,10 @@ def parent(how: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
         yield process, pids
     finally:
         process.kill()
-        process.communicate()
         for pid in pids:
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
+        process.communicate()
 
 
 def test_no_worker_survives_kill_9_of_its_parent() -> None:

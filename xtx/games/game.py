@@ -70,6 +70,7 @@ class StoryGame:
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self.search = Search(self.emulator, extra, spec.wide_grammar)
         self._prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.variant};".encode()
+        self._plain_prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.plain_variant};".encode()
         self._remembered: dict[bytes, Findings] = {}
         self._seed = self.emulator.walkthrough_seed
         self._step = 0
@@ -77,6 +78,8 @@ class StoryGame:
         """Key of the present state."""
         self.forbidden: dict[bytes, frozenset[str]] = {}
         """Actions that the emulator cannot finish, by the key of the state in which it cannot."""
+        self._killers: dict[bytes, frozenset[str]] = {}
+        """Those of them that end the whole process."""
         self.newly_forbidden: list[tuple[bytes, str]] = []
         """Those found since somebody emptied this list."""
         self.avoid: frozenset[str] = frozenset()
@@ -218,11 +221,26 @@ class StoryGame:
                 self.newly_forbidden.append((key, action))
             self.avoid = frozenset()
         state = self.emulator.save()
-        found = self.search.findings(canonical, self.forbidden.get(key, frozenset()) | self._never(key))
+        deadly = self._deadly(key)
+        if self.search.extends:
+            # What the templates give is kept by itself, so that other extensions need not search it again.
+            plain_key = hashlib.blake2b(self._plain_prefix + self.world.key(canonical), digest_size=16).digest()
+            stored = self._atlas.get(plain_key) if self._atlas is not None else None
+            if stored is not None:
+                found = msgspec.msgpack.decode(stored, type=Findings)
+            else:
+                found = self.search.findings(canonical, deadly | self._deadly(plain_key))
+                self._keep(plain_key, found)
+            found = self.search.extended(canonical, found, deadly | self._deadly(plain_key))
+        else:
+            found = self.search.findings(canonical, deadly)
         self.emulator.restore(state)
+        self._keep(key, found)
+        return found
+
+    def _keep(self, key: bytes, found: Findings) -> None:
         if self._atlas is not None:
             self._atlas.put(key, msgspec.msgpack.encode(found))
-        return found
 
     # --- what must not be tried again ---------------------------------------------------------------------------
 
@@ -238,20 +256,22 @@ class StoryGame:
     def forbid_for_good(self, key: bytes, action: str) -> None:
         """The same for all later runs with this atlas: for what only a clock could decide."""
         self.forbid(key, action)
+        deadly = self._killers[key] = self._deadly(key) | {action}
+        self._remembered.pop(key, None)
         if self._atlas is None:
             return
-        never = self._never(key) | {action}
-        self._atlas.put(b"!" + key, msgspec.msgpack.encode(sorted(never)))
+        self._atlas.put(b"!" + key, msgspec.msgpack.encode(sorted(deadly)))
         stored = self._atlas.get(key)
         if stored is not None:
             found = msgspec.msgpack.decode(stored, type=Findings)
-            actions = tuple(a for a in found.actions if a not in never) or FALLBACK_ACTIONS
-            self._atlas.put(key, msgspec.msgpack.encode(msgspec.structs.replace(found, actions=actions)))
-        self._remembered.pop(key, None)
+            actions = tuple(a for a in found.actions if a not in deadly) or FALLBACK_ACTIONS
+            self._keep(key, msgspec.structs.replace(found, actions=actions))
 
-    def _never(self, key: bytes) -> frozenset[str]:
+    def _deadly(self, key: bytes) -> frozenset[str]:
+        """Commands that are never to be tried in a state, not even in a search."""
+        known = self._killers.get(key, frozenset())
         stored = self._atlas.get(b"!" + key) if self._atlas is not None else None
-        return frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else frozenset()
+        return known | frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else known
 
     def _find_layout(self, avoid: Collection[str]) -> Layout:
         key = hashlib.blake2b(f"layout;{SURVEY_VERSION};{self._story_key}".encode(), digest_size=16).digest()

@@ -10,8 +10,10 @@ FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do 
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
-	@echo "== playing the adventure that comes with xtx"
-	@$(BIN)/xtx play --agent walkthrough $(ARGS)
+	@echo "== the adventure that comes with xtx, played by somebody who tries anything that changes something"
+	@$(BIN)/xtx play --agent random --steps 12 --delay 0.2
+	@echo "== and by somebody who knows the way; yourself: $(BIN)/xtx play"
+	@$(BIN)/xtx play --agent walkthrough --delay 0.1
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"

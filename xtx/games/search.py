@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, recognized, verb_frequency
 from xtx.games.narration import clean
+from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.zmachine import read_dictionary
 
@@ -134,7 +135,8 @@ class Search:
             things = self.things(state, found.look, found.inventory)
             candidates += self._wide_candidates(state, things, f"{found.look}\n{found.inventory}")
         known = [a for a in found.actions if a not in excluded]
-        new = [c for c in dict.fromkeys(candidates) if c not in excluded and c not in known]
+        unwanted = {*excluded, *known}
+        new = [c for c in dict.fromkeys(candidates) if c not in unwanted and not to_the_program(c)]
         effect = self._effect(state, [*known, *new])
         old = set(effect[: len(known)].tolist()) | {0}
         fresh = [i for i in range(len(known), len(effect)) if int(effect[i]) not in old]

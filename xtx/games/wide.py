@@ -17,7 +17,7 @@ _DIRECTIONS = (
 _PUSHING = ("push", "pull", "roll", "move")
 _SETTING = ("turn", "set", "dial", "tune", "spin")
 _TYPING = ("type", "enter", "press", "push", "dial", "say")
-_PRINTED = 40
+_PRINTED = 80
 _REFUSALS = re.compile(
     r"can't talk|can't see|don't (know|see)|not (a verb|understand)|didn't understand|animate|no reply", re.I
 )

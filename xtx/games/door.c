@@ -17,7 +17,7 @@ enum { OPCODE_READ = 228, OPCODE_READ_CHAR = 246 };
 enum { DONE = 0, HALTED = 1, LIMIT = 2 };
 enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16 };
 enum { COMMAND_MAX = 198, DIFF_WORDS = 128 };
-static const uint64_t SCORE = 0xD1B54A32D192ED03u;
+static const uint64_t SCORE = (uint64_t)1 << 40; /* in a hash, tells the score from a byte of memory */
 
 /* Lies in memory shared with the supervising process: after a crash or a kill it says what was being tried. */
 typedef struct {
@@ -152,10 +152,12 @@ int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructio
     return *d->halted > 0 ? HALTED : DONE;
 }
 
-/* A hash that goes on with one more value. Equal ones make 0, so begin with what no value is. */
-static uint64_t mix(uint64_t hash, uint64_t value) {
-    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
-    return hash ^ hash >> 29;
+/* Hashes are sums, with a summand for each thing that is different, so that zset/verdict.c can make the same ones
+ * without looking at all of memory. */
+static uint64_t scramble(uint64_t x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
 }
 
 /* What counts as a change of the world: which bits of RAM, when they are set and when they are cleared, and
@@ -215,20 +217,30 @@ static void remove_wanderers(const world *w, uint8_t *ram) {
 /* A hash of the bits that count in which two memories differ; 0 if there are none. */
 static uint64_t world_difference(const world *w, const uint8_t *now, const uint8_t *before, size_t size) {
     uint64_t hash = 0;
-    int score = 0;
+    int32_t score = 0;
     for (int i = 0; i < w->score_size; i++)
-        score = (score << 8) + now[w->score_address + i] - before[w->score_address + i];
-    if (score) hash = mix(SCORE, (uint64_t)score);
-    for (size_t i = 0; i < size; i += 8) {
-        uint64_t a = 0, b = 0, set = 0, clear = 0;
-        size_t n = size - i < 8 ? size - i : 8;
-        memcpy(&a, now + i, n);
-        memcpy(&b, before + i, n);
-        if (a == b) continue;
-        memcpy(&set, w->set_mask + i, n);
-        memcpy(&clear, w->clear_mask + i, n);
-        uint64_t changed = (a & ~b & set) | (b & ~a & clear);
-        if (changed) hash = mix(mix(mix(hash, i + 1), changed), a & changed);
+        score = score * 256 + now[w->score_address + i] - before[w->score_address + i];
+    if (score) hash = scramble(SCORE | (uint32_t)score);
+    for (size_t i = 0; i < size; i++) {
+        uint64_t a, b;
+        while (i % 8 == 0 && size - i > 8) { /* mostly nothing is different: eight bytes at a time */
+            memcpy(&a, now + i, 8);
+            memcpy(&b, before + i, 8);
+            if (a != b) break;
+            i += 8;
+        }
+        uint8_t changed = (now[i] & ~before[i] & w->set_mask[i]) | (before[i] & ~now[i] & w->clear_mask[i]);
+        if (changed) hash += scramble((uint64_t)i << 16 | (uint64_t)changed << 8 | (now[i] & changed));
+    }
+    return hash;
+}
+
+/* A hash of Jericho's own difference: four times 16 numbers, and beside each another one. */
+static uint64_t event_difference(const uint16_t *difference) {
+    uint64_t hash = 0;
+    for (uint64_t i = 0; i < DIFF_WORDS / 2; i++) {
+        uint32_t pair = (uint32_t)difference[i] << 16 | difference[i + DIFF_WORDS / 2];
+        if (pair) hash += scramble(i / 16 << 40 | i % 16 << 32 | pair);
     }
     return hash;
 }
@@ -273,18 +285,14 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
         if (d->getRngA() != rng || d->getRngCounter() != counter) flags[i] |= RANDOM;
         if (ended || hash) {
             flags[i] |= CHANGED;
-            diffs[i] = mix(hash, 1 + (uint64_t)ended) | 1;
+            diffs[i] = scramble(hash + (uint64_t)ended) | 1;
         }
         if (d->world_changed() > 0) {
             flags[i] |= EVENT;
             memset(difference, 0, sizeof difference);
             d->get_cleaned_world_diff(difference, difference + DIFF_WORDS / 2);
             if (rows) memcpy(rows + (size_t)i * DIFF_WORDS, difference, sizeof difference);
-            if (!diffs[i]) {
-                uint64_t event = 7;
-                for (int j = 0; j < DIFF_WORDS; j++) event = mix(event, difference[j]);
-                diffs[i] = event | 1;
-            }
+            if (!diffs[i]) diffs[i] = scramble(event_difference(difference) + 7) | 1;
         }
         if (strstr(d->world, "(Taken)")) flags[i] |= TAKEN;
         d->setRng(rng, interval, counter);

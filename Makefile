@@ -6,7 +6,7 @@ ARGS :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
 
-.PHONY: run test check bench story
+.PHONY: run test check verify bench story
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
@@ -25,6 +25,10 @@ check: .venv/stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
+verify: .venv/stamp
+	@echo "== proving the set-execution engine right (an hour with all games; ARGS=\"--states 1 zork1\" for less)"
+	@$(BIN)/python tests/zset_verify.py $(ARGS)
+
 bench: .venv/stamp
 	@echo "== measuring speed"
 	@$(BIN)/python benchmarks/games.py $(ARGS)
@@ -33,8 +37,8 @@ story: .venv/stamp
 	@echo "== compiling the stories with Inform 6"
 	@$(MAKE) --no-print-directory -C stories PYTHON=$(CURDIR)/$(BIN)/python
 
-# The editable install also compiles door.c into the source tree.
-.venv/stamp: pyproject.toml constraints.txt xtx/games/door.c
+# The editable install also compiles the C sources into the source tree.
+.venv/stamp: pyproject.toml constraints.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch])
 	@python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 or newer: install python3 (3.11+) and run make again" >&2; exit 2; fi; \
 	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \

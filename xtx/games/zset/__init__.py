@@ -1,0 +1,321 @@
+"""The set-execution engine: what becomes of thousands of commands, found in one run of the Z-machine for all of them.
+
+It gives the verdicts of `Emulator.filter`, which tries the commands one after the other in Frotz; a command that it
+cannot judge is marked, to be tried there. docs/set-execution.md explains how; the C sources are beside this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts
+
+UNJUDGED = 128
+"""Flag of a command that must be tried in Frotz; beside those of `Verdict`."""
+
+LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset*.so"))), None)
+"""What the C sources were compiled to."""
+
+_STACK_WORDS = 1024
+_TEXT_ROOM = 1 << 16
+_TAKEN, _END = 1, 2
+
+
+class Mode(IntEnum):
+    """How the commands are run."""
+
+    ALONE = 0
+    """One after the other: slow, and the measure of the others."""
+    SPLITTING = 1
+    """In sets that are split where commands go different ways."""
+    MERGING = 2
+    """In sets that are split, and merged where they come together again."""
+
+
+class _World(ctypes.Structure):
+    _fields_ = (
+        ("set_mask", ctypes.c_void_p),
+        ("clear_mask", ctypes.c_void_p),
+        ("wanderers", ctypes.c_void_p),
+        ("wanderer_count", ctypes.c_int32),
+        ("first_object", ctypes.c_uint32),
+        ("small", ctypes.c_int32),
+        ("object_count", ctypes.c_int32),
+        ("score_address", ctypes.c_int32),
+        ("score_size", ctypes.c_int32),
+    )
+
+
+class _Description(ctypes.Structure):
+    _fields_ = (
+        ("story", ctypes.c_char_p),
+        ("size", ctypes.c_uint32),
+        ("world", _World),
+        ("special", ctypes.c_void_p),
+        ("final", ctypes.c_void_p),
+        ("special_count", ctypes.c_int32),
+        ("final_count", ctypes.c_int32),
+        ("ignored", ctypes.c_void_p * 3),
+        ("patterns", ctypes.POINTER(ctypes.c_char_p)),
+        ("hits", ctypes.c_void_p),
+        ("pattern_count", ctypes.c_int32),
+    )
+
+
+class _Start(ctypes.Structure):
+    _fields_ = (
+        ("ram", ctypes.c_char_p),
+        ("stack", ctypes.c_char_p),
+        ("stack_words", ctypes.c_int32),
+        ("pc", ctypes.c_int32),
+        ("sp", ctypes.c_int32),
+        ("fp", ctypes.c_int32),
+        ("frames", ctypes.c_int32),
+        ("opcode", ctypes.c_int32),
+        ("random_a", ctypes.c_int64),
+        ("random_interval", ctypes.c_int32),
+        ("random_counter", ctypes.c_int32),
+    )
+
+
+class _End(ctypes.Structure):
+    _fields_ = (
+        ("ram", ctypes.c_void_p),
+        ("stack", ctypes.c_void_p),
+        ("pc", ctypes.c_int32),
+        ("sp", ctypes.c_int32),
+        ("fp", ctypes.c_int32),
+        ("frames", ctypes.c_int32),
+        ("opcode", ctypes.c_int32),
+        ("random_a", ctypes.c_int64),
+        ("random_interval", ctypes.c_int32),
+        ("random_counter", ctypes.c_int32),
+        ("text", ctypes.c_void_p),
+        ("text_length", ctypes.c_uint32),
+        ("text_room", ctypes.c_uint32),
+    )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a game's verdicts depend on beside its story file; plain data, found once for each story."""
+
+    set_mask: bytes
+    clear_mask: bytes
+    wanderers: tuple[int, ...]
+    first_object: int
+    small: bool
+    objects: int
+    score: tuple[int, int]
+    """Address and size of the score; size 0 where there is none."""
+    special: tuple[int, ...] = ()
+    """RAM bytes that Jericho watches, in its order."""
+    final: tuple[int, ...] = ()
+    """RAM bytes by which Jericho sees that the game has ended."""
+    final_texts: tuple[bytes, ...] = ()
+    """Texts by which it does."""
+    ignores: tuple[int, int, int] = (0, 0, 0)
+    """Addresses of Jericho's functions that say which moves, set and cleared attributes do not count; 0 for none."""
+
+    @classmethod
+    def of(cls, emulator: Emulator) -> Rules:
+        """The rules of the story in an emulator. Those of its functions must outlive the engine."""
+        change, header, scores = emulator.change, emulator.header, emulator.score_addresses
+        library = emulator._lib
+        count = max(0, library.get_special_ram_size())
+        watched = ctypes.POINTER(ctypes.c_uint16).in_dll(library, "special_ram_addrs")
+        functions = (library.ignore_moved_obj, library.ignore_attr_diff, library.ignore_attr_clr)
+        final, texts = _ends(emulator)
+        return cls(
+            set_mask=change.set_mask.tobytes(),
+            clear_mask=change.clear_mask.tobytes(),
+            wanderers=tuple(change.wanderers.tolist()),
+            first_object=header.first_object,
+            small=header.small,
+            objects=emulator.tree.count,
+            score=(min(scores, default=0), len(scores)),
+            special=tuple(watched[i] for i in range(count)),
+            final=final,
+            final_texts=texts,
+            ignores=tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions),  # type: ignore[arg-type]
+        )
+
+
+def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+    """By which RAM bytes and by which texts Jericho sees that the game has ended.
+
+    Its functions look for texts that are in its own library: every text in there is shown to them."""
+    library = emulator._lib
+    state = emulator.save()
+
+    def ended(text: bytes) -> bool:
+        library.set_narrative_text(text)
+        return bool(library.game_over() > 0 or library.victory() > 0)
+
+    texts = set()
+    for text in set(re.findall(rb"[\x20-\x7e\n\r\t]{3,2000}(?=\0)", _jericho_library().read_bytes())):
+        if ended(text):
+            # The compiler stores a text that is the end of another one only once: cut off what does not matter.
+            while len(text) > 1 and ended(text[1:]):
+                text = text[1:]
+            while len(text) > 1 and ended(text[:-1]):
+                text = text[:-1]
+            texts.add(text)
+    ram, found = emulator.ram, []
+    before = (library.game_over(), library.victory()) if not ended(b"") else None
+    for address in range(64, emulator.header.dynamic_size):
+        ram[address] ^= 0xFF
+        if before is not None and (library.game_over(), library.victory()) != before:
+            found.append(address)
+        ram[address] ^= 0xFF
+    emulator.restore(state)
+    return tuple(found), tuple(sorted(texts))
+
+
+def _jericho_library() -> Path:
+    # Jericho loads a copy that it deletes at once.
+    spec = find_spec("jericho")
+    if spec is None or spec.origin is None:
+        raise ImportError("jericho is not installed")
+    return Path(spec.origin).parent / "libfrotz.so"
+
+
+def _load() -> ctypes.CDLL:
+    if LIBRARY is None:
+        raise ImportError("xtx/games/_zset*.so is missing: install the package (pip install -e .) to compile it")
+    library = ctypes.CDLL(str(LIBRARY))
+    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
+    library.zset_open.argtypes, library.zset_open.restype = [ctypes.POINTER(_Description)], pointer
+    library.zset_close.argtypes, library.zset_close.restype = [pointer], None
+    i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
+    library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, pointer, pointer, pointer]
+    library.zset_step.argtypes = [pointer, start, ctypes.c_char_p, u64, ctypes.POINTER(_End)]
+    library.zset_counts.argtypes, library.zset_counts.restype = [pointer, pointer], None
+    return library
+
+
+def _start(state: Snapshot) -> _Start:
+    return _Start(
+        state.ram, state.stack, len(state.stack) // 2, state.pc, state.sp, state.fp, state.frames, state.opcode,
+        *state.rng,
+    )  # fmt: skip
+
+
+class Engine:
+    """One engine for one story; to be used by one thread at a time."""
+
+    def __init__(self, story: bytes, rules: Rules) -> None:
+        self._library = _load()
+        self._ram_size = len(rules.set_mask)
+        wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
+        special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
+        final = (ctypes.c_uint16 * len(rules.final))(*rules.final)
+        patterns = (b"(Taken)", *rules.final_texts)
+        hits = (ctypes.c_uint8 * len(patterns))(_TAKEN, *(_END for _ in rules.final_texts))
+        masks = [ctypes.create_string_buffer(m, max(1, len(m))) for m in (rules.set_mask, rules.clear_mask)]
+        if int.from_bytes(story[14:16], "big") != len(rules.set_mask) or len(masks[0]) != len(masks[1]):
+            raise ValueError("these are the rules of another story")
+        world = _World(
+            ctypes.addressof(masks[0]), ctypes.addressof(masks[1]), ctypes.addressof(wanderers), len(rules.wanderers),
+            rules.first_object, rules.small, rules.objects, *rules.score,
+        )  # fmt: skip
+        description = _Description(
+            story, len(story), world, ctypes.addressof(special), ctypes.addressof(final), len(special), len(final),
+            (ctypes.c_void_p * 3)(*rules.ignores), (ctypes.c_char_p * len(patterns))(*patterns),
+            ctypes.addressof(hits), len(patterns),
+        )  # fmt: skip
+        self._engine = self._library.zset_open(ctypes.byref(description))
+        if not self._engine:
+            raise ValueError("this story cannot be run by the set-execution engine")
+
+    @classmethod
+    def of(cls, emulator: Emulator) -> Engine:
+        """An engine for the story in an emulator."""
+        return cls(emulator.story.content, Rules.of(emulator))
+
+    def close(self) -> None:
+        """Frees the engine; it must not be used afterwards."""
+        if self._engine:
+            self._library.zset_close(self._engine)
+            self._engine = None
+
+    def _check(self, state: Snapshot) -> None:
+        if len(state.ram) != self._ram_size or len(state.stack) != 2 * (_STACK_WORDS - state.sp):
+            raise ValueError("this state belongs to another story")
+
+    def filter(
+        self,
+        state: Snapshot,
+        commands: Sequence[str],
+        limit: int = CANDIDATE_LIMIT,
+        mode: Mode = Mode.MERGING,
+        hashes: npt.NDArray[np.uint64] | None = None,
+    ) -> Verdicts:
+        """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
+        must be tried there. `hashes`, where given, receives a hash of each command's whole final state."""
+        self._check(state)
+        flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
+        diffs = np.zeros(len(commands), dtype=np.uint64)
+        if hashes is not None and len(hashes) != len(commands):
+            raise ValueError("there must be one hash for each command")
+        joined = "\0".join(commands)
+        if joined.count("\0") >= len(commands):  # some have one inside: a backslash is not judged here either
+            joined = "\0".join(command.replace("\0", "\\") for command in commands)
+        failed = self._library.zset_filter(
+            self._engine, ctypes.byref(_start(state)), joined.encode("utf-8", "replace"), len(commands), limit, mode,
+            flags.ctypes.data, diffs.ctypes.data, None if hashes is None else hashes.ctypes.data,
+        )  # fmt: skip
+        if failed:
+            raise MemoryError("no memory for the candidates")
+        return Verdicts(flags, diffs)
+
+    def step(self, state: Snapshot, command: str, limit: int = CANDIDATE_LIMIT) -> tuple[int, Snapshot]:
+        """The flags of one command and the state after it, with all that it printed as the narration."""
+        self._check(state)
+        ram = ctypes.create_string_buffer(self._ram_size)
+        stack = (ctypes.c_uint16 * _STACK_WORDS)()
+        text = ctypes.create_string_buffer(_TEXT_ROOM)
+        end = _End(
+            ram=ctypes.addressof(ram), stack=ctypes.addressof(stack), text=ctypes.addressof(text), text_room=_TEXT_ROOM
+        )
+        line = command.encode("utf-8", "replace")
+        flags = self._library.zset_step(self._engine, ctypes.byref(_start(state)), line, limit, ctypes.byref(end))
+        after = Snapshot(
+            ram=ram.raw,
+            stack=bytes(stack)[2 * end.sp :],
+            pc=end.pc,
+            sp=end.sp,
+            fp=end.fp,
+            frames=end.frames,
+            opcode=end.opcode,
+            rng=(end.random_a, end.random_interval, end.random_counter),
+            narration=text.raw[: end.text_length],
+        )
+        return int(flags), after
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Figures of all runs so far."""
+        counts = (ctypes.c_uint64 * 6)()
+        self._library.zset_counts(self._engine, counts)
+        return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
+
+
+@contextmanager
+def engine_for(emulator: Emulator) -> Iterator[Engine]:
+    """An engine for the story in an emulator, closed afterwards."""
+    engine = Engine.of(emulator)
+    try:
+        yield engine
+    finally:
+        engine.close()

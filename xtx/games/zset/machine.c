@@ -1,0 +1,1137 @@
+/* The Z-machine: loading a story, decoding its instructions, and the interpreter.
+ *
+ * It does what Frotz does, as far as a program can tell. Whatever it does not do (saving, undo, keyboards), and
+ * everything that a sound story does not do (illegal objects, writing outside RAM), ends in `give_up`: the caller
+ * then asks Frotz itself. */
+#include "zset.h"
+
+#include <stdlib.h>
+
+/* --- the story ---------------------------------------------------------------------------------------------- */
+
+void *keep(engine *e, void *allocation) {
+    if (!allocation) out_of_room(e);
+    if (e->allocation_count == e->allocation_room) {
+        uint32_t room = 2 * e->allocation_room + 64;
+        void **larger = realloc(e->allocations, room * sizeof *larger);
+        if (!larger) {
+            free(allocation);
+            out_of_room(e);
+        }
+        e->allocations = larger;
+        e->allocation_room = room;
+    }
+    return e->allocations[e->allocation_count++] = allocation;
+}
+
+int machine_load(engine *e, const uint8_t *story, uint32_t size) {
+    if (size < 64) return -1;
+    e->version = story[0];
+    if (e->version != 3 && e->version != 4 && e->version != 5 && e->version != 8) return -1;
+    e->packing = e->version == 3 ? 1 : e->version == 8 ? 3 : 2;
+    uint32_t length = ((uint32_t)story[0x1A] << 8 | story[0x1B]) << e->packing;
+    e->size = length && length < size ? length : size;
+    uint32_t room = e->size > 0x10000 ? e->size + 16 : MEMORY;
+    e->memory = calloc(1, room);
+    e->decoded = calloc(e->size, sizeof *e->decoded);
+    e->strings = calloc(e->size, sizeof *e->strings);
+    if (!e->memory || !e->decoded || !e->strings) return -2;
+    memcpy(e->memory, story, e->size);
+    e->dictionary = raw_word(e, 0x08);
+    e->objects = raw_word(e, 0x0A);
+    e->globals = raw_word(e, 0x0C);
+    e->ram_size = raw_word(e, 0x0E);
+    e->abbreviations = raw_word(e, 0x18);
+    e->alphabet = e->version >= 5 ? raw_word(e, 0x34) : 0;
+    uint32_t extension = e->version >= 5 ? raw_word(e, 0x36) : 0;
+    if (extension && raw_word(e, extension) >= 3) e->unicode = raw_word(e, (uint16_t)(extension + 6));
+    if (e->ram_size < 64 || e->ram_size > e->size) return -1;
+    return 0;
+}
+
+void machine_free(engine *e) {
+    for (uint32_t i = 0; i < e->allocation_count; i++) free(e->allocations[i]);
+    free(e->allocations);
+    free(e->memory);
+    free(e->decoded);
+    free(e->strings);
+}
+
+/* --- decoding ----------------------------------------------------------------------------------------------- */
+
+enum operation {
+    UNKNOWN, /* also all that is left to Frotz */
+    NOTHING, /* takes operands and does nothing that can be seen in memory or text */
+    JE, JL, JG, DEC_CHK, INC_CHK, JIN, TEST_BITS, OR_, AND_, TEST_ATTR, SET_ATTR, CLEAR_ATTR, STORE_, INSERT_OBJ,
+    LOADW, LOADB, GET_PROP, GET_PROP_ADDR, GET_NEXT_PROP, ADD_, SUB_, MUL_, DIV_, MOD_, CALL, THROW,
+    JZ, GET_SIBLING, GET_CHILD, GET_PARENT, GET_PROP_LEN, INC, DEC, PRINT_ADDR, REMOVE_OBJ, PRINT_OBJ, RET, JUMP,
+    PRINT_PADDR, LOAD, NOT,
+    RTRUE, RFALSE, PRINT, PRINT_RET, RET_POPPED, POP, CATCH, NEW_LINE, PIRACY,
+    STOREW, STOREB, PUT_PROP, READ, PRINT_CHAR, PRINT_NUM, RANDOM_, PUSH, PULL, OUTPUT_STREAM, SCAN_TABLE, TOKENISE,
+    COPY_TABLE, PRINT_TABLE, CHECK_ARG_COUNT,
+    LOG_SHIFT, ART_SHIFT, SAVE_UNDO, PRINT_UNICODE, CHECK_UNICODE
+};
+
+enum { S = 1, B = 2, T = 4 }; /* stores, branches, is followed by text */
+
+typedef struct {
+    uint8_t operation, least, follows; /* least: operands without which Frotz would use those of an instruction before */
+} form;
+
+static const form two_operands[32] = {
+    [1] = {JE, 1, B}, [2] = {JL, 2, B}, [3] = {JG, 2, B}, [4] = {DEC_CHK, 2, B}, [5] = {INC_CHK, 2, B},
+    [6] = {JIN, 2, B}, [7] = {TEST_BITS, 2, B}, [8] = {OR_, 2, S}, [9] = {AND_, 2, S}, [10] = {TEST_ATTR, 2, B},
+    [11] = {SET_ATTR, 2, 0}, [12] = {CLEAR_ATTR, 2, 0}, [13] = {STORE_, 2, 0}, [14] = {INSERT_OBJ, 2, 0},
+    [15] = {LOADW, 2, S}, [16] = {LOADB, 2, S}, [17] = {GET_PROP, 2, S}, [18] = {GET_PROP_ADDR, 2, S},
+    [19] = {GET_NEXT_PROP, 2, S}, [20] = {ADD_, 2, S}, [21] = {SUB_, 2, S}, [22] = {MUL_, 2, S}, [23] = {DIV_, 2, S},
+    [24] = {MOD_, 2, S}, [25] = {CALL, 1, S}, [26] = {CALL, 1, 0}, [27] = {NOTHING, 0, 0}, [28] = {THROW, 2, 0},
+};
+
+static const form one_operand[16] = {
+    {JZ, 1, B}, {GET_SIBLING, 1, S | B}, {GET_CHILD, 1, S | B}, {GET_PARENT, 1, S}, {GET_PROP_LEN, 1, S}, {INC, 1, 0},
+    {DEC, 1, 0}, {PRINT_ADDR, 1, 0}, {CALL, 1, S}, {REMOVE_OBJ, 1, 0}, {PRINT_OBJ, 1, 0}, {RET, 1, 0}, {JUMP, 1, 0},
+    {PRINT_PADDR, 1, 0}, {LOAD, 1, S}, {CALL, 1, 0}, /* the last is NOT up to version 4 */
+};
+
+static const form no_operands[16] = {
+    {RTRUE, 0, 0}, {RFALSE, 0, 0}, {PRINT, 0, T}, {PRINT_RET, 0, T}, {NOTHING, 0, 0}, {UNKNOWN, 0, 0}, {UNKNOWN, 0, 0},
+    {UNKNOWN, 0, 0}, {RET_POPPED, 0, 0}, {CATCH, 0, S}, {UNKNOWN, 0, 0}, {NEW_LINE, 0, 0}, {NOTHING, 0, 0},
+    {UNKNOWN, 0, 0}, {UNKNOWN, 0, 0}, {PIRACY, 0, B}, /* CATCH is POP up to version 4 */
+};
+
+static const form many_operands[32] = {
+    [0] = {CALL, 1, S}, [1] = {STOREW, 3, 0}, [2] = {STOREB, 3, 0}, [3] = {PUT_PROP, 3, 0}, [4] = {READ, 0, 0},
+    [5] = {PRINT_CHAR, 1, 0}, [6] = {PRINT_NUM, 1, 0}, [7] = {RANDOM_, 1, S}, [8] = {PUSH, 1, 0}, [9] = {PULL, 1, 0},
+    [10] = {NOTHING, 0, 0}, [11] = {NOTHING, 0, 0}, [12] = {CALL, 1, S}, [13] = {NOTHING, 0, 0}, [14] = {NOTHING, 0, 0},
+    [15] = {NOTHING, 0, 0}, [17] = {NOTHING, 0, 0}, [18] = {NOTHING, 0, 0}, [19] = {OUTPUT_STREAM, 1, 0},
+    [21] = {NOTHING, 0, 0}, [22] = {READ, 0, 0}, [23] = {SCAN_TABLE, 3, S | B}, [24] = {NOT, 1, S}, [25] = {CALL, 1, 0},
+    [26] = {CALL, 1, 0}, [27] = {TOKENISE, 2, 0}, [29] = {COPY_TABLE, 3, 0}, [30] = {PRINT_TABLE, 2, 0},
+    [31] = {CHECK_ARG_COUNT, 1, B},
+};
+
+static const form extended[32] = {
+    [2] = {LOG_SHIFT, 2, S}, [3] = {ART_SHIFT, 2, S}, [9] = {SAVE_UNDO, 0, S}, [11] = {PRINT_UNICODE, 1, 0},
+    [12] = {CHECK_UNICODE, 1, S},
+};
+
+typedef struct {
+    const engine *e;
+    uint32_t at;
+    int beyond; /* the instruction does not end inside the story */
+} reader;
+
+static uint32_t next_byte(reader *r) {
+    if (r->at < r->e->size) return r->e->memory[r->at++];
+    r->beyond = 1;
+    return 0;
+}
+
+static form form_of(const engine *e, uint32_t opcode, reader *r) {
+    if (opcode == 0xBE && e->version >= 5) {
+        uint32_t number = next_byte(r);
+        return number < 32 ? extended[number] : (form){UNKNOWN, 0, 0};
+    }
+    if (opcode < 0x80 || (opcode >= 0xC0 && opcode < 0xE0)) return two_operands[opcode & 31];
+    if (opcode < 0xB0) return opcode % 16 == 15 && e->version <= 4 ? (form){NOT, 1, S} : one_operand[opcode & 15];
+    if (opcode < 0xC0) return opcode == 0xB9 && e->version <= 4 ? (form){POP, 0, 0} : no_operands[opcode & 15];
+    if (opcode == 228 && e->version >= 5) return (form){READ, 0, S};
+    return many_operands[opcode & 31];
+}
+
+/* The types of the operands that one byte describes: added to those that are there. */
+static int read_types(uint32_t byte, uint8_t *type, int count) {
+    for (int shift = 6; shift >= 0 && (byte >> shift & 3) != 3; shift -= 2) type[count++] = byte >> shift & 3;
+    return count;
+}
+
+static void read_operand(reader *r, instruction *in, int i, int type) {
+    if (type & 2) {
+        uint32_t variable = next_byte(r);
+        in->kind[i] = variable == 0 ? STACK : variable < 16 ? LOCAL : GLOBAL;
+        in->operand[i] = (uint16_t)(variable < 16 ? variable : r->e->globals + 2 * (variable - 16));
+    } else {
+        in->kind[i] = CONSTANT;
+        in->operand[i] = (uint16_t)next_byte(r);
+        if (type == 0) in->operand[i] = (uint16_t)(in->operand[i] << 8 | next_byte(r));
+    }
+}
+
+static void read_branch(reader *r, instruction *in) {
+    uint32_t first = next_byte(r);
+    in->branch_when = first >> 7;
+    int32_t offset = first & 63;
+    if (!(first & 64)) {
+        offset = offset << 8 | (int32_t)next_byte(r);
+        if (offset & 0x2000) offset -= 0x4000;
+    }
+    in->branch = offset == 0 ? BRANCH_FALSE : offset == 1 ? BRANCH_TRUE : BRANCH_JUMP;
+    in->target = r->at + (uint32_t)offset - 2;
+}
+
+/* The instruction at an address, or NULL. Code in RAM, which could change, is left to Frotz. */
+instruction *decode(engine *e, uint32_t address) {
+    if (address < e->ram_size || address >= e->size) return NULL;
+    if (e->decoded[address]) return e->decoded[address];
+    if (!e->pool_left) {
+        e->pool = keep(e, calloc(1024, sizeof *e->pool));
+        e->pool_left = 1024;
+    }
+    instruction *in = e->pool++;
+    e->pool_left--;
+    reader r = {e, address, 0};
+    uint32_t opcode = next_byte(&r);
+    form f = form_of(e, opcode, &r);
+    uint8_t type[8];
+    int count = 0;
+    if (opcode < 0x80) {
+        type[count++] = opcode & 0x40 ? 2 : 1;
+        type[count++] = opcode & 0x20 ? 2 : 1;
+    } else if (opcode < 0xB0) {
+        type[count++] = opcode >> 4 & 3;
+    } else if (opcode >= 0xC0 || (opcode == 0xBE && e->version >= 5)) {
+        uint32_t types = next_byte(&r), more = opcode == 0xEC || opcode == 0xFA ? next_byte(&r) : 255;
+        count = read_types(more, type, read_types(types, type, 0));
+    }
+    for (int i = 0; i < count; i++) read_operand(&r, in, i, type[i]);
+    in->address = address;
+    in->opcode = (uint8_t)opcode;
+    in->count = (uint8_t)count;
+    if (f.follows & T) {
+        in->text = r.at;
+        r.at = text_end(e, r.at);
+        if (!r.at) r.beyond = 1;
+    }
+    if (f.follows & S) {
+        in->has_store = 1;
+        in->store = (uint8_t)next_byte(&r);
+    }
+    if (f.follows & B) read_branch(&r, in);
+    in->next = r.at;
+    if (f.operation == JUMP) in->target = r.at + (uint32_t)(int16_t)in->operand[0] - 2;
+    in->operation = r.beyond || count < f.least ? UNKNOWN : f.operation;
+    return e->decoded[address] = in;
+}
+
+/* --- objects ------------------------------------------------------------------------------------------------ */
+
+enum { PARENT, SIBLING, CHILD };
+
+uint32_t object_address(const engine *e, uint32_t object) {
+    return (uint16_t)(e->version <= 3 ? e->objects + 62 + (object - 1) * 9 : e->objects + 126 + (object - 1) * 14);
+}
+
+static int legal_object(const engine *e, uint32_t object) { return object <= (e->version <= 3 ? 255u : 2000u); }
+
+static uint32_t link_address(const engine *e, uint32_t object, int link) {
+    uint32_t address = object_address(e, object);
+    return (uint16_t)(e->version <= 3 ? address + 4 + (uint32_t)link : address + 6 + 2 * (uint32_t)link);
+}
+
+static value get_link(engine *e, uint32_t object, int link) {
+    uint32_t address = link_address(e, object, link);
+    return e->version <= 3 ? load_byte(e, address) : load_word(e, address);
+}
+
+static int can_write(const engine *e, uint32_t address, uint32_t bytes) {
+    return address >= 64 && address + bytes <= e->ram_size;
+}
+
+/* Only called when `walk_to` has found that it can be done. */
+static void set_link(engine *e, uint32_t object, int link, uint32_t to) {
+    uint32_t address = link_address(e, object, link);
+    if (e->version <= 3) store_byte(e, address, to & 255);
+    else store_word(e, address, to);
+}
+
+static int object_writable(const engine *e, uint32_t object) {
+    return object && legal_object(e, object) && can_write(e, object_address(e, object), e->version <= 3 ? 9 : 14);
+}
+
+/* Looks at all that taking an object out of its parent will read. Returns 1, with the object's parent in *parent and
+ * the child before it in *before (0 if it is the first); 0 if a link differs between lanes, which is then in *differs;
+ * -1 if it cannot be done. */
+static int find_place(engine *e, uint32_t object, uint32_t *parent, uint32_t *before, value *differs) {
+    *before = 0;
+    if (!object_writable(e, object)) return -1;
+    value in = get_link(e, object, PARENT), next = get_link(e, object, SIBLING);
+    if (is_vector(*differs = in) || is_vector(*differs = next)) return 0;
+    *parent = in;
+    if (!in) return 1;
+    if (!object_writable(e, in)) return -1;
+    value child = get_link(e, in, CHILD);
+    for (int guard = 0; guard < 3000; guard++) {
+        if (is_vector(*differs = child)) return 0;
+        if (child == object) return 1;
+        if (!object_writable(e, child)) return -1;
+        *before = child;
+        child = get_link(e, child, SIBLING);
+    }
+    return -1;
+}
+
+static void take_out(engine *e, uint32_t object, uint32_t parent, uint32_t before) {
+    if (!parent) return;
+    uint32_t next = get_link(e, object, SIBLING);
+    set_link(e, object, PARENT, 0);
+    set_link(e, object, SIBLING, 0);
+    if (before) set_link(e, before, SIBLING, next);
+    else set_link(e, parent, CHILD, next);
+}
+
+/* The first property of an object: the address of its size byte; 0 if that differs between lanes. */
+static uint32_t first_property(const engine *e, uint32_t object) {
+    uint32_t pointer = (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12));
+    if (e->shadows[pointer] | e->shadows[pointer + 1]) return 0;
+    uint32_t name = raw_word(e, pointer);
+    return e->shadows[name] ? 0 : (uint16_t)(name + 1 + 2 * e->memory[name]);
+}
+
+static uint32_t next_property(const engine *e, uint32_t address) {
+    uint32_t size = e->memory[address];
+    if (e->version <= 3) return (uint16_t)(address + 2 + (size >> 5));
+    if (!(size & 0x80)) return (uint16_t)(address + 2 + (size >> 6));
+    size = e->memory[(uint16_t)(address + 1)] & 63;
+    return (uint16_t)(address + 2 + (size ? size : 64));
+}
+
+/* The property with the highest number that is not above `property`: its address, or 0 if the list cannot be read. */
+static uint32_t seek_property(const engine *e, uint32_t object, uint32_t property) {
+    uint32_t address = first_property(e, object), mask = e->version <= 3 ? 31 : 63;
+    for (int guard = 0; address && guard < 256; guard++) {
+        if (e->shadows[address] | e->shadows[address + 1]) return 0;
+        if ((e->memory[address] & mask) <= property) return address;
+        address = next_property(e, address);
+    }
+    return 0;
+}
+
+static uint32_t property_length(const engine *e, uint32_t size) {
+    if (e->version <= 3) return (size >> 5) + 1;
+    if (!(size & 0x80)) return (size >> 6) + 1;
+    return size & 63 ? size & 63 : 64;
+}
+
+/* --- the interpreter ---------------------------------------------------------------------------------------- */
+
+/* Values in hand are always simplified: a vector really differs between lanes of the present set. */
+#define SIMPLE(v) (UNLIKELY(is_vector(v)) ? simplify(e, v) : (v))
+
+#define GIVE_UP goto cannot
+/* The lanes must agree on this value: if they do not, the set is split by it. */
+#define AGREE(v)                 \
+    do {                         \
+        if (UNLIKELY(is_vector(v))) { \
+            keys_from(e, v);     \
+            goto divide;         \
+        }                        \
+    } while (0)
+/* The same for an answer of the functions for lanes: -1 stands for "it differs, see e->keys". */
+#define AGREED(answer)               \
+    do {                             \
+        if ((yes = (answer)) < 0) goto divide; \
+    } while (0)
+
+#define PUSH_VALUE(v)                             \
+    do {                                          \
+        if (UNLIKELY(sp <= e->stack)) GIVE_UP;    \
+        *--sp = (v);                              \
+    } while (0)
+#define CHECK_POP                                              \
+    do {                                                       \
+        if (UNLIKELY(sp >= e->stack + STACK_WORDS)) GIVE_UP;   \
+    } while (0)
+
+#define OPERAND(i, to)                                           \
+    do {                                                         \
+        switch (in->kind[i]) {                                   \
+        case CONSTANT: to = in->operand[i]; break;               \
+        case LOCAL: to = SIMPLE(fp[-(int)in->operand[i]]); break; \
+        case GLOBAL: to = load_word(e, in->operand[i]); break;   \
+        default:                                                 \
+            CHECK_POP;                                           \
+            to = SIMPLE(*sp);                                    \
+            sp++;                                                \
+        }                                                        \
+    } while (0)
+
+/* Variables by number, as stored to by an instruction: 0 is a push. */
+#define STORE_TO(variable, v)                                                    \
+    do {                                                                         \
+        uint32_t to_ = (variable);                                               \
+        value what_ = (v);                                                       \
+        if (to_ == 0) PUSH_VALUE(what_);                                         \
+        else if (to_ < 16) fp[-(int)to_] = what_;                                \
+        else {                                                                   \
+            uint32_t address_ = (uint16_t)(e->globals + 2 * (to_ - 16));         \
+            if (UNLIKELY(!can_write(e, address_, 2))) GIVE_UP;                   \
+            store_word(e, address_, what_);                                      \
+        }                                                                        \
+    } while (0)
+#define RESULT(v) STORE_TO(in->store, v)
+
+/* Variables by number, as named by an operand: 0 is the top of the stack, in place. */
+#define READ_NAMED(variable, to)                                                       \
+    do {                                                                               \
+        if ((variable) == 0) {                                                         \
+            CHECK_POP;                                                                 \
+            to = SIMPLE(*sp);                                                          \
+        } else if ((variable) < 16) to = SIMPLE(fp[-(int)(variable)]);                 \
+        else to = load_word(e, (uint16_t)(e->globals + 2 * ((variable) - 16)));        \
+    } while (0)
+#define WRITE_NAMED(variable, v)                                  \
+    do {                                                          \
+        if ((variable) == 0) {                                    \
+            CHECK_POP;                                            \
+            *sp = (v);                                            \
+        } else STORE_TO(variable, v);                             \
+    } while (0)
+
+#define NEXT                                                       \
+    do {                                                           \
+        if (UNLIKELY(!in->following)) in->following = decode(e, in->next); \
+        in = in->following;                                        \
+        goto execute;                                              \
+    } while (0)
+#define BRANCH(condition)                                                         \
+    do {                                                                          \
+        if (((condition) != 0) != in->branch_when) NEXT;                          \
+        if (in->branch != BRANCH_JUMP) {                                          \
+            a = in->branch == BRANCH_TRUE;                                        \
+            goto give_back;                                                       \
+        }                                                                         \
+        if (UNLIKELY(!in->jump)) in->jump = decode(e, in->target);                \
+        in = in->jump;                                                            \
+        goto execute;                                                             \
+    } while (0)
+
+#define CALCULATE_WITH(what)                                                                                     \
+    do {                                                                                                         \
+        OPERAND(0, a);                                                                                           \
+        OPERAND(1, b);                                                                                           \
+        RESULT(LIKELY(!is_vector(a | b)) ? calculate(what, (uint16_t)a, (uint16_t)b) : lanes_calculate(e, what, a, b)); \
+        NEXT;                                                                                                    \
+    } while (0)
+#define COMPARE_WITH(what, scalar)                                             \
+    do {                                                                       \
+        OPERAND(0, a);                                                         \
+        OPERAND(1, b);                                                         \
+        if (LIKELY(!is_vector(a | b))) BRANCH(scalar);                         \
+        AGREED(lanes_compare(e, what, a, b));                                  \
+        BRANCH(yes);                                                           \
+    } while (0)
+/* Printing functions say whether they could print. */
+#define PRINTED(answer)              \
+    do {                             \
+        yes = (answer);              \
+        if (yes < 0) GIVE_UP;        \
+        if (yes == 0) goto divide;   \
+    } while (0)
+
+/* Gets parent, sibling or child of an object, for all lanes. */
+static int relative(engine *e, value object, int link, value *result) {
+    if (!lanes_objects_legal(e, object)) return 0;
+    *result = is_vector(object) ? lanes_link(e, object, link) : object ? get_link(e, object, link) : 0;
+    return 1;
+}
+
+/* Sets or clears an attribute of one object or of one in each lane. As the printing functions: 1, 0 or -1. */
+static int change_attribute(engine *e, value object, uint32_t attribute, int set) {
+    uint32_t offset = attribute / 8, bit = 0x80u >> (attribute & 7);
+    if (attribute > (e->version <= 3 ? 31u : 47u)) return -1;
+    if (!is_vector(object)) {
+        if (object && !object_writable(e, object)) return -1;
+        event(e, set ? SET : CLEARED, object, attribute);
+        if (!object) return 1;
+        uint32_t address = object_address(e, object) + offset;
+        value old = load_byte(e, address);
+        uint32_t operand = set ? bit : 255 & ~bit;
+        enum arithmetic what = set ? OR : AND;
+        value changed = is_vector(old) ? lanes_calculate(e, what, old, operand) : calculate(what, (uint16_t)old, (uint16_t)operand);
+        store_byte(e, address, changed);
+        return 1;
+    }
+    if (!lanes_objects_legal(e, object)) {
+        keys_from(e, object);
+        return 0;
+    }
+    uint16_t *address = arena_take(e, &e->lane_arena, e->set.count * sizeof *address);
+    uint8_t *byte = arena_take(e, &e->lane_arena, e->set.count);
+    int some_zero = 0;
+    for (uint32_t k = 0; k < e->set.count; k++) {
+        uint32_t c = e->set.member[k];
+        uint16_t number = lane_value(e, object, c);
+        some_zero |= !number;
+        address[k] = (uint16_t)(object_address(e, number) + offset);
+        uint16_t old = lane_byte(e, address[k], c);
+        byte[k] = (uint8_t)(set ? old | bit : old & ~bit);
+    }
+    if (some_zero || !lanes_scatter(e, address, byte)) {
+        keys_from(e, object);
+        return 0;
+    }
+    event(e, set ? SET : CLEARED, object, attribute);
+    return 1;
+}
+
+/* Writes where each lane says: 1, or 0 if the lanes must be split. */
+static int store_scattered(engine *e, value base, value index, value what, int word) {
+    uint32_t count = e->set.count;
+    uint16_t *address = arena_take(e, &e->lane_arena, count * sizeof *address);
+    uint8_t *byte = arena_take(e, &e->lane_arena, count);
+    for (int half = word; half >= 0; half--) {
+        for (uint32_t k = 0; k < count; k++) {
+            uint32_t c = e->set.member[k];
+            uint16_t at = (uint16_t)(lane_value(e, base, c) + (lane_value(e, index, c) << word));
+            address[k] = (uint16_t)(at + (word && !half));
+            byte[k] = (uint8_t)(lane_value(e, what, c) >> 8 * half);
+            /* Checked before anything is written. */
+            if (at < 64 || at + (uint32_t)word >= e->ram_size) return 0;
+        }
+        /* The addresses of the second bytes are as many as those of the first. */
+        if (!lanes_scatter(e, address, byte)) return 0;
+    }
+    return 1;
+}
+
+/* The header may only be written where Frotz does nothing special. */
+static int can_store(const engine *e, uint32_t address, uint32_t bytes, value what) {
+    if (address + bytes > e->ram_size) return 0;
+    if (address >= 64) return 1;
+    int flags = bytes == 2 ? address == 0x10 : address == 0x11;
+    return flags && !is_vector(what) && !(what & 1) && !(e->memory[0x11] & 1);
+}
+
+static int scan_table(engine *e, value wanted, uint32_t address, uint32_t count, uint32_t type, value *result) {
+    uint32_t step = type & 127, word = type & 128, shadowed = is_vector(wanted), at = address;
+    for (uint32_t i = 0; i < count && !shadowed; i++, at = (uint16_t)(at + step))
+        shadowed = e->shadows[at] || (word && e->shadows[(uint16_t)(at + 1)]);
+    if (!shadowed) {
+        at = address;
+        for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step))
+            if ((word ? raw_word(e, at) : e->memory[at]) == wanted) {
+                *result = at;
+                return 1;
+            }
+        *result = 0;
+        return 1;
+    }
+    uint16_t *to;
+    value made = new_vector(e, 0, &to);
+    EACH_LANE(e->set, c, {
+        uint16_t number = lane_value(e, wanted, c);
+        uint32_t where = address, found = 0;
+        for (uint32_t i = 0; i < count && !found; i++, where = (uint16_t)(where + step))
+            if ((word ? lane_word(e, (uint16_t)where, c) : lane_byte(e, (uint16_t)where, c)) == number) {
+                found = 1;
+                break;
+            }
+        to[c] = found ? (uint16_t)where : 0;
+    });
+    *result = simplify(e, made);
+    return 1;
+}
+
+static int copy_table(engine *e, uint32_t from, uint32_t to, uint32_t size) {
+    int32_t count = (int16_t)size < 0 ? -(int16_t)size : (int32_t)size;
+    if (to == 0) {
+        for (uint32_t i = 0; i < size; i++) {
+            uint32_t address = (uint16_t)(from + i);
+            if (!can_write(e, address, 1)) return 0;
+            store_byte(e, address, 0);
+        }
+        return 1;
+    }
+    int forwards = (int16_t)size < 0 || from > to;
+    for (int32_t i = 0; i < count; i++) {
+        uint32_t offset = (uint32_t)(forwards ? i : count - 1 - i), address = (uint16_t)(to + offset);
+        if (!can_write(e, address, 1)) return 0;
+        uint32_t source = (uint16_t)(from + offset);
+        /* Shadows are copied as they are, so that words stay words. */
+        uint8_t byte = e->memory[source];
+        shadow over = e->shadows[source];
+        journal_write(e, address, 1);
+        e->memory[address] = byte;
+        e->shadows[address] = over;
+    }
+    return 1;
+}
+
+void machine_run(engine *e) {
+    value *sp = e->stack + e->now.sp, *fp = e->stack + e->now.fp, *sp_before = sp;
+    instruction *in = e->now.at;
+    value a = 0, b = 0, x, many[8] = {0};
+    uint32_t address;
+    uint64_t executed = e->now.instructions;
+    int yes, count;
+
+execute:
+    if (UNLIKELY(!in)) {
+        sp_before = sp;
+        GIVE_UP;
+    }
+    sp_before = sp;
+    if (UNLIKELY(++executed > e->limit)) GIVE_UP;
+    switch ((enum operation)in->operation) {
+    case UNKNOWN: GIVE_UP;
+    case NOTHING:
+        for (int i = 0; i < in->count; i++) OPERAND(i, a);
+        NEXT;
+
+    /* comparing */
+    case JE:
+        if (LIKELY(in->count == 2)) {
+            OPERAND(0, a);
+            OPERAND(1, b);
+            if (LIKELY(!is_vector(a | b))) BRANCH(a == b);
+            many[0] = is_vector(a) ? a : b;
+            many[1] = is_vector(a) ? b : a;
+            AGREED(lanes_equal(e, many, 2));
+            BRANCH(yes);
+        }
+        b = 0;
+        for (int i = 0; i < in->count; i++) {
+            OPERAND(i, many[i]);
+            b |= many[i];
+        }
+        if (is_vector(b)) {
+            AGREED(lanes_equal(e, many, in->count));
+        } else {
+            yes = 0;
+            for (int i = 1; i < in->count && i < 4; i++) yes |= many[0] == many[i];
+        }
+        BRANCH(yes);
+    case JZ:
+        OPERAND(0, many[0]);
+        if (LIKELY(!is_vector(many[0]))) BRANCH(many[0] == 0);
+        many[1] = 0;
+        AGREED(lanes_equal(e, many, 2));
+        BRANCH(yes);
+    case JL: COMPARE_WITH(LESS, (int16_t)a < (int16_t)b);
+    case JG: COMPARE_WITH(GREATER, (int16_t)a > (int16_t)b);
+    case TEST_BITS: COMPARE_WITH(ALL_BITS, (a & b) == b);
+    case INC_CHK:
+    case DEC_CHK:
+        OPERAND(0, a);
+        AGREE(a);
+        OPERAND(1, b);
+        READ_NAMED(a, x);
+        {
+            int down = in->operation == DEC_CHK;
+            enum arithmetic what = down ? SUBTRACT : ADD;
+            if (LIKELY(!is_vector(x | b))) {
+                x = calculate(what, (uint16_t)x, 1);
+                yes = down ? (int16_t)x < (int16_t)b : (int16_t)x > (int16_t)b;
+            } else {
+                x = is_vector(x) ? lanes_calculate(e, what, x, 1) : calculate(what, (uint16_t)x, 1);
+                if (is_vector(x | b)) AGREED(lanes_compare(e, down ? LESS : GREATER, x, b));
+                else yes = down ? (int16_t)x < (int16_t)b : (int16_t)x > (int16_t)b;
+            }
+        }
+        WRITE_NAMED(a, x);
+        BRANCH(yes);
+
+    /* calculating */
+    case ADD_: CALCULATE_WITH(ADD);
+    case SUB_: CALCULATE_WITH(SUBTRACT);
+    case MUL_: CALCULATE_WITH(MULTIPLY);
+    case AND_: CALCULATE_WITH(AND);
+    case OR_: CALCULATE_WITH(OR);
+    case DIV_:
+    case MOD_:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(b); /* some lane might divide by 0 */
+        if (b == 0) GIVE_UP;
+        x = in->operation == DIV_ ? DIVIDE : REMAINDER;
+        RESULT(is_vector(a) ? lanes_calculate(e, x, a, b) : calculate(x, (uint16_t)a, (uint16_t)b));
+        NEXT;
+    case LOG_SHIFT:
+    case ART_SHIFT:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(b);
+        if ((int16_t)b > 15 || (int16_t)b < -15) GIVE_UP; /* what C makes of it depends on the processor */
+        x = in->operation == LOG_SHIFT ? LOGICAL_SHIFT : ARITHMETIC_SHIFT;
+        RESULT(is_vector(a) ? lanes_calculate(e, x, a, b) : calculate(x, (uint16_t)a, (uint16_t)b));
+        NEXT;
+    case NOT:
+        OPERAND(0, a);
+        RESULT(is_vector(a) ? lanes_calculate(e, SUBTRACT, 0xFFFF, a) : (uint16_t)~a);
+        NEXT;
+    case RANDOM_:
+        OPERAND(0, a);
+        AGREE(a);
+        if ((int16_t)a <= 0) {
+            int seed = -(int16_t)a;
+            if (seed == 0) GIVE_UP; /* the time of day */
+            if (seed < 1000) {
+                e->now.random.counter = 0;
+                e->now.random.interval = seed;
+            } else {
+                e->now.random.a = seed;
+                e->now.random.interval = 0;
+            }
+            x = 0;
+        } else {
+            random_state *r = &e->now.random;
+            uint16_t drawn;
+            if (r->interval) {
+                drawn = (uint16_t)r->counter++;
+                if (r->counter == r->interval) r->counter = 0;
+            } else {
+                r->a = (int64_t)(0x015A4E35u * (uint64_t)r->a + 1);
+                drawn = r->a >> 16 & 0x7FFF;
+            }
+            x = (uint16_t)(drawn % a + 1);
+        }
+        RESULT(x);
+        NEXT;
+
+    /* variables and tables */
+    case INC:
+    case DEC:
+        OPERAND(0, a);
+        AGREE(a);
+        READ_NAMED(a, x);
+        {
+            enum arithmetic what = in->operation == INC ? ADD : SUBTRACT;
+            x = is_vector(x) ? lanes_calculate(e, what, x, 1) : calculate(what, (uint16_t)x, 1);
+        }
+        WRITE_NAMED(a, x);
+        NEXT;
+    case LOAD:
+        OPERAND(0, a);
+        AGREE(a);
+        READ_NAMED(a, x);
+        RESULT(x);
+        NEXT;
+    case STORE_:
+        OPERAND(0, a);
+        AGREE(a);
+        OPERAND(1, b);
+        WRITE_NAMED(a, b);
+        NEXT;
+    case PUSH:
+        OPERAND(0, a);
+        PUSH_VALUE(a);
+        NEXT;
+    case PULL:
+        OPERAND(0, a);
+        AGREE(a);
+        CHECK_POP;
+        x = SIMPLE(*sp);
+        sp++;
+        WRITE_NAMED(a, x);
+        NEXT;
+    case POP:
+        CHECK_POP;
+        sp++;
+        NEXT;
+    case LOADW:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        RESULT(LIKELY(!is_vector(a | b)) ? load_word(e, (uint16_t)(a + 2 * b)) : lanes_load(e, a, b, 1));
+        NEXT;
+    case LOADB:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        RESULT(LIKELY(!is_vector(a | b)) ? load_byte(e, (uint16_t)(a + b)) : lanes_load(e, a, b, 0));
+        NEXT;
+    case STOREW:
+    case STOREB:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        OPERAND(2, x);
+        {
+            int word = in->operation == STOREW;
+            if (is_vector(a | b)) {
+                if (store_scattered(e, a, b, x, word)) NEXT;
+                AGREE(a);
+                AGREE(b);
+            }
+            address = (uint16_t)(a + (b << word));
+            if (!can_store(e, address, word ? 2 : 1, x)) GIVE_UP;
+            if (word) store_word(e, address, x);
+            else store_byte(e, address, is_vector(x) ? x : x & 255);
+        }
+        NEXT;
+    case SCAN_TABLE:
+        many[3] = 0x82;
+        for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
+        for (int i = 1; i < 4; i++) AGREE(many[i]);
+        scan_table(e, many[0], many[1], many[2], many[3], &x);
+        goto store_and_branch;
+    case COPY_TABLE:
+        for (int i = 0; i < 3; i++) OPERAND(i, many[i]);
+        for (int i = 0; i < 3; i++) AGREE(many[i]);
+        if (!copy_table(e, many[0], many[1], many[2])) GIVE_UP;
+        NEXT;
+    case TOKENISE:
+        many[2] = many[3] = 0;
+        for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
+        for (int i = 0; i < 4; i++) AGREE(many[i]);
+        if ((many[2] && many[2] != e->dictionary) || many[3] || e->version < 5) GIVE_UP;
+        PRINTED(tokenise_buffer(e, many[0], many[1]));
+        NEXT;
+
+    /* objects */
+    case JIN:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        if (!lanes_objects_legal(e, a)) {
+            AGREE(a);
+            GIVE_UP;
+        }
+        if (!is_vector(a | b)) {
+            x = a ? get_link(e, a, PARENT) : 0;
+            if (!is_vector(x)) BRANCH(x == b);
+        }
+        AGREED(lanes_inside(e, a, b));
+        BRANCH(yes);
+    case TEST_ATTR:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(b);
+        if (b > (e->version <= 3 ? 31u : 47u)) GIVE_UP;
+        if (LIKELY(!is_vector(a))) {
+            if (a == 0) BRANCH(0);
+            if (!legal_object(e, a)) GIVE_UP;
+            address = (uint16_t)(object_address(e, a) + b / 8);
+            if (LIKELY(!e->shadows[address])) BRANCH(e->memory[address] & 0x80 >> (b & 7));
+        } else if (!lanes_objects_legal(e, a)) {
+            AGREE(a);
+        }
+        AGREED(lanes_attribute(e, a, b));
+        BRANCH(yes);
+    case SET_ATTR:
+    case CLEAR_ATTR:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(b);
+        PRINTED(change_attribute(e, a, b, in->operation == SET_ATTR));
+        NEXT;
+    case INSERT_OBJ:
+    case REMOVE_OBJ:
+        OPERAND(0, a);
+        AGREE(a);
+        b = 0;
+        if (in->operation == INSERT_OBJ) {
+            OPERAND(1, b);
+            AGREE(b);
+        }
+        {
+            uint32_t parent = 0, before = 0;
+            int moves = a && (b || in->operation == REMOVE_OBJ);
+            if (moves) {
+                yes = find_place(e, a, &parent, &before, &x);
+                if (yes < 0) GIVE_UP;
+                if (yes == 0) AGREE(x);
+                if (b) {
+                    if (!object_writable(e, b)) GIVE_UP;
+                    x = get_link(e, b, CHILD);
+                    AGREE(x);
+                }
+            }
+            if (in->operation == INSERT_OBJ) event(e, MOVED, a, b);
+            if (moves) take_out(e, a, parent, before);
+            if (moves && b) {
+                set_link(e, a, PARENT, b);
+                x = get_link(e, b, CHILD);
+                set_link(e, b, CHILD, a);
+                set_link(e, a, SIBLING, x);
+            }
+        }
+        NEXT;
+    case GET_PARENT:
+    case GET_SIBLING:
+    case GET_CHILD:
+        OPERAND(0, a);
+        if (!relative(e, a, in->operation == GET_PARENT ? PARENT : in->operation == GET_SIBLING ? SIBLING : CHILD, &x)) {
+            AGREE(a);
+            GIVE_UP;
+        }
+        if (in->operation != GET_PARENT) goto store_and_branch;
+        RESULT(x);
+        NEXT;
+    case GET_PROP:
+    case GET_PROP_ADDR:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(b);
+        if (UNLIKELY(is_vector(a))) {
+            if (!lanes_objects_legal(e, a) || !lanes_property(e, a, b, in->operation == GET_PROP_ADDR, &x)) AGREE(a);
+        } else if (a == 0) {
+            x = 0;
+        } else {
+            if (!legal_object(e, a)) GIVE_UP;
+            address = seek_property(e, a, b);
+            if (!address) GIVE_UP;
+            uint32_t size = e->memory[address], small = e->version <= 3;
+            int found = (size & (small ? 31 : 63)) == b;
+            if (in->operation == GET_PROP_ADDR) x = found ? (uint16_t)(address + 1 + (!small && size & 0x80)) : 0;
+            else if (!found) x = load_word(e, (uint16_t)(e->objects + 2 * (b - 1)));
+            else if (!(size & (small ? 0xE0 : 0xC0))) x = load_byte(e, (uint16_t)(address + 1));
+            else x = load_word(e, (uint16_t)(address + 1));
+        }
+        RESULT(x);
+        NEXT;
+    case GET_NEXT_PROP:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(a);
+        AGREE(b);
+        x = 0;
+        if (a) {
+            if (!legal_object(e, a)) GIVE_UP;
+            uint32_t mask = e->version <= 3 ? 31 : 63;
+            address = b ? seek_property(e, a, b) : first_property(e, a);
+            if (!address || e->shadows[address] || (b && (e->memory[address] & mask) != b)) GIVE_UP;
+            if (b) address = next_property(e, address);
+            if (e->shadows[address]) GIVE_UP;
+            x = e->memory[address] & mask;
+        }
+        RESULT(x);
+        NEXT;
+    case GET_PROP_LEN:
+        OPERAND(0, a);
+        if (!is_vector(a) && !e->shadows[(uint16_t)(a - 1)]) x = property_length(e, e->memory[(uint16_t)(a - 1)]);
+        else x = lanes_property_length(e, a);
+        RESULT(x);
+        NEXT;
+    case PUT_PROP:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        OPERAND(2, x);
+        AGREE(a);
+        AGREE(b);
+        if (a) {
+            if (!legal_object(e, a)) GIVE_UP;
+            address = seek_property(e, a, b);
+            uint32_t size = e->memory[address], small = e->version <= 3;
+            if (!address || (size & (small ? 31 : 63)) != b) GIVE_UP;
+            int word = (size & (small ? 0xE0 : 0xC0)) != 0;
+            if (!can_write(e, address + 1, word ? 2 : 1)) GIVE_UP;
+            if (word) store_word(e, address + 1, x);
+            else store_byte(e, address + 1, is_vector(x) ? x : x & 255);
+        }
+        NEXT;
+
+    /* routines */
+    case CALL:
+        count = in->count;
+        for (int i = 0; i < count; i++) OPERAND(i, many[i]);
+        AGREE(many[0]);
+        if (many[0] == 0) {
+            if (in->has_store) RESULT(0);
+            NEXT;
+        }
+        {
+            uint32_t pc = in->has_store ? in->next - 1 : in->next, routine = many[0] << e->packing;
+            if (routine < e->ram_size || routine >= e->size) GIVE_UP;
+            int locals = e->memory[routine++];
+            if (locals > 15 || sp - e->stack < 4 + locals) GIVE_UP;
+            if (e->version <= 4 && routine + 2 * (uint32_t)locals > e->size) GIVE_UP;
+            *--sp = pc >> 9;
+            *--sp = pc & 0x1FF;
+            *--sp = (uint16_t)(fp - e->stack - 1);
+            *--sp = (uint32_t)(count - 1) | (in->has_store ? 0u : 1u << 12) | (uint32_t)locals << 8;
+            fp = sp;
+            e->now.frames++;
+            for (int i = 0; i < locals; i++) {
+                value initial = 0;
+                if (e->version <= 4) {
+                    initial = raw_word(e, routine);
+                    routine += 2;
+                }
+                *--sp = i < count - 1 ? many[i + 1] : initial;
+            }
+            in = routine < e->size && e->decoded[routine] ? e->decoded[routine] : decode(e, routine);
+        }
+        goto execute;
+    case THROW:
+        OPERAND(0, a);
+        OPERAND(1, b);
+        AGREE(b);
+        if ((int32_t)b > e->now.frames || b == 0) GIVE_UP;
+        {
+            int32_t frames = e->now.frames;
+            value *frame = fp;
+            for (; frames > (int32_t)b; frames--) {
+                if (frame >= e->stack + STACK_WORDS - 4 || is_vector(frame[1]) || frame[1] >= STACK_WORDS) GIVE_UP;
+                frame = e->stack + 1 + frame[1];
+            }
+            fp = frame;
+            e->now.frames = frames;
+        }
+        goto give_back;
+    case CATCH:
+        RESULT((uint16_t)e->now.frames);
+        NEXT;
+    case CHECK_ARG_COUNT:
+        OPERAND(0, a);
+        AGREE(a);
+        if (fp == e->stack + STACK_WORDS) BRANCH(a == 0);
+        if (is_vector(*fp)) GIVE_UP;
+        BRANCH(a <= (*fp & 255));
+    case RET:
+        OPERAND(0, a);
+        goto give_back;
+    case RET_POPPED:
+        CHECK_POP;
+        a = SIMPLE(*sp);
+        sp++;
+        goto give_back;
+    case RTRUE:
+        a = 1;
+        goto give_back;
+    case RFALSE:
+        a = 0;
+        goto give_back;
+    case JUMP:
+        if (in->kind[0] != CONSTANT) GIVE_UP;
+        if (UNLIKELY(!in->jump)) in->jump = decode(e, in->target);
+        in = in->jump;
+        goto execute;
+    case PIRACY: BRANCH(1);
+
+    /* text */
+    case PRINT:
+        PRINTED(print_string_at(e, in->text));
+        NEXT;
+    case PRINT_RET:
+        PRINTED(print_string_at(e, in->text));
+        PRINTED(print_character(e, 13));
+        a = 1;
+        goto give_back;
+    case NEW_LINE:
+        PRINTED(print_character(e, 13));
+        NEXT;
+    case PRINT_ADDR:
+    case PRINT_PADDR:
+        OPERAND(0, a);
+        PRINTED(print_strings_at(e, a, in->operation == PRINT_PADDR));
+        NEXT;
+    case PRINT_OBJ:
+        OPERAND(0, a);
+        PRINTED(print_object(e, a));
+        NEXT;
+    case PRINT_CHAR:
+        OPERAND(0, a);
+        PRINTED(print_character(e, a));
+        NEXT;
+    case PRINT_UNICODE:
+        OPERAND(0, a);
+        AGREE(a);
+        if (a > 126 || a < 32) GIVE_UP;
+        PRINTED(print_character(e, a));
+        NEXT;
+    case PRINT_NUM:
+        OPERAND(0, a);
+        PRINTED(print_number(e, a));
+        NEXT;
+    case PRINT_TABLE:
+        many[2] = 1;
+        many[3] = 0;
+        for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
+        for (int i = 0; i < 4; i++) AGREE(many[i]);
+        PRINTED(print_table(e, many[0], many[1], many[2], many[3]));
+        NEXT;
+    case CHECK_UNICODE:
+        OPERAND(0, a);
+        AGREE(a);
+        RESULT((a >= 0x20 && a <= 0x7E) || (a >= 0xA1 && a <= 0xFF) ? 3 : a == 0xA0);
+        NEXT;
+    case OUTPUT_STREAM:
+        count = in->count < 4 ? in->count : 4;
+        for (int i = 0; i < count; i++) OPERAND(i, many[i]);
+        for (int i = 0; i < count; i++) AGREE(many[i]);
+        switch ((int16_t)many[0]) {
+        case 3:
+            if (count != 2 || e->now.redirections == MAX_REDIRECTIONS || !can_write(e, many[1], 2)) GIVE_UP;
+            store_word(e, many[1], 0);
+            e->now.redirection[e->now.redirections++] = (uint16_t)many[1];
+            break;
+        case -3:
+            if (e->now.redirections) e->now.redirections--;
+            break;
+        case 1: e->now.silent = 0; break;
+        case -1: e->now.silent = 1; break;
+        case 0: break;
+        default: GIVE_UP;
+        }
+        NEXT;
+
+    case SAVE_UNDO: /* Jericho's Frotz has no room for undo */
+        RESULT(0xFFFF);
+        NEXT;
+
+    case READ: /* the end of the turn */
+        e->now.at = in;
+        e->now.sp = (int32_t)(sp - e->stack);
+        e->now.fp = (int32_t)(fp - e->stack);
+        e->count_instructions += executed - e->now.instructions;
+        e->now.instructions = executed;
+        if (!judge(e)) goto divide;
+        goto next_part;
+    }
+    GIVE_UP;
+
+store_and_branch: /* the result x, which is also the condition */
+    if (is_vector(x)) {
+        many[0] = x;
+        many[1] = 0;
+        AGREED(lanes_equal(e, many, 2));
+        yes = !yes;
+    } else {
+        yes = x != 0;
+    }
+    RESULT(x);
+    BRANCH(yes);
+
+give_back: /* return a */
+    if (sp > fp || fp >= e->stack + STACK_WORDS - 3) GIVE_UP;
+    {
+        value *frame = fp;
+        if (is_vector(frame[0] | frame[1] | frame[2] | frame[3]) || frame[1] >= STACK_WORDS) GIVE_UP;
+        uint32_t kind = frame[0] >> 12, pc = frame[3] << 9 | frame[2];
+        value *caller = e->stack + 1 + frame[1];
+        if (kind > 1 || caller < frame + 4 || pc >= e->size) GIVE_UP;
+        sp = frame + 4;
+        fp = caller;
+        e->now.frames--;
+        if (kind == 0) STORE_TO(e->memory[pc++], a);
+        in = pc < e->size && e->decoded[pc] ? e->decoded[pc] : decode(e, pc);
+        if (e->snapshot_count && in && e->now.frames < e->snapshots[e->snapshot_count - 1].join) {
+            e->now.at = in;
+            e->now.sp = (int32_t)(sp - e->stack);
+            e->now.fp = (int32_t)(fp - e->stack);
+            e->count_instructions += executed - e->now.instructions;
+            e->now.instructions = executed;
+            park(e);
+            goto next_part;
+        }
+    }
+    goto execute;
+
+cannot:
+    e->count_instructions += executed - e->now.instructions;
+    give_up(e);
+    goto next_part;
+
+divide: /* every part executes this instruction again */
+    executed--;
+    e->now.at = in;
+    e->now.sp = (int32_t)(sp_before - e->stack);
+    e->now.fp = (int32_t)(fp - e->stack);
+    e->count_instructions += executed - e->now.instructions;
+    e->now.instructions = executed;
+    split(e);
+
+next_part:
+    if (!resume(e)) return;
+    in = e->now.at;
+    sp = e->stack + e->now.sp;
+    fp = e->stack + e->now.fp;
+    executed = e->now.instructions;
+    goto execute;
+}

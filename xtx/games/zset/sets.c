@@ -1,0 +1,864 @@
+/* Vectors, the journal, splitting and merging: all that makes the machine a machine for sets of lanes. */
+#define _GNU_SOURCE
+#include "zset.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* --- room --------------------------------------------------------------------------------------------------- */
+
+/* Ends the run. The caller tries again with fewer lanes. */
+void out_of_room(engine *e) { longjmp(e->no_room, 1); }
+
+/* Only address space is taken here; the system gives memory as it is used. */
+int arena_open(arena *a, size_t size) {
+    a->top = 0;
+    for (a->size = size; a->size >= (size_t)1 << 24; a->size /= 2) {
+        a->base = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (a->base != MAP_FAILED) return 1;
+    }
+    a->base = NULL;
+    return 0;
+}
+
+void arena_close(arena *a) {
+    if (a->base) munmap(a->base, a->size);
+    a->base = NULL;
+}
+
+/* Gives back what a run used beyond the usual. */
+void arena_trim(arena *a) {
+    const size_t usual = (size_t)1 << 25;
+    if (a->base && a->size > usual) madvise(a->base + usual, a->size - usual, MADV_DONTNEED);
+}
+
+void *arena_take(engine *e, arena *a, size_t bytes) {
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (bytes > a->size - a->top) out_of_room(e);
+    void *taken = a->base + a->top;
+    a->top += bytes;
+    return taken;
+}
+
+/* The array, with room for `need` items. */
+void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item) {
+    if (need <= *room) return array;
+    size_t larger = need + need / 2 + 64;
+    if (larger > UINT32_MAX / 2) out_of_room(e);
+    void *moved = realloc(array, larger * item);
+    if (!moved) out_of_room(e);
+    *room = (uint32_t)larger;
+    return moved;
+}
+
+void journal_grow(engine *e) {
+    if (e->journal_room > (1u << 26)) out_of_room(e);
+    e->journal = grow(e, e->journal, &e->journal_room, (size_t)e->journal_length + 1, sizeof *e->journal);
+}
+
+/* --- vectors ------------------------------------------------------------------------------------------------ */
+
+void set_lanes(engine *e, const uint32_t *member, uint32_t count) {
+    e->set = (lanes){member, count, member[0], member[count - 1], ++e->epochs, 0};
+    e->set.contiguous = e->set.last - e->set.first + 1 == count;
+}
+
+/* Room for one number for each lane of the present set, to be indexed by lane. */
+static uint16_t *take_lanes(engine *e, arena *a) {
+    uint32_t first = e->set.first;
+    return (uint16_t *)arena_take(e, a, (size_t)(e->set.last - first + 1) * sizeof(uint16_t)) - first;
+}
+
+value new_vector(engine *e, int is_byte, uint16_t **lane) {
+    if (UNLIKELY(e->vector_count == e->vector_room))
+        e->vectors = grow(e, e->vectors, &e->vector_room, (size_t)e->vector_count + 1, sizeof *e->vectors);
+    uint32_t index = e->vector_count++;
+    vector *v = &e->vectors[index];
+    v->epoch = v->filter_epoch = 0;
+    v->is_byte = (uint8_t)is_byte;
+    *lane = v->lane = take_lanes(e, &e->lane_arena);
+    e->count_lanes += e->set.count;
+    return VECTOR | index;
+}
+
+value simplify_slowly(engine *e, value v) {
+    vector *x = &e->vectors[vector_index(v)];
+    const lanes *set = &e->set;
+    const uint16_t *lane = x->lane;
+    x->epoch = set->epoch;
+    x->same = lane[set->first];
+    if (lane[set->last] != x->same) {
+        x->uniform = 0;
+    } else if (set->contiguous) {
+        x->uniform = set->count == 1 ||
+                     memcmp(lane + set->first, lane + set->first + 1, (set->count - 1) * sizeof *lane) == 0;
+    } else {
+        uint32_t k = 1;
+        while (k < set->count && lane[set->member[k]] == x->same) k++;
+        x->uniform = k >= set->count;
+    }
+    return x->uniform ? x->same : v;
+}
+
+static const uint16_t *lanes_or_null(const engine *e, value v) {
+    return is_vector(v) ? e->vectors[vector_index(v)].lane : NULL;
+}
+
+/* The byte at an address in a form that loops can use: where a vector lies over it, its lanes and the half. */
+value load_byte_slowly(engine *e, uint32_t address) {
+    shadow s = e->shadows[address];
+    uint32_t index = shadow_vector(s);
+    if (!shadow_is_high(s) && e->vectors[index].is_byte) return simplify(e, VECTOR | index);
+    value whole = simplify(e, VECTOR | index);
+    int shift = shadow_is_high(s) ? 8 : 0;
+    if (!is_vector(whole)) return whole >> shift & 255;
+    uint16_t *to;
+    value made = new_vector(e, 1, &to);
+    const uint16_t *from = e->vectors[index].lane;
+    EACH_LANE(e->set, c, to[c] = from[c] >> shift & 255;);
+    return simplify(e, made);
+}
+
+value load_word_slowly(engine *e, uint32_t address) {
+    shadow high = e->shadows[address], low = e->shadows[address + 1];
+    if (high && low && shadow_is_high(high) && low == high - 1) return simplify(e, VECTOR | shadow_vector(high));
+    value h = load_byte(e, address), l = load_byte(e, address + 1);
+    if (!is_vector(h) && !is_vector(l)) return h << 8 | l;
+    uint16_t *to;
+    value made = new_vector(e, 0, &to);
+    const uint16_t *from_high = lanes_or_null(e, h), *from_low = lanes_or_null(e, l);
+    uint16_t same_high = (uint16_t)(h << 8), same_low = (uint16_t)l;
+    if (from_high && from_low) {
+        EACH_LANE(e->set, c, to[c] = (uint16_t)(from_high[c] << 8 | from_low[c]););
+    } else if (from_high) {
+        EACH_LANE(e->set, c, to[c] = (uint16_t)(from_high[c] << 8 | same_low););
+    } else {
+        EACH_LANE(e->set, c, to[c] = same_high | from_low[c];);
+    }
+    /* Whoever reads the word again finds it made, if the bytes were not overwritten. */
+    journal_write(e, address, 2);
+    e->shadows[address] = shadow_high(vector_index(made));
+    e->shadows[address + 1] = shadow_low(vector_index(made));
+    return simplify(e, made);
+}
+
+void store_word_vector(engine *e, uint32_t address, value v) {
+    e->shadows[address] = shadow_high(vector_index(v));
+    e->shadows[address + 1] = shadow_low(vector_index(v));
+}
+
+void store_byte_vector(engine *e, uint32_t address, value v) { e->shadows[address] = shadow_low(vector_index(v)); }
+
+void rollback(engine *e, uint32_t length) {
+    while (e->journal_length > length) {
+        const journal_entry *entry = &e->journal[--e->journal_length];
+        memcpy(e->memory + entry->address, entry->old, 2);
+        memcpy(e->shadows + entry->address, entry->shadows, sizeof entry->shadows);
+    }
+}
+
+/* --- calculating with lanes --------------------------------------------------------------------------------- */
+
+uint16_t calculate(enum arithmetic what, uint16_t a, uint16_t b) {
+    int16_t x = (int16_t)a, y = (int16_t)b;
+    switch (what) {
+    case ADD: return (uint16_t)(a + b);
+    case SUBTRACT: return (uint16_t)(a - b);
+    case MULTIPLY: return (uint16_t)((int32_t)x * y);
+    case DIVIDE: return (uint16_t)(y ? x / y : 0);
+    case REMAINDER: return (uint16_t)(y ? x % y : 0);
+    case AND: return a & b;
+    case OR: return a | b;
+    case LOGICAL_SHIFT: return (uint16_t)(y > 15 || y < -15 ? 0 : y > 0 ? a << y : a >> -y);
+    case ARITHMETIC_SHIFT: return (uint16_t)(y > 15 ? 0 : y < -15 ? x >> 15 : y > 0 ? (int32_t)x * (1 << y) : x >> -y);
+    }
+    return 0;
+}
+
+/* The same operation three times, so that the compiler can use vector instructions in each. */
+#define CALCULATE(what)                                                        \
+    case what:                                                                 \
+        if (from_a && from_b) {                                                \
+            EACH_LANE(e->set, c, to[c] = calculate(what, from_a[c], from_b[c]);); \
+        } else if (from_a) {                                                   \
+            EACH_LANE(e->set, c, to[c] = calculate(what, from_a[c], same_b);); \
+        } else {                                                               \
+            EACH_LANE(e->set, c, to[c] = calculate(what, same_a, from_b[c]);); \
+        }                                                                      \
+        break;
+
+value lanes_calculate(engine *e, enum arithmetic what, value a, value b) {
+    uint16_t *to;
+    value made = new_vector(e, 0, &to);
+    const uint16_t *from_a = lanes_or_null(e, a), *from_b = lanes_or_null(e, b);
+    uint16_t same_a = (uint16_t)a, same_b = (uint16_t)b;
+    switch (what) {
+        CALCULATE(ADD)
+        CALCULATE(SUBTRACT)
+        CALCULATE(MULTIPLY)
+        CALCULATE(DIVIDE)
+        CALCULATE(REMAINDER)
+        CALCULATE(AND)
+        CALCULATE(OR)
+        CALCULATE(LOGICAL_SHIFT)
+        CALCULATE(ARITHMETIC_SHIFT)
+    }
+    return simplify(e, made);
+}
+
+value lanes_load(engine *e, value base, value index, int word) {
+    uint16_t *to;
+    value made = new_vector(e, !word, &to);
+    const uint16_t *from_base = lanes_or_null(e, base), *from_index = lanes_or_null(e, index);
+    int shift = word ? 1 : 0;
+    EACH_LANE(e->set, c, {
+        uint16_t start = from_base ? from_base[c] : (uint16_t)base;
+        uint16_t offset = from_index ? from_index[c] : (uint16_t)index;
+        uint16_t address = (uint16_t)(start + (offset << shift));
+        to[c] = word ? lane_word(e, address, c) : lane_byte(e, address, c);
+    });
+    return simplify(e, made);
+}
+
+void keys_from(engine *e, value v) {
+    const uint16_t *from = e->vectors[vector_index(v)].lane;
+    uint16_t *keys = e->keys;
+    EACH_LANE(e->set, c, keys[c] = from[c];);
+}
+
+static uint32_t filter_bit(uint16_t number) { return number * 40503u >> 6 & 255; }
+
+/* Whether any lane may have the number: mostly none has, and to know that costs nothing once the filter is made. */
+static int may_hold(engine *e, value v, uint16_t number) {
+    vector *x = &e->vectors[vector_index(v)];
+    if (x->filter_epoch != e->set.epoch) {
+        x->filter_epoch = e->set.epoch;
+        memset(x->filter, 0, sizeof x->filter);
+        uint64_t *filter = x->filter;
+        const uint16_t *lane = x->lane;
+        EACH_LANE(e->set, c, {
+            uint32_t bit = filter_bit(lane[c]);
+            filter[bit >> 6] |= (uint64_t)1 << (bit & 63);
+        });
+    }
+    uint32_t bit = filter_bit(number);
+    return x->filter[bit >> 6] >> (bit & 63) & 1;
+}
+
+/* Fills e->keys with what holds in each lane, and says what holds in all of them, or -1. */
+#define TEST(holds)                           \
+    do {                                      \
+        uint16_t *keys = e->keys;             \
+        uint16_t any = 0, all = 1;            \
+        EACH_LANE(e->set, c, {                \
+            uint16_t yes = (holds);           \
+            keys[c] = yes;                    \
+            any |= yes;                       \
+            all &= yes;                       \
+        });                                   \
+        return any == all ? any : -1;         \
+    } while (0)
+
+int lanes_equal(engine *e, const value *v, int count) {
+    int numbers = is_vector(v[0]);
+    for (int i = 1; i < count; i++) numbers &= !is_vector(v[i]);
+    if (numbers) { /* one vector against constants: by far the usual case */
+        uint16_t a[3];
+        int left = 0;
+        for (int i = 1; i < count && i < 4; i++)
+            if (may_hold(e, v[0], (uint16_t)v[i])) a[left++] = (uint16_t)v[i];
+        if (!left) return 0;
+        const uint16_t *x = e->vectors[vector_index(v[0])].lane;
+        uint16_t p = a[0], q = a[left > 1], r = a[left - 1];
+        if (left == 1) TEST(x[c] == p);
+        TEST((x[c] == p) | (x[c] == q) | (x[c] == r));
+    }
+    TEST(({
+        uint16_t first = lane_value(e, v[0], c), found = 0;
+        for (int i = 1; i < count && i < 4; i++) found |= first == lane_value(e, v[i], c);
+        found;
+    }));
+}
+
+static int compare(enum comparison what, uint16_t a, uint16_t b) {
+    return what == LESS ? (int16_t)a < (int16_t)b : what == GREATER ? (int16_t)a > (int16_t)b : (a & b) == b;
+}
+
+#define COMPARE(what)                                            \
+    do {                                                         \
+        if (x && y) TEST(compare(what, x[c], y[c]));             \
+        if (x) TEST(compare(what, x[c], same_b));                \
+        TEST(compare(what, same_a, y[c]));                       \
+    } while (0)
+
+int lanes_compare(engine *e, enum comparison what, value a, value b) {
+    const uint16_t *x = lanes_or_null(e, a), *y = lanes_or_null(e, b);
+    uint16_t same_a = (uint16_t)a, same_b = (uint16_t)b;
+    if (what == LESS) COMPARE(LESS);
+    if (what == GREATER) COMPARE(GREATER);
+    COMPARE(ALL_BITS);
+}
+
+/* --- objects, one for each lane ----------------------------------------------------------------------------- */
+
+static uint32_t most_objects(const engine *e) { return e->version <= 3 ? 255 : 2000; }
+
+int lanes_objects_legal(engine *e, value object) {
+    if (!is_vector(object)) return object <= most_objects(e);
+    const uint16_t *from = e->vectors[vector_index(object)].lane;
+    uint16_t most = (uint16_t)most_objects(e), illegal = 0;
+    EACH_LANE(e->set, c, illegal |= from[c] > most;);
+    return !illegal;
+}
+
+/* Objects must be legal in the following; object 0 has no attributes, no relatives and no properties. */
+
+int lanes_attribute(engine *e, value object, uint32_t attribute) {
+    uint32_t offset = attribute / 8;
+    uint16_t mask = 0x80 >> (attribute & 7);
+    TEST(({
+        uint16_t number = lane_value(e, object, c);
+        number && (lane_byte(e, (uint16_t)(object_address(e, number) + offset), c) & mask);
+    }));
+}
+
+static uint16_t lane_link(const engine *e, uint16_t object, int link, uint32_t c) {
+    if (!object) return 0;
+    uint32_t address = object_address(e, object);
+    return e->version <= 3 ? lane_byte(e, (uint16_t)(address + 4 + (uint32_t)link), c)
+                           : lane_word(e, (uint16_t)(address + 6 + 2 * (uint32_t)link), c);
+}
+
+int lanes_inside(engine *e, value object, value parent) {
+    TEST(({
+        uint16_t number = lane_value(e, object, c), in = lane_value(e, parent, c);
+        number ? in == lane_link(e, number, 0, c) : in == 0;
+    }));
+}
+
+value lanes_link(engine *e, value object, int link) {
+    uint16_t *to;
+    value made = new_vector(e, e->version <= 3, &to);
+    EACH_LANE(e->set, c, to[c] = lane_link(e, lane_value(e, object, c), link, c););
+    return simplify(e, made);
+}
+
+/* Where a property of an object lies: the address of its first size byte, 0 if it has none; -1 if the list of
+ * properties is itself different between lanes, or broken. */
+static int32_t find_property(const engine *e, uint32_t object, uint32_t property) {
+    uint32_t pointer = (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12));
+    if (e->shadows[pointer] | e->shadows[pointer + 1]) return -1;
+    uint32_t address = raw_word(e, pointer);
+    if (e->shadows[address]) return -1;
+    address = (uint16_t)(address + 1 + 2 * e->memory[address]);
+    uint32_t mask = e->version <= 3 ? 31 : 63;
+    for (int guard = 0; guard < 256; guard++) {
+        if (e->shadows[address] | e->shadows[address + 1]) return -1;
+        uint32_t size = e->memory[address];
+        if ((size & mask) <= property) return (size & mask) == property ? (int32_t)address : 0;
+        uint32_t length = e->version <= 3 ? size >> 5 : size >> 6;
+        if (e->version > 3 && size & 0x80) {
+            length = e->memory[address + 1] & 63;
+            length = (length ? length : 64) + 1;
+            address = (uint16_t)(address + 1 + length);
+        } else {
+            address = (uint16_t)(address + 2 + length);
+        }
+    }
+    return -1;
+}
+
+/* 0 if some lane's list of properties cannot be read so. */
+int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result) {
+    uint16_t *to;
+    value made = new_vector(e, 0, &to);
+    uint32_t stamp = ++e->memo_stamp, failed = 0, small = e->version <= 3;
+    EACH_LANE(e->set, c, {
+        uint16_t number = lane_value(e, object, c), found = 0;
+        memo *known = &e->memos[number];
+        if (!number) {
+            to[c] = 0;
+        } else {
+            if (known->stamp != stamp) {
+                int32_t address = find_property(e, number, property);
+                failed |= address < 0;
+                *known = (memo){stamp, (uint16_t)(address < 0 ? 0 : address)};
+            }
+            found = known->result;
+            uint32_t size = e->memory[found];
+            if (address_only) {
+                to[c] = found ? (uint16_t)(found + 1 + (!small && size & 0x80)) : 0;
+            } else if (!found) {
+                to[c] = lane_word(e, (uint16_t)(e->objects + 2 * (property - 1)), c);
+            } else {
+                int is_byte = small ? !(size & 0xe0) : !(size & 0xc0);
+                to[c] = is_byte ? lane_byte(e, (uint16_t)(found + 1), c) : lane_word(e, (uint16_t)(found + 1), c);
+            }
+        }
+    });
+    *result = simplify(e, made);
+    return !failed;
+}
+
+value lanes_property_length(engine *e, value address) {
+    uint16_t *to;
+    value made = new_vector(e, 1, &to);
+    EACH_LANE(e->set, c, {
+        uint16_t size = lane_byte(e, (uint16_t)(lane_value(e, address, c) - 1), c);
+        if (e->version <= 3) size = (size >> 5) + 1;
+        else if (!(size & 0x80)) size = (size >> 6) + 1;
+        else size = size & 63 ? size & 63 : 64;
+        to[c] = size;
+    });
+    return simplify(e, made);
+}
+
+int lanes_scatter(engine *e, const uint16_t *address, const uint8_t *byte) {
+    enum { MOST = 64 };
+    uint16_t distinct[MOST];
+    int count = 0;
+    for (uint32_t k = 0; k < e->set.count; k++) {
+        int i = 0;
+        while (i < count && distinct[i] != address[k]) i++;
+        if (i < count) continue;
+        if (count == MOST || address[k] < 64 || address[k] >= e->ram_size) return 0;
+        distinct[count++] = address[k];
+    }
+    for (int i = 0; i < count; i++) {
+        uint16_t *to;
+        value made = new_vector(e, 1, &to);
+        for (uint32_t k = 0; k < e->set.count; k++) {
+            uint32_t c = e->set.member[k];
+            to[c] = address[k] == distinct[i] ? byte[k] : lane_byte(e, distinct[i], c);
+        }
+        store_byte(e, distinct[i], simplify(e, made));
+    }
+    return 1;
+}
+
+/* --- splitting ---------------------------------------------------------------------------------------------- */
+
+static void add_group(engine *e, uint32_t *member, uint32_t count) {
+    e->groups = grow(e, e->groups, &e->group_room, (size_t)e->group_count + 1, sizeof *e->groups);
+    e->groups[e->group_count++] = (group){member, count};
+}
+
+/* Splits the set by e->keys, each key a group, in the order in which they first occur. */
+static void make_groups(engine *e) {
+    uint32_t *member = arena_take(e, &e->member_arena, e->set.count * sizeof *member);
+    const uint16_t *keys = e->keys;
+    uint32_t stamp = ++e->key_stamps, groups = 0, *counts = e->scratch_lanes;
+    EACH_LANE(e->set, c, {
+        uint16_t key = keys[c];
+        if (e->key_stamp[key] != stamp) {
+            e->key_stamp[key] = stamp;
+            e->key_group[key] = groups;
+            counts[groups++] = 0;
+        }
+        counts[e->key_group[key]]++;
+    });
+    uint32_t start = 0;
+    for (uint32_t g = 0; g < groups; g++) {
+        uint32_t count = counts[g];
+        add_group(e, member + start, count);
+        counts[g] = start;
+        start += count;
+    }
+    EACH_LANE(e->set, c, member[counts[e->key_group[keys[c]]]++] = c;);
+}
+
+/* Divides the present set by e->keys; each part will execute the instruction e->now.at again. */
+void split(engine *e) {
+    e->count_splits++;
+    e->snapshots = grow(e, e->snapshots, &e->snapshot_room, (size_t)e->snapshot_count + 1, sizeof *e->snapshots);
+    uint32_t stack_cells = STACK_CELLS - (uint32_t)e->now.sp;
+    e->stack_copies = grow(e, e->stack_copies, &e->stack_copy_room, (size_t)e->stack_copy_length + stack_cells,
+                           sizeof *e->stack_copies);
+    uint32_t first_group = e->group_count;
+    make_groups(e);
+    e->snapshots[e->snapshot_count++] = (snapshot){
+        .at = e->now,
+        .set = e->set,
+        .vectors = e->vector_count,
+        .journal = e->journal_length,
+        .stack_copy = e->stack_copy_length,
+        .stack_cells = stack_cells,
+        .first_group = first_group,
+        .groups = e->group_count - first_group,
+        .first_parked = e->parked_count,
+        .waiting = e->parked_count,
+        .lane_mark = e->lane_arena.top,
+        .member_mark = e->member_arena.top,
+        .parked_mark = e->parked_arena.top,
+        .join = e->merging ? e->now.frames : -1,
+    };
+    memcpy(e->stack_copies + e->stack_copy_length, e->stack + e->now.sp, stack_cells * sizeof(value));
+    e->stack_copy_length += stack_cells;
+}
+
+/* --- parking ------------------------------------------------------------------------------------------------ */
+
+/* What must be kept of a cell when the vectors made since the snapshot go: a number or an older vector, or a copy. */
+static cell keep_cell(engine *e, const snapshot *s, uint32_t address, int size, value content) {
+    cell kept = {address, (uint8_t)size, content, NULL};
+    if (is_vector(content) && vector_index(content) >= s->vectors) {
+        const uint16_t *from = e->vectors[vector_index(content)].lane;
+        uint16_t *to = kept.lane = take_lanes(e, &e->parked_arena);
+        EACH_LANE(e->set, c, to[c] = from[c];);
+    }
+    return kept;
+}
+
+enum { TOUCHED = 1, WORD_STARTS = 2, KEPT = 4, MARKS = 8 };
+
+static uint32_t marks(const engine *e, uint32_t address) {
+    uint32_t mark = e->mark[address];
+    return mark / MARKS == e->mark_stamp ? mark % MARKS : 0;
+}
+
+static void add_marks(engine *e, uint32_t address, uint32_t more) {
+    e->mark[address] = e->mark_stamp * MARKS + (marks(e, address) | more);
+}
+
+static void next_marks(engine *e) {
+    if (++e->mark_stamp < UINT32_MAX / MARKS - 1) return;
+    memset(e->mark, 0, MEMORY * sizeof *e->mark);
+    e->mark_stamp = 1;
+}
+
+/* Which bytes were written since the snapshot, and whether as parts of words. */
+uint32_t list_touched(engine *e, uint32_t since) {
+    uint32_t count = 0;
+    next_marks(e);
+    for (uint32_t j = since; j < e->journal_length; j++) {
+        uint32_t address = e->journal[j].address;
+        for (uint32_t a = address; a < address + e->journal[j].size; a++)
+            if (!marks(e, a)) {
+                add_marks(e, a, TOUCHED);
+                e->touched[count++] = a;
+            }
+        if (e->journal[j].size == 2) add_marks(e, address, WORD_STARTS);
+    }
+    return count;
+}
+
+int was_touched(const engine *e, uint32_t address) { return marks(e, address) != 0; }
+
+static void park_memory(engine *e, const snapshot *s, parked *p) {
+    uint32_t count = list_touched(e, s->journal);
+    p->cell = arena_take(e, &e->parked_arena, count * sizeof(cell));
+    p->cells = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t address = e->touched[i];
+        if (marks(e, address) & KEPT) continue;
+        /* The second byte of a word that was written: take the word. */
+        if (address && (marks(e, address - 1) & (WORD_STARTS | KEPT)) == WORD_STARTS) address--;
+        int word = marks(e, address) & WORD_STARTS && !(marks(e, address + 1) & KEPT);
+        value content = word ? load_word(e, address) : load_byte(e, address);
+        add_marks(e, address, KEPT);
+        if (word) add_marks(e, address + 1, KEPT);
+        p->cell[p->cells++] = keep_cell(e, s, address, word ? 2 : 1, content);
+    }
+}
+
+static void park_stack(engine *e, const snapshot *s, parked *p) {
+    const value *before = e->stack_copies + s->stack_copy;
+    uint32_t base = STACK_CELLS - s->stack_cells, count = 0;
+    for (uint32_t w = (uint32_t)e->now.sp; w < STACK_CELLS; w++) count += w < base || e->stack[w] != before[w - base];
+    p->stack_cell = arena_take(e, &e->parked_arena, count * sizeof(cell));
+    p->stack_cells = 0;
+    for (uint32_t w = (uint32_t)e->now.sp; w < STACK_CELLS; w++) {
+        if (w >= base && e->stack[w] == before[w - base]) continue;
+        value content = e->stack[w];
+        if (is_vector(content)) content = simplify(e, content);
+        p->stack_cell[p->stack_cells++] = keep_cell(e, s, w, 2, content);
+    }
+}
+
+/* Puts the present part of the set aside until the others have come as far. */
+void park(engine *e) {
+    e->count_parked++;
+    const snapshot *s = &e->snapshots[e->snapshot_count - 1];
+    e->parked = grow(e, e->parked, &e->parked_room, (size_t)e->parked_count + 1, sizeof *e->parked);
+    parked *p = &e->parked[e->parked_count++];
+    p->at = e->now;
+    p->count = e->set.count;
+    p->member = arena_take(e, &e->parked_arena, p->count * sizeof *p->member);
+    memcpy(p->member, e->set.member, p->count * sizeof *p->member);
+    park_memory(e, s, p);
+    park_stack(e, s, p);
+}
+
+/* --- merging ------------------------------------------------------------------------------------------------ */
+
+static int same_future_random(const registers *a, const registers *b) {
+    return a->random.a == b->random.a && a->random.interval == b->random.interval &&
+           a->random.counter == b->random.counter && a->silent == b->silent && a->redirections == b->redirections &&
+           !memcmp(a->redirection, b->redirection, (size_t)a->redirections * sizeof *a->redirection);
+}
+
+static int can_merge(const registers *a, const registers *b) {
+    return a->at == b->at && a->sp == b->sp && a->fp == b->fp && a->frames == b->frames && same_future_random(a, b);
+}
+
+/* Numbers the classes of parked parts that can be merged; their number. */
+static uint32_t classify(engine *e, uint32_t from, uint32_t to) {
+    uint32_t classes = 0, *leader = e->scratch_lanes;
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t k = classes;
+        while (k > 0 && !can_merge(&e->parked[leader[k - 1]].at, &e->parked[i].at)) k--;
+        if (!k) leader[classes] = i, k = ++classes;
+        e->parked[i].class = k - 1;
+    }
+    return classes;
+}
+
+/* Writes one park's numbers into a vector. `part`: the whole cell, or its high or low byte. */
+enum { WHOLE, HIGH, LOW };
+static void fill(const engine *e, uint16_t *to, const parked *p, const cell *from, int part) {
+    const uint16_t *lane = from->lane ? from->lane : lanes_or_null(e, from->content);
+    int shift = part == HIGH ? 8 : 0;
+    uint16_t mask = part == WHOLE ? 0xFFFF : 255, same = (uint16_t)from->content >> shift & mask;
+    if (lane) {
+        for (uint32_t k = 0; k < p->count; k++) to[p->member[k]] = lane[p->member[k]] >> shift & mask;
+    } else {
+        for (uint32_t k = 0; k < p->count; k++) to[p->member[k]] = same;
+    }
+}
+
+static int part_of(const cell *c, uint32_t address) { return c->size == 1 ? WHOLE : c->address == address ? HIGH : LOW; }
+
+/* Makes a table of what each park has in each cell that any of them has: table[slot * count + park]. */
+static void make_table(engine *e, parked *const *p, uint32_t count, uint32_t slots, int stack) {
+    size_t need = (size_t)slots * count;
+    if (need > e->table_room) {
+        free(e->table);
+        e->table = malloc(need * sizeof *e->table);
+        e->table_room = e->table ? need : 0;
+        if (!e->table) out_of_room(e);
+    }
+    if (!need) return;
+    memset(e->table, 0, need * sizeof *e->table);
+    for (uint32_t i = 0; i < count; i++) {
+        const cell *cells = stack ? p[i]->stack_cell : p[i]->cell;
+        uint32_t n = stack ? p[i]->stack_cells : p[i]->cells;
+        for (uint32_t j = 0; j < n; j++) {
+            e->table[(size_t)e->slot[cells[j].address] * count + i] = &cells[j];
+            if (!stack && cells[j].size == 2) e->table[(size_t)e->slot[cells[j].address + 1] * count + i] = &cells[j];
+        }
+    }
+}
+
+static uint32_t add_slot(engine *e, uint32_t address, uint32_t count) {
+    if (marks(e, address)) return count;
+    add_marks(e, address, TOUCHED);
+    e->slot[address] = count;
+    e->touched[count] = address;
+    return count + 1;
+}
+
+/* Whether all parks hold the same number or the same older vector, `base` standing for those that have no cell. */
+static const cell *same_in_all(const cell *const *row, uint32_t count, const cell *base) {
+    const cell *first = row[0] ? row[0] : base;
+    for (uint32_t i = 0; i < count; i++) {
+        const cell *one = row[i] ? row[i] : base;
+        if (one->lane || one->content != first->content) return NULL;
+    }
+    return first;
+}
+
+static int whole_words(const cell *const *high, const cell *const *low, uint32_t count, uint32_t address) {
+    for (uint32_t i = 0; i < count; i++)
+        if (high[i] != low[i] || (high[i] && (high[i]->size != 2 || high[i]->address != address))) return 0;
+    return 1;
+}
+
+static void merge_word(engine *e, uint32_t address, const cell *const *row, parked *const *p, uint32_t count) {
+    cell base = {address, 2, load_word(e, address), NULL};
+    const cell *same = same_in_all(row, count, &base);
+    if (same) {
+        if (same->content != base.content) store_word(e, address, same->content);
+        return;
+    }
+    uint16_t *to;
+    value made = new_vector(e, 0, &to);
+    for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE);
+    store_word(e, address, made);
+}
+
+static void merge_byte(engine *e, uint32_t address, const cell *const *row, parked *const *p, uint32_t count) {
+    cell base = {address, 1, load_byte(e, address), NULL};
+    uint16_t *to;
+    value made = new_vector(e, 1, &to);
+    for (uint32_t i = 0; i < count; i++) {
+        const cell *from = row[i] ? row[i] : &base;
+        fill(e, to, p[i], from, from->size == 1 ? LOW : part_of(from, address));
+    }
+    store_byte(e, address, simplify(e, made));
+}
+
+static void merge_memory(engine *e, parked *const *p, uint32_t count) {
+    uint32_t slots = 0;
+    next_marks(e);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < p[i]->cells; j++) {
+            slots = add_slot(e, p[i]->cell[j].address, slots);
+            if (p[i]->cell[j].size == 2) slots = add_slot(e, p[i]->cell[j].address + 1, slots);
+        }
+    make_table(e, p, count, slots, 0);
+    uint32_t *list = e->touched;
+    for (uint32_t u = 0; u < slots; u++) {
+        uint32_t address = list[u];
+        if (marks(e, address) & KEPT) continue;
+        const cell *const *row = e->table + (size_t)u * count;
+        if (marks(e, address + 1) == TOUCHED && /* touched and not merged yet */
+            whole_words(row, e->table + (size_t)e->slot[address + 1] * count, count, address)) {
+            add_marks(e, address + 1, KEPT);
+            merge_word(e, address, row, p, count);
+        } else if (!(address && marks(e, address - 1) == TOUCHED &&
+                     whole_words(e->table + (size_t)e->slot[address - 1] * count, row, count, address - 1))) {
+            merge_byte(e, address, row, p, count);
+        } else {
+            continue; /* the second byte of a word that comes later in the list */
+        }
+        add_marks(e, address, KEPT);
+    }
+}
+
+static void merge_stack(engine *e, const snapshot *s, parked *const *p, uint32_t count) {
+    const value *before = e->stack_copies + s->stack_copy;
+    uint32_t base_sp = STACK_CELLS - s->stack_cells, slots = 0;
+    memcpy(e->stack + base_sp, before, s->stack_cells * sizeof *before);
+    next_marks(e);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < p[i]->stack_cells; j++) slots = add_slot(e, p[i]->stack_cell[j].address, slots);
+    make_table(e, p, count, slots, 1);
+    for (uint32_t u = 0; u < slots; u++) {
+        uint32_t w = e->touched[u];
+        cell base = {w, 2, w >= base_sp ? before[w - base_sp] : 0, NULL};
+        const cell *const *row = e->table + (size_t)u * count, *same = same_in_all(row, count, &base);
+        if (same) {
+            e->stack[w] = same->content;
+            continue;
+        }
+        uint16_t *to;
+        e->stack[w] = new_vector(e, 0, &to);
+        for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE);
+    }
+}
+
+static void merge_lanes(engine *e, const snapshot *s, parked *const *p, uint32_t count) {
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < count; i++) total += p[i]->count;
+    if (total == s->set.count) { /* all are back: what was known of this set holds again */
+        e->set = s->set;
+        return;
+    }
+    uint32_t *member = arena_take(e, &e->member_arena, total * sizeof *member);
+    if (count == 1) {
+        memcpy(member, p[0]->member, total * sizeof *member);
+    } else {
+        uint16_t *in = e->keys;
+        for (uint32_t k = 0; k < s->set.count; k++) in[s->set.member[k]] = 0;
+        for (uint32_t i = 0; i < count; i++)
+            for (uint32_t k = 0; k < p[i]->count; k++) in[p[i]->member[k]] = 1;
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < s->set.count && n < total; k++) {
+            member[n] = s->set.member[k];
+            n += in[member[n]];
+        }
+    }
+    set_lanes(e, member, total);
+}
+
+/* Makes one set of the parked parts of a class; memory is as it was at the snapshot. */
+static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
+    const snapshot *s = &e->snapshots[e->snapshot_count - 1];
+    uint32_t count = 0;
+    for (uint32_t i = from; i < to; i++) count += e->parked[i].class == class;
+    parked **p = arena_take(e, &e->lane_arena, count * sizeof *p);
+    count = 0;
+    uint64_t instructions = 0;
+    for (uint32_t i = from; i < to; i++)
+        if (e->parked[i].class == class) {
+            p[count++] = &e->parked[i];
+            if (e->parked[i].at.instructions > instructions) instructions = e->parked[i].at.instructions;
+        }
+    e->count_merges++;
+    merge_lanes(e, s, p, count);
+    e->now = p[0]->at;
+    e->now.instructions = instructions;
+    merge_memory(e, p, count);
+    merge_stack(e, s, p, count);
+}
+
+/* --- what comes next ---------------------------------------------------------------------------------------- */
+
+static void pop_snapshot(engine *e) {
+    const snapshot *s = &e->snapshots[--e->snapshot_count];
+    e->stack_copy_length = s->stack_copy;
+    e->group_count = s->first_group;
+    e->parked_count = s->first_parked;
+    e->parked_arena.top = s->parked_mark;
+}
+
+static void start_group(engine *e, snapshot *s) {
+    const group *g = &e->groups[s->first_group + s->next++];
+    e->now = s->at;
+    memcpy(e->stack + s->at.sp, e->stack_copies + s->stack_copy, s->stack_cells * sizeof(value));
+    set_lanes(e, g->member, g->count);
+}
+
+/* Whether another class could still be merged with this one further on. */
+static int can_meet(const engine *e, const snapshot *s, uint32_t class) {
+    const registers *own = NULL;
+    for (uint32_t i = s->waiting; i < s->end_waiting && !own; i++)
+        if (e->parked[i].class == class) own = &e->parked[i].at;
+    for (uint32_t i = s->waiting; i < s->end_waiting; i++)
+        if (e->parked[i].class != class && own && same_future_random(own, &e->parked[i].at)) return 1;
+    return 0;
+}
+
+/* All parts have parked or ended: those that wait are merged, as far as they can be. */
+static void begin_merging(engine *e, snapshot *s) {
+    s->waiting = s->merging ? s->end_waiting : s->first_parked;
+    s->end_waiting = e->parked_count;
+    s->merging = 1;
+    s->next = 0;
+    s->groups = classify(e, s->waiting, s->end_waiting);
+    s->level = 0;
+    for (uint32_t i = s->waiting; i < s->end_waiting; i++)
+        if (e->parked[i].at.frames > s->level) s->level = e->parked[i].at.frames;
+}
+
+int resume(engine *e) {
+    while (e->snapshot_count) {
+        snapshot *s = &e->snapshots[e->snapshot_count - 1];
+        rollback(e, s->journal);
+        e->vector_count = s->vectors;
+        e->lane_arena.top = s->lane_mark;
+        e->member_arena.top = s->member_mark;
+        if (s->next == s->groups) {
+            if (e->parked_count == (s->merging ? s->end_waiting : s->first_parked)) {
+                pop_snapshot(e);
+                continue;
+            }
+            begin_merging(e, s);
+        }
+        if (!s->merging) {
+            start_group(e, s);
+            return 1;
+        }
+        uint32_t class = s->next++, from = s->waiting, to = s->end_waiting;
+        s->join = can_meet(e, s, class) ? s->level : -1;
+        merge(e, from, to, class);
+        if (s->groups == 1) pop_snapshot(e); /* nothing of it is needed any more but the vectors, which stay */
+        /* A class that is not as deep inside as others waits for them at once. */
+        if (e->snapshot_count && e->now.frames < e->snapshots[e->snapshot_count - 1].join) {
+            park(e);
+            continue;
+        }
+        return 1;
+    }
+    return 0;
+}

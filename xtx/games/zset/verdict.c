@@ -1,0 +1,574 @@
+/* What a command did to the world, lane by lane, and the functions that Python calls.
+ *
+ * The verdicts are those of door.c, which replays each command in Frotz; the hashes must be made in the same way
+ * there and here. A lane that is UNJUDGED must be replayed. */
+#include "zset.h"
+
+#include <stdlib.h>
+
+/* --- events ------------------------------------------------------------------------------------------------- */
+
+/* Jericho counts objects that are moved and attributes that are set or cleared, whatever it leads to: the first 16
+ * of each kind, of which it then ignores some. */
+static uint64_t event_hash(uint32_t kind, uint32_t place, uint32_t object, uint32_t other) {
+    return object | other ? scramble((uint64_t)kind << 40 | (uint64_t)place << 32 | object << 16 | other) : 0;
+}
+
+void event(engine *e, int kind, value object, value other) {
+    uint32_t last_object = UINT32_MAX, last_other = 0;
+    int ignored = 0;
+    EACH_LANE(e->set, c, {
+        history *h = &e->histories[c];
+        if (h->seen[kind] < EVENT_SLOTS) {
+            uint16_t number = lane_value(e, object, c);
+            uint16_t to = lane_value(e, other, c);
+            h->seen[kind]++;
+            if (number != last_object || to != last_other) {
+                ignored = e->ignored[kind] && e->ignored[kind](number, to);
+                last_object = number;
+                last_other = to;
+            }
+            if (!ignored) h->events += event_hash((uint32_t)kind, h->kept[kind]++, number, to);
+        }
+    });
+}
+
+/* --- the end of a turn -------------------------------------------------------------------------------------- */
+
+void give_up(engine *e) {
+    EACH_LANE(e->set, c, e->flags[c] = UNJUDGED;);
+    e->now.at = NULL;
+    e->count_leaves++;
+}
+
+static uint64_t byte_hash(uint32_t address, uint8_t now, uint8_t before, uint8_t set, uint8_t clear) {
+    uint8_t changed = (now & ~before & set) | (before & ~now & clear);
+    return changed ? scramble((uint64_t)address << 16 | (uint64_t)changed << 8 | (now & changed)) : 0;
+}
+
+static uint64_t score_hash(int32_t difference) {
+    return difference ? scramble((uint64_t)1 << 40 | (uint32_t)difference) : 0;
+}
+
+/* --- wanderers: objects that move about by themselves are taken out of the tree before two trees are compared. --- */
+
+enum { PARENT, SIBLING, CHILD };
+
+static uint32_t link_address(const world *w, uint32_t object, int link) {
+    return w->small ? w->first_object + (object - 1) * 9 + 4 + (uint32_t)link
+                    : w->first_object + (object - 1) * 14 + 6 + 2 * (uint32_t)link;
+}
+
+static int in_tree(const world *w, uint32_t object) { return object >= 1 && object <= (uint32_t)w->object_count; }
+
+/* The link; 0 with *differs set if it is not the same in all lanes. */
+static uint32_t get_link(engine *e, uint32_t object, int link, value *differs) {
+    const world *w = &e->world;
+    if (!in_tree(w, object)) return 0;
+    uint32_t address = link_address(w, object, link);
+    value v = w->small ? load_byte(e, address) : load_word(e, address);
+    if (!is_vector(v)) return v;
+    *differs = v;
+    return 0;
+}
+
+static void set_link(engine *e, uint32_t object, int link, uint32_t to) {
+    const world *w = &e->world;
+    if (!in_tree(w, object)) return;
+    if (w->small) store_byte(e, link_address(w, object, link), to & 255);
+    else store_word(e, link_address(w, object, link), to);
+}
+
+/* 0 if a link differs between lanes: it is in *differs then. */
+static int remove_wanderers(engine *e, value *differs) {
+    *differs = 0;
+    for (int i = 0; i < e->world.wanderer_count; i++) {
+        uint32_t object = e->world.wanderers[i], next = get_link(e, object, SIBLING, differs);
+        uint32_t parent = get_link(e, object, PARENT, differs), at = get_link(e, parent, CHILD, differs);
+        if (*differs) return 0;
+        if (at == object) {
+            set_link(e, parent, CHILD, next);
+        } else {
+            for (int guard = 0; at && guard < e->world.object_count; guard++) {
+                uint32_t after = get_link(e, at, SIBLING, differs);
+                if (*differs) return 0;
+                if (after == object) {
+                    set_link(e, at, SIBLING, next);
+                    break;
+                }
+                at = after;
+            }
+        }
+        set_link(e, object, PARENT, 0);
+        set_link(e, object, SIBLING, 0);
+    }
+    return 1;
+}
+
+/* --- judging ------------------------------------------------------------------------------------------------ */
+
+static void add_byte(engine *e, uint32_t address, uint64_t *common) {
+    if (!e->interesting[address]) return;
+    uint8_t before = e->base_ram[address], set = e->world.set_mask[address], clear = e->world.clear_mask[address];
+    if (!e->shadows[address]) {
+        *common += byte_hash(address, e->memory[address], before, set, clear);
+        return;
+    }
+    uint64_t *diffs = e->diffs;
+    EACH_LANE(e->set, c, diffs[c] += byte_hash(address, (uint8_t)lane_byte(e, (uint16_t)address, c), before, set, clear););
+}
+
+/* Leaves in e->diffs the hash of each lane's change of the world, 0 for none. */
+static void add_changes(engine *e) {
+    uint64_t common = 0, *diffs = e->diffs;
+    EACH_LANE(e->set, c, diffs[c] = 0;);
+    uint32_t count = list_touched(e, 0);
+    for (uint32_t i = 0; i < count; i++) add_byte(e, e->touched[i], &common);
+    for (uint32_t i = 0; i < e->moved_count; i++)
+        if (!was_touched(e, e->moved[i])) add_byte(e, e->moved[i], &common);
+    const world *w = &e->world;
+    uint32_t at = (uint32_t)w->score_address, differs = 0;
+    for (int i = 0; i < w->score_size; i++) differs |= e->shadows[at + (uint32_t)i];
+    if (!differs && w->score_size) {
+        int32_t score = 0;
+        for (uint32_t i = at; i < at + (uint32_t)w->score_size; i++) score = score * 256 + e->memory[i] - e->base_ram[i];
+        common += score_hash(score);
+    }
+    EACH_LANE(e->set, c, {
+        diffs[c] += common;
+        if (differs) {
+            int32_t score = 0;
+            for (uint32_t i = at; i < at + (uint32_t)w->score_size; i++)
+                score = score * 256 + lane_byte(e, (uint16_t)i, c) - e->base_ram[i];
+            diffs[c] += score_hash(score);
+        }
+    });
+}
+
+/* The RAM bytes by which Jericho sees the end of some games: if they change, Jericho must be asked. */
+static int may_have_ended(const engine *e, uint32_t c) {
+    for (int i = 0; i < e->final_count; i++)
+        if (lane_byte(e, e->final[i], c) != e->start_ram[e->final[i]]) return 1;
+    return 0;
+}
+
+static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
+    history *h = &e->histories[c];
+    uint64_t events = h->events;
+    uint32_t kept = h->kept[MOVED] + h->kept[SET] + h->kept[CLEARED], special = 0;
+    for (int i = 0; i < e->special_count; i++) {
+        uint32_t now = lane_byte(e, e->special[i], c);
+        if (now != e->start_ram[e->special[i]]) events += event_hash(EVENT_KINDS, special++, e->special[i], now);
+    }
+    if (e->diffs[c]) {
+        flags |= CHANGED;
+        e->diffs[c] = scramble(e->diffs[c]) | 1;
+    }
+    if (kept + special) {
+        flags |= EVENT;
+        if (!e->diffs[c]) e->diffs[c] = scramble(events + 7) | 1;
+    }
+    if (h->hits & HIT_TAKEN) flags |= TAKEN;
+    if (h->hits & HIT_END || may_have_ended(e, c)) flags = UNJUDGED;
+    e->flags[c] = flags;
+}
+
+/* A hash of all of a lane's final state. */
+static void hash_lanes(engine *e) {
+    const registers *r = &e->now;
+    uint64_t common = scramble((uint64_t)r->random.a) + 3 * scramble((uint64_t)(uint32_t)r->random.counter << 32 | (uint32_t)r->random.interval);
+    common += scramble((uint64_t)(uint32_t)r->sp << 48 ^ (uint64_t)(uint32_t)r->fp << 32 ^ (uint64_t)(uint32_t)r->frames << 20 ^ r->at->address);
+    for (uint32_t a = 0; a < e->ram_size; a++)
+        if (!e->shadows[a]) common += scramble((uint64_t)a << 8 | e->memory[a]);
+    EACH_LANE(e->set, c, {
+        uint64_t hash = common;
+        for (uint32_t a = 0; a < e->ram_size; a++)
+            if (e->shadows[a]) hash += scramble((uint64_t)a << 8 | lane_byte(e, (uint16_t)a, c));
+        for (uint32_t w = (uint32_t)r->sp; w < STACK_WORDS; w++)
+            hash += scramble((uint64_t)1 << 50 | (uint64_t)w << 16 | lane_value(e, e->stack[w], c));
+        e->hashes[c] = hash;
+    });
+}
+
+int judge(engine *e) {
+    value differs;
+    uint32_t mark = e->journal_length;
+    if (!remove_wanderers(e, &differs)) {
+        rollback(e, mark);
+        keys_from(e, differs);
+        return 0;
+    }
+    add_changes(e);
+    rollback(e, mark);
+    const random_state *now = &e->now.random, *before = &e->start_random;
+    uint8_t flags = now->a != before->a || now->counter != before->counter ? RANDOM : 0;
+    EACH_LANE(e->set, c, judge_lane(e, c, flags););
+    if (e->hashes) hash_lanes(e);
+    e->count_leaves++;
+    return 1;
+}
+
+/* --- a run -------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    instruction *read;
+    uint32_t text, parse, most, room; /* where to write line and tokens, and how much of each there may be */
+    int32_t sp, fp, frames;
+} prompt;
+
+/* Puts the machine where it waits for a line; 0 if it is no such place. */
+static int prepare(engine *e, const start_state *s, prompt *p) {
+    if (s->opcode != 228 || s->sp < 0 || s->sp > STACK_WORDS || s->stack_words != STACK_WORDS - s->sp) return 0;
+    if (s->fp < s->sp || s->fp > STACK_WORDS || s->pc < 1) return 0;
+    memcpy(e->memory, s->ram, e->ram_size);
+    memcpy(e->start_ram, s->ram, e->ram_size);
+    for (int i = 0; i < s->stack_words; i++) e->stack[s->sp + i] = s->stack[i];
+    e->stack[TEXT_STATE] = 0;
+    e->start_random = (random_state){s->random_a, s->random_interval, s->random_counter};
+    p->read = decode(e, (uint32_t)s->pc - 1);
+    if (!p->read || p->read->opcode != 228 || e->dictionary < e->ram_size) return 0;
+    uint32_t operand[8] = {0};
+    int32_t sp = s->sp;
+    for (int i = 0; i < p->read->count; i++) {
+        uint32_t number = p->read->operand[i];
+        switch (p->read->kind[i]) {
+        case CONSTANT: operand[i] = number; break;
+        case LOCAL: operand[i] = (uint16_t)e->stack[s->fp - (int32_t)number]; break;
+        case GLOBAL: operand[i] = raw_word(e, number); break;
+        default:
+            if (sp >= STACK_WORDS) return 0;
+            operand[i] = (uint16_t)e->stack[sp++];
+        }
+    }
+    p->text = operand[0];
+    p->parse = p->read->count > 1 ? operand[1] : 0;
+    p->sp = sp;
+    p->fp = s->fp;
+    p->frames = s->frames;
+    p->most = e->memory[p->text];
+    if (e->version <= 4 && p->most) p->most--;
+    p->room = p->parse ? e->memory[p->parse] : 0;
+    if (p->text < 64 || p->text + 3 + p->most > e->ram_size) return 0;
+    if (p->parse && (p->parse < 64 || p->parse + 2 + 4 * p->room > e->ram_size)) return 0;
+    return e->version <= 4 || e->memory[p->text + 1] == 0; /* a line that is already begun is left to Frotz */
+}
+
+/* Whether Frotz would take the line as it is; if so, in small letters. */
+static int plain_line(const char *command, uint32_t most, uint8_t *line, uint32_t *length) {
+    uint32_t n = 0;
+    for (; command[n]; n++) {
+        uint8_t c = (uint8_t)command[n];
+        if (n == MAX_COMMAND || n == most || c < 32 || c > 126 || c == '\\' || c == '?') return 0;
+        line[n] = c >= 'A' && c <= 'Z' ? (uint8_t)(c + 32) : c;
+    }
+    *length = n;
+    return 1;
+}
+
+/* Types one line in every lane. */
+static void type_lines(engine *e, const prompt *p, const char *const *command, const uint32_t *lane_of) {
+    uint32_t count = e->set.count, offset = e->version <= 4 ? 1 : 2, longest = 0;
+    uint8_t (*line)[MAX_COMMAND + 1] = arena_take(e, &e->lane_arena, (size_t)count * sizeof *line);
+    uint32_t *length = arena_take(e, &e->lane_arena, count * sizeof *length);
+    token *tokens = arena_take(e, &e->lane_arena, (size_t)count * (p->room ? p->room : 1) * sizeof *tokens);
+    uint8_t *counts = arena_take(e, &e->lane_arena, count);
+    for (uint32_t k = 0; k < count; k++) {
+        plain_line(command[lane_of[k]], p->most, line[k], &length[k]);
+        if (length[k] > longest) longest = length[k];
+        counts[k] = (uint8_t)tokenise(e, line[k], length[k], offset, tokens + (size_t)k * p->room, (int)p->room);
+    }
+    uint16_t *to;
+    uint32_t terminated = e->version <= 4;
+    for (uint32_t i = 0; i < longest + terminated; i++) {
+        uint32_t address = p->text + offset + i;
+        value made = new_vector(e, 1, &to);
+        uint8_t old = e->memory[address];
+        for (uint32_t k = 0; k < count; k++)
+            to[e->set.member[k]] = i < length[k] ? line[k][i] : terminated && i == length[k] ? 0 : old;
+        store_byte(e, address, simplify(e, made));
+    }
+    if (!terminated) {
+        value made = new_vector(e, 1, &to);
+        for (uint32_t k = 0; k < count; k++) to[e->set.member[k]] = (uint16_t)length[k];
+        store_byte(e, p->text + 1, simplify(e, made));
+    }
+    if (p->parse) write_tokens(e, p->parse, tokens, p->room, counts);
+}
+
+static void reset_run(engine *e) {
+    rollback(e, 0);
+    e->vector_count = e->snapshot_count = e->group_count = e->stack_copy_length = e->parked_count = 0;
+    e->lane_arena.top = e->member_arena.top = e->parked_arena.top = 0;
+}
+
+/* The key that ended the line, which is what `read` stores from version 5 on. */
+static int store_key(engine *e, const prompt *p) {
+    e->now.sp = p->sp;
+    if (!p->read->has_store) return 1;
+    uint32_t variable = p->read->store;
+    if (variable == 0) {
+        if (e->now.sp == 0) return 0;
+        e->stack[--e->now.sp] = 13;
+    } else if (variable < 16) {
+        e->stack[p->fp - (int32_t)variable] = 13;
+    } else {
+        uint32_t address = (uint16_t)(e->globals + 2 * (variable - 16));
+        if (address < 64 || address + 2 > e->ram_size) return 0;
+        store_word(e, address, 13);
+    }
+    return 1;
+}
+
+/* Runs the commands lane_of[0..count), each in a lane of its own. Verdicts are left by lane. */
+static void run_lanes(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count) {
+    prompt p;
+    reset_run(e);
+    memset(e->histories, 0, count * sizeof *e->histories);
+    uint32_t *member = arena_take(e, &e->member_arena, count * sizeof *member);
+    for (uint32_t k = 0; k < count; k++) {
+        member[k] = k;
+        e->flags[k] = UNJUDGED;
+    }
+    if (!prepare(e, s, &p)) return;
+    set_lanes(e, member, count);
+    e->now = (registers){.fp = p.fp, .frames = p.frames, .random = e->start_random};
+    type_lines(e, &p, command, lane_of);
+    if (!store_key(e, &p)) return;
+    e->now.at = decode(e, p.read->next);
+    machine_run(e);
+    if (!e->transcript) rollback(e, 0);
+}
+
+/* Trees without wanderers are compared, so those are taken out of the tree at the start too. */
+static void make_base(engine *e, const start_state *s) {
+    value differs;
+    uint32_t lane = 0;
+    reset_run(e);
+    memcpy(e->memory, s->ram, e->ram_size);
+    set_lanes(e, &lane, 1);
+    remove_wanderers(e, &differs);
+    memcpy(e->base_ram, e->memory, e->ram_size);
+    e->moved_count = 0;
+    for (uint32_t i = list_touched(e, 0); i-- > 0;)
+        if (e->base_ram[e->touched[i]] != s->ram[e->touched[i]]) e->moved[e->moved_count++] = (uint16_t)e->touched[i];
+    rollback(e, 0);
+}
+
+static int make_room(engine *e, uint32_t lanes_needed) {
+    if (lanes_needed <= e->lane_room) return 1;
+    uint32_t n = e->lane_room = lanes_needed + 16;
+    free(e->histories);
+    free(e->flags);
+    free(e->diffs);
+    free(e->keys);
+    free(e->scratch_lanes);
+    e->histories = malloc(n * sizeof *e->histories);
+    e->flags = malloc(n);
+    e->diffs = malloc(n * sizeof *e->diffs);
+    e->keys = malloc(n * sizeof *e->keys);
+    e->scratch_lanes = malloc(n * sizeof *e->scratch_lanes);
+    if (e->histories && e->flags && e->diffs && e->keys && e->scratch_lanes) return 1;
+    e->lane_room = 0;
+    return 0;
+}
+
+/* --- for Python --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *story;
+    uint32_t size;
+    world world;
+    const uint16_t *special, *final;
+    int32_t special_count, final_count;
+    ignores ignored[EVENT_KINDS];
+    const char *const *patterns;
+    const uint8_t *hits;
+    int32_t pattern_count;
+} description;
+
+void zset_close(engine *e) {
+    if (!e) return;
+    machine_free(e);
+    arena_close(&e->lane_arena);
+    arena_close(&e->member_arena);
+    arena_close(&e->parked_arena);
+    void *owned[] = {e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
+                     e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
+                     e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->key_stamp, e->key_group,
+                     (void *)e->table, e->words, e->histories, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
+                     (void *)e->world.set_mask, (void *)e->world.clear_mask, (void *)e->world.wanderers};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    free(e);
+}
+
+static void *copy_of(const void *from, size_t bytes) {
+    void *copy = malloc(bytes ? bytes : 1);
+    if (copy && bytes) memcpy(copy, from, bytes);
+    return copy;
+}
+
+static int fill_world(engine *e, const description *d) {
+    world *w = &e->world;
+    *w = d->world;
+    w->set_mask = copy_of(d->world.set_mask, e->ram_size);
+    w->clear_mask = copy_of(d->world.clear_mask, e->ram_size);
+    w->wanderers = copy_of(d->world.wanderers, (size_t)w->wanderer_count * sizeof *w->wanderers);
+    e->special = copy_of(d->special, (size_t)d->special_count * sizeof *e->special);
+    e->final = copy_of(d->final, (size_t)d->final_count * sizeof *e->final);
+    e->interesting = calloc(MEMORY, 1);
+    if (!w->set_mask || !w->clear_mask || !w->wanderers || !e->special || !e->final || !e->interesting) return 0;
+    e->special_count = d->special_count;
+    e->final_count = d->final_count;
+    memcpy(e->ignored, d->ignored, sizeof e->ignored);
+    for (uint32_t a = 0; a < e->ram_size; a++) e->interesting[a] = w->set_mask[a] | w->clear_mask[a];
+    /* The object table must lie inside RAM, for links are read and written without further checks. */
+    uint64_t end = w->first_object + (uint64_t)w->object_count * (w->small ? 9 : 14);
+    return w->first_object >= 64 && w->object_count >= 0 && end <= e->ram_size && w->score_address >= 0 &&
+           w->score_size >= 0 && w->score_address + (int64_t)w->score_size <= (int64_t)e->ram_size;
+}
+
+static int take_memory(engine *e) {
+    const size_t gigabyte = (size_t)1 << 30;
+    e->scratch = malloc(sizeof *e->scratch + (1 << 16) + 64);
+    e->shadows = calloc(MEMORY, sizeof *e->shadows);
+    e->memos = calloc(0x10000, sizeof *e->memos);
+    e->mark = calloc(MEMORY, sizeof *e->mark);
+    e->slot = calloc(MEMORY, sizeof *e->slot);
+    e->touched = calloc(MEMORY, sizeof *e->touched);
+    e->key_stamp = calloc(0x10000, sizeof *e->key_stamp);
+    e->key_group = calloc(0x10000, sizeof *e->key_group);
+    e->words = calloc(8192, sizeof *e->words);
+    e->start_ram = calloc(MEMORY, 1);
+    e->base_ram = calloc(MEMORY, 1);
+    e->moved = calloc(MEMORY, sizeof *e->moved);
+    e->stack = e->stack_ + STACK_GUARD;
+    return e->scratch && e->shadows && e->memos && e->mark && e->slot && e->touched && e->key_stamp && e->key_group &&
+           e->words && e->start_ram && e->base_ram && e->moved && arena_open(&e->lane_arena, 2 * gigabyte) &&
+           arena_open(&e->member_arena, gigabyte) && arena_open(&e->parked_arena, 2 * gigabyte);
+}
+
+/* An engine for a story, or NULL if it is no story that can be run, or there is no memory. */
+engine *zset_open(const description *d) {
+    engine *e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    if (machine_load(e, d->story, d->size) == 0 && fill_world(e, d) && take_memory(e) &&
+        text_patterns(e, d->patterns, d->hits, d->pattern_count) == 0)
+        return e;
+    zset_close(e);
+    return NULL;
+}
+
+enum { ALONE = 0, SPLITTING = 1, MERGING = 2 };
+
+/* Runs a range of commands in one set, or, where there is no room for that, in smaller ones. */
+static void run_range(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
+                      uint8_t *flags, uint64_t *diffs, uint64_t *hashes) {
+    if (setjmp(e->no_room)) {
+        rollback(e, 0);
+        if (count > 1) {
+            run_range(e, s, command, lane_of, count / 2, flags, diffs, hashes);
+            run_range(e, s, command, lane_of + count / 2, count - count / 2, flags, diffs, hashes);
+        }
+        return;
+    }
+    run_lanes(e, s, command, lane_of, count);
+    for (uint32_t k = 0; k < count; k++) {
+        flags[lane_of[k]] = e->flags[k];
+        diffs[lane_of[k]] = e->flags[k] & UNJUDGED ? 0 : e->diffs[k];
+        if (hashes) hashes[lane_of[k]] = e->hashes[k];
+    }
+}
+
+/* What becomes of each command (NUL-terminated, one after the other), tried from a state: flags and hashes as in
+ * door_filter, and UNJUDGED for those that must be tried there. `mode`: each command by itself, in sets that are
+ * only split, or in sets that are merged too. `hashes`, where given, receives a hash of each command's final state. */
+int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
+                uint8_t *flags, uint64_t *diffs, uint64_t *hashes) {
+    if (count <= 0) return 0;
+    uint32_t n = (uint32_t)count, plain = 0;
+    const char **command = malloc(n * sizeof *command);
+    uint32_t *lane_of = malloc(n * sizeof *lane_of);
+    uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
+    volatile int result = -1;
+    if (command && lane_of && (own_hashes || !hashes) && make_room(e, n) && !setjmp(e->no_room)) {
+        prompt p;
+        e->limit = limit;
+        e->merging = mode == MERGING;
+        e->transcript = NULL;
+        e->hashes = own_hashes;
+        make_base(e, s);
+        int ready = prepare(e, s, &p);
+        const char *next = commands;
+        for (uint32_t i = 0; i < n; i++, next += strlen(next) + 1) {
+            uint8_t line[MAX_COMMAND + 1];
+            uint32_t length;
+            command[i] = next;
+            flags[i] = UNJUDGED;
+            diffs[i] = 0;
+            if (ready && plain_line(next, p.most, line, &length)) lane_of[plain++] = i;
+        }
+        if (mode == ALONE)
+            for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, flags, diffs, hashes);
+        else if (plain) run_range(e, s, command, lane_of, plain, flags, diffs, hashes);
+        result = 0;
+    }
+    free(command);
+    free(lane_of);
+    free(own_hashes);
+    e->hashes = NULL;
+    arena_trim(&e->lane_arena);
+    arena_trim(&e->parked_arena);
+    return result;
+}
+
+/* The state after one command, for comparing with Frotz. */
+typedef struct {
+    uint8_t *ram;
+    uint16_t *stack; /* 1,024 words */
+    int32_t pc, sp, fp, frames, opcode;
+    int64_t random_a;
+    int32_t random_interval, random_counter;
+    uint8_t *text;
+    uint32_t text_length, text_room;
+} end_state;
+
+/* The verdict on one command, and all of the state after it. */
+int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
+    const char *one[1] = {command};
+    const uint32_t lane_of[1] = {0};
+    transcript t = {end->text, 0, end->text_room};
+    prompt p;
+    if (!make_room(e, 1) || setjmp(e->no_room)) return UNJUDGED;
+    e->limit = limit;
+    e->merging = 0;
+    e->hashes = NULL;
+    e->transcript = &t;
+    make_base(e, s);
+    uint8_t line[MAX_COMMAND + 1];
+    uint32_t length;
+    if (!prepare(e, s, &p) || !plain_line(command, p.most, line, &length)) return UNJUDGED;
+    run_lanes(e, s, one, lane_of, 1);
+    memcpy(end->ram, e->memory, e->ram_size);
+    for (int i = 0; i < STACK_WORDS; i++) end->stack[i] = (uint16_t)e->stack[i];
+    if (e->now.at) {
+        end->pc = (int32_t)e->now.at->address + 1;
+        end->opcode = e->now.at->opcode;
+    }
+    end->sp = e->now.sp;
+    end->fp = e->now.fp;
+    end->frames = e->now.frames;
+    end->random_a = e->now.random.a;
+    end->random_interval = e->now.random.interval;
+    end->random_counter = e->now.random.counter;
+    end->text_length = t.length;
+    rollback(e, 0);
+    e->transcript = NULL;
+    return e->flags[0];
+}
+
+/* Figures of all runs so far: instructions, splits, parked parts, merges, numbers in new vectors, ends. */
+void zset_counts(const engine *e, uint64_t counts[6]) {
+    const uint64_t all[6] = {e->count_instructions, e->count_splits, e->count_parked,
+                             e->count_merges,       e->count_lanes,  e->count_leaves};
+    memcpy(counts, all, sizeof all);
+}

@@ -1,0 +1,458 @@
+/* Set execution: one run of a Z-machine for very many commands at once. docs/set-execution.md explains the method.
+ *
+ * A *lane* is one candidate command. All lanes start in the same state and differ only in what was typed, so the
+ * machine runs once for a whole set of lanes; a value that differs between them is a *vector* with one number for
+ * each lane. Where lanes want to go different ways the set is split and the parts run one after the other from
+ * the same snapshot; where parts come back to the same place they are merged again.
+ *
+ *   machine.c  loading, decoding, objects and properties, and the interpreter itself
+ *   sets.c     vectors, the journal, splitting and merging: all that makes it a machine for sets
+ *   text.c     printed text, the automaton that watches it, the dictionary
+ *   verdict.c  what a command did to the world, lane by lane; the functions that Python calls
+ *
+ * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
+#ifndef ZSET_H
+#define ZSET_H
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* --- values ------------------------------------------------------------------------------------------------- */
+
+/* A 16-bit number that all lanes share, or VECTOR | the index of a vector. */
+typedef uint32_t value;
+#define VECTOR 0x80000000u
+static inline int is_vector(value v) { return (int32_t)v < 0; }
+static inline uint32_t vector_index(value v) { return v & ~VECTOR; }
+
+/* One number for each lane. `lane[c]` is only meaningful for the lanes of the set for which the vector was made,
+ * and stays so for every part of that set. */
+typedef struct {
+    uint16_t *lane;
+    uint32_t epoch;  /* the set of lanes for which `uniform` was found */
+    uint16_t same;   /* the number that all lanes of that set have, if they do */
+    uint8_t uniform; /* whether they do */
+    uint8_t is_byte; /* no lane exceeds 255 */
+    uint32_t filter_epoch;
+    uint64_t filter[4]; /* which numbers may occur in that set: a Bloom filter of 256 bits with one hash */
+} vector;
+
+/* What lies over a byte of RAM: 0, or which byte of which vector. */
+typedef uint32_t shadow;
+static inline shadow shadow_low(uint32_t vector) { return 2 * vector + 2; }
+static inline shadow shadow_high(uint32_t vector) { return 2 * vector + 3; }
+static inline uint32_t shadow_vector(shadow s) { return (s - 2) >> 1; }
+static inline int shadow_is_high(shadow s) { return s & 1; }
+
+/* --- instructions ------------------------------------------------------------------------------------------- */
+
+enum { CONSTANT, STACK, LOCAL, GLOBAL };
+enum { NO_BRANCH, BRANCH_FALSE, BRANCH_TRUE, BRANCH_JUMP }; /* where a branch leads: return 0, return 1, a jump */
+
+typedef struct instruction {
+    uint8_t operation, opcode, count, has_store, store, branch, branch_when, kind[8];
+    uint16_t operand[8]; /* a constant, the number of a local, or the address of a global */
+    uint32_t address, next, target, text;
+    struct instruction *following, *jump; /* what `next` and `target` decode to; NULL until needed */
+} instruction;
+
+/* A text in read-only memory, decoded once. */
+typedef struct {
+    uint32_t length;
+    uint16_t end_state; /* of the text automaton, if it was in state 0 before */
+    uint8_t end_hits;
+    uint8_t bytes[];
+} string;
+
+/* --- sets of lanes ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const uint32_t *member; /* ascending */
+    uint32_t count, first, last, epoch;
+    int contiguous;
+} lanes;
+
+#define EACH_LANE(set, c, ...)                                                     \
+    do {                                                                           \
+        if ((set).contiguous) {                                                    \
+            for (uint32_t c = (set).first; c <= (set).last; c++) { __VA_ARGS__ }   \
+        } else {                                                                   \
+            const uint32_t *member_ = (set).member, *end_ = member_ + (set).count; \
+            for (; member_ < end_; member_++) {                                    \
+                uint32_t c = *member_;                                             \
+                __VA_ARGS__                                                        \
+            }                                                                      \
+        }                                                                          \
+    } while (0)
+
+/* A piece of memory that is used like a stack; what is in it never moves. */
+typedef struct {
+    uint8_t *base;
+    size_t top, size;
+} arena;
+
+enum {
+    STACK_WORDS = 1024,            /* as in Frotz; the stack grows downwards */
+    TEXT_STATE = STACK_WORDS,      /* behind it, as if on the stack, so that it is merged likewise: the text automaton */
+    STACK_CELLS = STACK_WORDS + 1,
+    STACK_GUARD = 16,              /* words below the stack, so that a damaged story's locals lie in the array */
+    MAX_REDIRECTIONS = 16,
+    MAX_COMMAND = 198,
+    MEMORY = 0x10000 + 16          /* every 16-bit address can be read, a word at 0xFFFF too */
+};
+
+typedef struct {
+    int64_t a;
+    int32_t interval, counter;
+} random_state;
+
+/* All of the machine but memory, stack and lanes. */
+typedef struct {
+    instruction *at;
+    int32_t sp, fp, frames, redirections, silent; /* silent: the story has turned the screen off */
+    uint16_t redirection[MAX_REDIRECTIONS];
+    random_state random;
+    uint64_t instructions;
+} registers;
+
+typedef struct {
+    uint16_t address;
+    uint8_t size; /* bytes written: 1 or 2; the old content of both is kept */
+    uint8_t old[2];
+    shadow shadows[2];
+} journal_entry;
+
+/* A cell of memory or stack in a parked part of the set, where it may differ from the snapshot. */
+typedef struct {
+    uint32_t address;
+    uint8_t size;
+    value content;  /* a number, or a vector older than the snapshot */
+    uint16_t *lane; /* or the numbers themselves */
+} cell;
+
+/* A part of the set that came back to the routine that called the one in which it was split off. */
+typedef struct {
+    registers at;
+    uint32_t *member;
+    uint32_t count, cells, stack_cells, class;
+    cell *cell, *stack_cell;
+} parked;
+
+typedef struct {
+    uint32_t *member;
+    uint32_t count;
+} group;
+
+/* A place where the set was split: everything needed to start each part from it, and to merge them. */
+typedef struct {
+    registers at;
+    lanes set;
+    uint32_t vectors, journal, stack_copy, stack_cells, first_group, groups, next, first_parked, waiting, end_waiting;
+    size_t lane_mark, member_mark, parked_mark;
+    int32_t join;  /* a part parks when it comes back to fewer frames than these; -1: never */
+    int32_t level; /* how deep inside the deepest of the parked parts is */
+    uint8_t merging; /* the parts are not groups of lanes but classes of parked parts */
+} snapshot;
+
+/* --- verdicts ----------------------------------------------------------------------------------------------- */
+
+enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, UNJUDGED = 128 };
+enum { HIT_TAKEN = 1, HIT_END = 2 };
+enum { MOVED, SET, CLEARED, EVENT_KINDS, EVENT_SLOTS = 16 };
+
+/* What counts as a change of the world; the same as in door.c. */
+typedef struct {
+    const uint8_t *set_mask, *clear_mask;
+    const uint16_t *wanderers;
+    int32_t wanderer_count;
+    uint32_t first_object;
+    int32_t small;
+    int32_t object_count;
+    int32_t score_address, score_size;
+} world;
+
+typedef int (*ignores)(uint16_t object, uint16_t other);
+
+/* What happened in one lane so far. It is only added to, and no lane runs any instruction twice, so it needs no
+ * journal. */
+typedef struct {
+    uint64_t events;
+    uint8_t seen[EVENT_KINDS], kept[EVENT_KINDS], hits;
+} history;
+
+/* A state to start from, as xtx.games.jericho.Snapshot has it. */
+typedef struct {
+    const uint8_t *ram;
+    const uint16_t *stack; /* from sp on */
+    int32_t stack_words, pc, sp, fp, frames, opcode;
+    int64_t random_a;
+    int32_t random_interval, random_counter;
+} start_state;
+
+/* --- the engine --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint32_t stamp;
+    uint16_t result;
+} memo;
+
+typedef struct {
+    uint8_t length;
+    uint8_t known;
+    uint16_t address;
+    char text[28];
+} cached_word;
+
+typedef struct {
+    uint8_t *bytes;
+    uint32_t length, room;
+} transcript;
+
+typedef struct {
+    /* the story */
+    uint8_t *memory; /* RAM and everything behind it */
+    uint32_t size, ram_size, packing;
+    int version;
+    uint32_t globals, objects, dictionary, abbreviations, alphabet, unicode;
+    instruction **decoded; /* by address */
+    instruction *pool;
+    uint32_t pool_left;
+    void **allocations; /* pools and strings, to be freed */
+    uint32_t allocation_count, allocation_room;
+    string **strings; /* by address */
+    string *scratch;
+
+    /* text that is watched for */
+    uint16_t (*automaton)[256];
+    uint8_t *automaton_hits;
+    uint32_t automaton_states;
+
+    /* what a change is */
+    world world;
+    uint8_t *interesting; /* by address: whether the byte takes part in the verdict */
+    uint16_t *special;    /* Jericho's special RAM, in its order */
+    int32_t special_count;
+    uint16_t *final; /* bytes of which Jericho's end of the game depends */
+    int32_t final_count;
+    ignores ignored[EVENT_KINDS];
+
+    /* the machine */
+    shadow *shadows; /* by address */
+    value stack_[STACK_GUARD + STACK_CELLS + 1];
+    value *stack;
+    lanes set;
+    uint32_t epochs;
+    registers now;
+    uint64_t limit;
+
+    /* sets */
+    vector *vectors;
+    uint32_t vector_count, vector_room;
+    arena lane_arena, member_arena, parked_arena;
+    journal_entry *journal;
+    uint32_t journal_length, journal_room;
+    snapshot *snapshots;
+    uint32_t snapshot_count, snapshot_room;
+    group *groups;
+    uint32_t group_count, group_room;
+    value *stack_copies;
+    uint32_t stack_copy_length, stack_copy_room;
+    parked *parked;
+    uint32_t parked_count, parked_room;
+    uint16_t *keys; /* by lane: where a split sends it */
+    uint32_t *scratch_lanes;
+    memo *memos;
+    uint32_t memo_stamp;
+    uint32_t *mark, mark_stamp;   /* by address */
+    uint32_t *slot;               /* by address */
+    uint32_t *touched, *key_stamp, *key_group, key_stamps;
+    const cell **table;
+    size_t table_room;
+    cached_word *words;
+
+    /* one run */
+    uint32_t lane_count, lane_room;
+    history *histories;
+    uint8_t *flags;
+    uint64_t *diffs, *hashes; /* `hashes` of each lane's whole final state, for proof; or NULL */
+    uint8_t *start_ram, *base_ram;
+    uint16_t *moved; /* addresses in which those differ */
+    uint32_t moved_count;
+    random_state start_random;
+    transcript *transcript;
+    int merging;
+    jmp_buf no_room;
+
+    uint64_t count_instructions, count_splits, count_parked, count_merges, count_lanes, count_leaves;
+} engine;
+
+/* --- machine.c ---------------------------------------------------------------------------------------------- */
+
+int machine_load(engine *e, const uint8_t *story, uint32_t size);
+void machine_free(engine *e);
+instruction *decode(engine *e, uint32_t address);
+void *keep(engine *e, void *allocation);
+/* Runs the present set from e->now until every lane has reached the end of its turn or was given up. */
+void machine_run(engine *e);
+uint32_t object_address(const engine *e, uint32_t object);
+
+/* --- sets.c ------------------------------------------------------------------------------------------------- */
+
+void out_of_room(engine *e) __attribute__((noreturn));
+int arena_open(arena *a, size_t size);
+void arena_close(arena *a);
+void arena_trim(arena *a);
+void *arena_take(engine *e, arena *a, size_t bytes);
+void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item);
+
+void set_lanes(engine *e, const uint32_t *member, uint32_t count);
+value new_vector(engine *e, int is_byte, uint16_t **lane);
+value simplify_slowly(engine *e, value v);
+value load_word_slowly(engine *e, uint32_t address);
+value load_byte_slowly(engine *e, uint32_t address);
+void store_word_vector(engine *e, uint32_t address, value v);
+void store_byte_vector(engine *e, uint32_t address, value v);
+void rollback(engine *e, uint32_t length);
+void journal_grow(engine *e);
+
+enum arithmetic { ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER, AND, OR, LOGICAL_SHIFT, ARITHMETIC_SHIFT };
+enum comparison { LESS, GREATER, ALL_BITS };
+uint16_t calculate(enum arithmetic what, uint16_t a, uint16_t b);
+value lanes_calculate(engine *e, enum arithmetic what, value a, value b);
+value lanes_load(engine *e, value base, value index, int word);
+/* Predicates say 0 or 1 if all lanes agree, or -1, and then e->keys says of each lane what holds. */
+int lanes_equal(engine *e, const value *v, int count);
+int lanes_compare(engine *e, enum comparison what, value a, value b);
+int lanes_attribute(engine *e, value object, uint32_t attribute);
+int lanes_inside(engine *e, value object, value parent);
+/* Objects, one for each lane. */
+int lanes_objects_legal(engine *e, value object);
+value lanes_link(engine *e, value object, int link);
+int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result);
+value lanes_property_length(engine *e, value address);
+/* One byte for each lane, each to its own address; 0 if there are too many addresses or some cannot be written. */
+int lanes_scatter(engine *e, const uint16_t *address, const uint8_t *byte);
+void keys_from(engine *e, value v);
+
+/* Puts into e->touched the addresses written since the journal had that length; their number. */
+uint32_t list_touched(engine *e, uint32_t since);
+int was_touched(const engine *e, uint32_t address);
+
+void split(engine *e);
+void park(engine *e);
+/* Goes to the next part of the set; 0 if there is none. */
+int resume(engine *e);
+
+static inline uint16_t lane_byte(const engine *e, uint16_t address, uint32_t c) {
+    shadow s = e->shadows[address];
+    if (LIKELY(!s)) return e->memory[address];
+    uint16_t v = e->vectors[shadow_vector(s)].lane[c];
+    return shadow_is_high(s) ? v >> 8 : v & 255;
+}
+
+static inline uint16_t lane_word(const engine *e, uint16_t address, uint32_t c) {
+    return (uint16_t)(lane_byte(e, address, c) << 8 | lane_byte(e, (uint16_t)(address + 1), c));
+}
+
+static inline uint16_t lane_value(const engine *e, value v, uint32_t c) {
+    return is_vector(v) ? e->vectors[vector_index(v)].lane[c] : (uint16_t)v;
+}
+
+/* The number itself if all lanes of the present set have the same. */
+static inline value simplify(engine *e, value v) {
+    const vector *x = &e->vectors[vector_index(v)];
+    if (LIKELY(x->epoch == e->set.epoch)) return x->uniform ? x->same : v;
+    return simplify_slowly(e, v);
+}
+
+static inline uint32_t raw_word(const engine *e, uint32_t address) {
+    return (uint32_t)e->memory[address] << 8 | e->memory[address + 1];
+}
+
+static inline value load_word(engine *e, uint32_t address) {
+    if (UNLIKELY(e->shadows[address] | e->shadows[address + 1])) return load_word_slowly(e, address);
+    return raw_word(e, address);
+}
+
+static inline value load_byte(engine *e, uint32_t address) {
+    if (UNLIKELY(e->shadows[address])) return load_byte_slowly(e, address);
+    return e->memory[address];
+}
+
+static inline void journal_write(engine *e, uint32_t address, int size) {
+    if (UNLIKELY(e->journal_length == e->journal_room)) journal_grow(e);
+    journal_entry *entry = &e->journal[e->journal_length++];
+    entry->address = (uint16_t)address;
+    entry->size = (uint8_t)size;
+    memcpy(entry->old, e->memory + address, 2);
+    memcpy(entry->shadows, e->shadows + address, sizeof entry->shadows);
+}
+
+/* The caller has made sure that the address may be written. */
+static inline void store_word(engine *e, uint32_t address, value v) {
+    journal_write(e, address, 2);
+    if (UNLIKELY(is_vector(v))) {
+        store_word_vector(e, address, v);
+        return;
+    }
+    e->memory[address] = (uint8_t)(v >> 8);
+    e->memory[address + 1] = (uint8_t)v;
+    e->shadows[address] = e->shadows[address + 1] = 0;
+}
+
+static inline void store_byte(engine *e, uint32_t address, value v) {
+    journal_write(e, address, 1);
+    if (UNLIKELY(is_vector(v))) {
+        store_byte_vector(e, address, v);
+        return;
+    }
+    e->memory[address] = (uint8_t)v;
+    e->shadows[address] = 0;
+}
+
+/* --- text.c ------------------------------------------------------------------------------------------------- */
+
+int text_patterns(engine *e, const char *const *pattern, const uint8_t *hit, int count);
+/* The end of an encoded text, or 0 if it has none inside the story. */
+uint32_t text_end(const engine *e, uint32_t address);
+/* Each prints to the screen or into memory. 0: the lanes must first be split by e->keys; -1: they cannot be judged. */
+int print_bytes(engine *e, const uint8_t *bytes, uint32_t count);
+int print_character(engine *e, value zscii);
+int print_number(engine *e, value number);
+int print_string_at(engine *e, uint32_t address);
+int print_strings_at(engine *e, value v, int packed);
+int print_object(engine *e, value object);
+int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, uint32_t skip);
+
+typedef struct {
+    uint16_t address;
+    uint8_t length, position;
+} token;
+enum { MAX_TOKENS = 255 };
+/* Cuts a line into words as Frotz does; the number of tokens found, at most `room`. */
+int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int room);
+/* The opcode: from a text buffer into a parse buffer. As above, and 1 for done. */
+int tokenise_buffer(engine *e, uint32_t text, uint32_t parse);
+/* Writes tokens[k * room ...], counts[k] of them, for the k-th lane of the present set. */
+void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts);
+
+/* --- verdict.c ---------------------------------------------------------------------------------------------- */
+
+void event(engine *e, int kind, value object, value other);
+/* The present set has come to the end of its turn: judges it. 0: it must first be split by e->keys. */
+int judge(engine *e);
+/* The present set cannot be judged. */
+void give_up(engine *e);
+
+static inline uint64_t scramble(uint64_t x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+#endif

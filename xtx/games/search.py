@@ -29,6 +29,9 @@ RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
 the troll under one of them hits under another. The first draws of the four, out of a hundred, are all low, all high,
 all below and all above the middle."""
 
+_NONSENSE = 4
+"""So many immovable things that all work in the same place of a command are a story's carelessness."""
+
 FALLBACK_ACTIONS = ("wait", "yes", "no")
 """Offered where no valid action is found."""
 
@@ -121,9 +124,10 @@ class Search:
         look, inventory = self.answer(state, "look"), self.answer(state, "inventory")
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
-        candidates = self.candidates(self.things(state, look, inventory))
-        candidates = [c for c in candidates if c not in excluded]
-        return Findings(look, inventory, self.valid(state, candidates) or FALLBACK_ACTIONS)
+        things = self.things(state, look, inventory)
+        candidates = [c for c in self.candidates(things) if c not in excluded]
+        effect = self._without_nonsense(candidates, self.effects(state, candidates), things)
+        return Findings(look, inventory, self._choose(candidates, effect) or FALLBACK_ACTIONS)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
         """The findings with those extra actions and forms of the wide grammar that do something new."""
@@ -137,7 +141,7 @@ class Search:
         known = [a for a in found.actions if a not in excluded]
         unwanted = {*excluded, *known}
         new = [c for c in dict.fromkeys(candidates) if c not in unwanted and not to_the_program(c)]
-        effect = self._effect(state, [*known, *new])
+        effect = self.effects(state, [*known, *new])
         old = set(effect[: len(known)].tolist()) | {0}
         fresh = [i for i in range(len(known), len(effect)) if int(effect[i]) not in old]
         added = self._choose([new[i - len(known)] for i in fresh], effect[fresh])
@@ -171,7 +175,7 @@ class Search:
         nowhere = {self._examine(state, direction) for direction in _DIRECTIONS}
         answers: dict[str, list[str]] = {}
         for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w)):
-            if word in _NOT_OBJECTS or not self._dictionary.knows(word):
+            if word in _NOT_OBJECTS or not self._dictionary.can_name(word):
                 continue
             answer = self._examine(state, word)
             if answer and answer not in nowhere:
@@ -186,7 +190,8 @@ class Search:
         """The things, with two words each where one does not tell them apart: the stone door and the wooden door."""
         adjectives: dict[str, list[str]] = {}
         for first, second in dict.fromkeys(_PAIR.findall(text)):
-            if {first, second} & _NOT_OBJECTS or not (self._dictionary.knows(first) and self._dictionary.knows(second)):
+            named = self._dictionary.can_name(first) and self._dictionary.can_name(second)
+            if {first, second} & _NOT_OBJECTS or not named:
                 continue
             adjectives.setdefault(second, []).append(first)
         for noun, firsts in sorted(adjectives.items()):
@@ -219,7 +224,7 @@ class Search:
 
     def candidates(self, things: Sequence[Thing]) -> list[str]:
         """Every template filled with every name, in the templates' order."""
-        names = [t.name for t in things] + ["all"]
+        names = [*(t.name for t in things), "all"]
         out: list[str] = []
         # `look` and `wait` do nothing themselves, but what they wait for may change the world.
         for template in (*self._emulator.templates, "look", "wait"):
@@ -246,9 +251,35 @@ class Search:
 
     def valid(self, state: Snapshot, candidates: Sequence[str]) -> tuple[str, ...]:
         """One command for each distinct change of the world that some candidate brings about."""
-        return self._choose(candidates, self._effect(state, candidates))
+        return self._choose(candidates, self.effects(state, candidates))
 
-    def _effect(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+    def _without_nonsense(
+        self, candidates: Sequence[str], effect: npt.NDArray[np.uint64], things: Sequence[Thing]
+    ) -> npt.NDArray[np.uint64]:
+        """The effects without repeated nonsense: a sloppy story lets one throw the castle, the gate, the road and
+        every spell at the jug, and does something else each time. Where one form takes many things that can be
+        neither taken nor dropped, one of them will do."""
+        place = {command: i for i, command in enumerate(candidates)}
+        names = [*(t.name for t in things), "all"]
+        tried = ((name, f"{verb} {name}") for name in names for verb in ("take", "drop"))
+        portable = {name for name, command in tried if command in place and effect[place[command]]} | {"all"}
+        effect = effect.copy()
+        for template in self._emulator.templates:
+            if template.count("OBJ") != 2:
+                continue
+            head, middle, tail = template.split("OBJ", 2)
+            fixed = [n for n in names if n not in portable]
+            for one in names:
+                for same in (
+                    [f"{head}{other}{middle}{one}{tail}" for other in fixed if other != one],
+                    [f"{head}{one}{middle}{other}{tail}" for other in fixed if other != one],
+                ):
+                    at_work = [place[c] for c in same if c in place and effect[place[c]]]
+                    if len(at_work) >= _NONSENSE:
+                        effect[at_work[1:]] = 0
+        return effect
+
+    def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
         emulator = self._emulator
         emulator.restore(msgspec.structs.replace(state, rng=RANDOM_STATES[0]))

@@ -249,9 +249,15 @@ class Dictionary:
     words: frozenset[str]
     length: int
     """Significant characters of a word."""
+    nouns: frozenset[str] = frozenset()
+    """Those that can name a thing, adjectives included; all words where the story does not say."""
 
     def knows(self, text: str) -> bool:
         return text[: self.length] in self.words
+
+    def can_name(self, text: str) -> bool:
+        """Whether the word can be a part of a thing's name."""
+        return text[: self.length] in self.nouns
 
 
 def read_dictionary(story: bytes, header: Header) -> Dictionary:
@@ -259,15 +265,20 @@ def read_dictionary(story: bytes, header: Header) -> Dictionary:
     length = 6 if header.small else 9
     start = header.dictionary
     if not 64 <= start < len(story) - 4:
-        return Dictionary(frozenset(), length)
+        return Dictionary(frozenset(), length, frozenset())
     start += 1 + story[start]
     size, count = story[start], abs(int.from_bytes(story[start + 1 : start + 3], "big", signed=True))
     start += 3
-    words = set()
+    # Behind a word's letters a byte says what kind of word it is; Inform kept Infocom's bit for nouns.
+    letters, noun = (4, 0xA0) if header.small else (6, 0x80)
+    words, nouns = set(), set()
     for i in range(count):
         address = start + i * size
-        if size == 0 or address + size > len(story):
+        if size <= letters or address + size > len(story):
             break
         # Enchanter's last word has no mark at its end.
-        words.add(decode_text(story, address, header, size=4 if header.small else 6).strip())
-    return Dictionary(frozenset(words - {""}), length)
+        text = decode_text(story, address, header, size=letters).strip()
+        words.add(text)
+        if story[address + letters] & noun:
+            nouns.add(text)
+    return Dictionary(frozenset(words - {""}), length, frozenset(nouns or words) - {""})

@@ -13,6 +13,7 @@ import random
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,6 +181,7 @@ def main() -> int:
     parser.add_argument("games", nargs="*")
     parser.add_argument("--steps", type=int, default=60)
     options = parser.parse_args()
+    warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
     console = Console(width=150, highlight=False)
     table = Table(
         "game", "bare Jericho step", "ours, warm", "aim: 2x + 150", "plain loop", "vector, 1 worker",
@@ -190,7 +192,7 @@ def main() -> int:
             story = find_story(name)
         except UserError as error:
             if options.games:
-                raise
+                parser.error(str(error))
             console.print(f"left out: {error}", markup=False)
             continue
         with tempfile.TemporaryDirectory() as folder:

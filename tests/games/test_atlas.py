@@ -154,12 +154,7 @@ def another_version(folder: Path) -> None:
     store.close()
 
 
-def other_files(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    (folder / "diary.txt").write_text("dear diary")
-
-
-@pytest.mark.parametrize("spoil", [cut_short, cut_to_a_stump, garbage, another_store, another_version, other_files])
+@pytest.mark.parametrize("spoil", [cut_short, cut_to_a_stump, garbage, another_store, another_version])
 def test_what_is_no_atlas_is_set_aside_whole(
     folder: Path, spoil: Callable[[Path], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +178,15 @@ def test_what_is_no_atlas_is_set_aside_whole(
         assert atlas.get(KEY) == b"value"
     assert capfd.readouterr().err == ""
     assert asides(folder) == [aside]
+
+
+def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "diary.txt").write_text("dear diary")
+    with pytest.raises(UserError, match="holds other files"):
+        Atlas(folder)
+    assert [p.name for p in folder.iterdir()] == ["diary.txt"]
+    assert asides(folder) == []
 
 
 def test_an_empty_folder_or_file_is_just_a_new_atlas(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -167,6 +167,8 @@ def _open(path: Path) -> lmdb.Environment:
         path.mkdir(parents=True, exist_ok=True)
         with _alone_in(path.parent):
             path.mkdir(exist_ok=True)  # again: another process may just have set it aside
+            if any(file.name not in ("data.mdb", "lock.mdb") for file in path.iterdir()):
+                raise UserError(f"{path} holds other files; give --atlas a new or an empty folder")
             with contextlib.suppress(*_DAMAGE):
                 return _try_open(path)
             aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
@@ -194,8 +196,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
 def _try_open(path: Path) -> lmdb.Environment:
     data = path / "data.mdb"
     size = data.stat().st_size if data.exists() else 0
-    if any(path.iterdir()) and not data.exists():
-        raise lmdb.InvalidError("there are other files in the folder")
     environment = lmdb.open(
         str(path), map_size=max(_FIRST_SIZE, size), sync=False, metasync=False, max_readers=512, readahead=False
     )

@@ -50,6 +50,12 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     step: int
 
 
+def _without(actions: tuple[str, ...], unwanted: Collection[str]) -> tuple[str, ...]:
+    """The actions that are left; never none, because an agent must be able to answer."""
+    left = tuple(a for a in actions if a not in unwanted)
+    return left or tuple(a for a in FALLBACK_ACTIONS if a not in unwanted) or FALLBACK_ACTIONS
+
+
 class StoryGame:
     """One game in this process. A hang inside one instruction still stops the process: see worker.py."""
 
@@ -190,7 +196,7 @@ class StoryGame:
         actions = found.actions
         forbidden = self.forbidden.get(self._here)
         if forbidden:
-            actions = tuple(a for a in actions if a not in forbidden) or FALLBACK_ACTIONS
+            actions = _without(actions, forbidden)
         return Observation(narration, found.look, found.inventory, actions, emulator.score, self._step)
 
     def _locate(self) -> Snapshot | None:
@@ -264,7 +270,7 @@ class StoryGame:
         stored = self._atlas.get(key)
         if stored is not None:
             found = msgspec.msgpack.decode(stored, type=Findings)
-            actions = tuple(a for a in found.actions if a not in deadly) or FALLBACK_ACTIONS
+            actions = _without(found.actions, deadly)
             self._keep(key, msgspec.structs.replace(found, actions=actions))
 
     def _deadly(self, key: bytes) -> frozenset[str]:

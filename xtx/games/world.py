@@ -30,10 +30,16 @@ from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot
 from xtx.games.narration import clean
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary
 
-SURVEY_VERSION = 1
+SURVEY_VERSION = 2
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 _STATES = 16
+_WANDERED = 240
+"""States of the walk on which bytes that change by themselves are looked for."""
+_HARMLESS = 6
+"""So many states must not depend on such a byte before it is left out."""
+_RUN = 5
+"""Turns in a row in which a byte must tick before it is taken for a counter."""
 _VERBS = 2
 """So many verbs must have changed a byte in one state before it is taken for the parser's."""
 _RNG = (1_000_003, 0, 0)
@@ -198,6 +204,7 @@ class _Survey:
             self._try_commands(states[i])
         layout = self._first_layout(states[0], usual, memory, scores)
         layout = self._with_or_without_score(layout, [states[i] for i in chosen])
+        layout = self._without_harmless(layout, commands)
         for i in ordinary:
             directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
             layout = self._refine(layout, states[i], [commands[i], *directions])
@@ -226,9 +233,8 @@ class _Survey:
         entries[:, -2:] = 0xFF
         mask[list(emulator.special)] = 0xFF
         mask[:64] = 0  # the header: screen size and the like
-        counters = [
-            int(a) for a in np.flatnonzero((self.timed > 0) & (mask == 0xFF) & ~self._kept) if self._counts(int(a))
-        ]
+        counting = np.array([self._counts(int(a)) for a in range(len(mask))]) | _tick(memory)
+        counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
         return Layout(
             mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), local={}, prompt=_prompt(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
@@ -253,11 +259,71 @@ class _Survey:
 
         return scored if mistakes(scored) < mistakes(layout) else layout
 
+    def _without_harmless(self, layout: Layout, walk: Sequence[str]) -> Layout:
+        """The layout without bytes that change by themselves and that nothing was seen to depend on, such as the
+        switch of a bird that sings now and then in the forest."""
+        emulator = self.emulator
+        states, restless = self._wander(layout, walk)
+        mask, fill = bytearray(layout.mask), bytearray(layout.fill)
+        for address in restless:
+            values = Counter(state.ram[address] for state in states)
+            usual = values.most_common(1)[0][0]
+            tried = [state for state in states if state.ram[address] != usual][-_HARMLESS:]
+            if tried and not any(self._depends(state, address, usual) for state in tried):
+                mask[address], fill[address] = 0, usual
+        emulator.restore(states[0])
+        return msgspec.structs.replace(layout, mask=bytes(mask), fill=bytes(fill))
+
+    def _wander(self, layout: Layout, walk: Sequence[str]) -> tuple[list[Snapshot], list[int]]:
+        """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
+        emulator = self.emulator
+        open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
+        open_bytes[list(layout.counters)] = False
+        commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.avoid]
+        states: list[Snapshot] = []
+        restless: Counter[int] = Counter()
+        while len(states) < _WANDERED:
+            emulator.reset(emulator.walkthrough_seed)
+            for command in walk[: self.random.randrange(len(walk))]:
+                emulator.step(command)
+            for _ in range(_WANDERED // 8):
+                if emulator.over or emulator.step(self.random.choice(commands)) is not Status.DONE or emulator.over:
+                    break
+                state = emulator.save()
+                if _prompt(state) != layout.prompt:
+                    continue
+                states.append(state)
+                emulator.step("look", CANDIDATE_LIMIT)
+                changed = (emulator.ram != np.frombuffer(state.ram, np.uint8)) & open_bytes
+                restless.update(np.flatnonzero(changed).tolist())
+                emulator.restore(state)
+        return states, sorted(restless)
+
+    def _depends(self, state: Snapshot, address: int, value: int) -> bool:
+        """Whether commands do something else, or show something else, if one byte has another value."""
+        ram = bytearray(state.ram)
+        ram[address] = value
+        before = msgspec.structs.replace(state, rng=_RNG)
+        other = msgspec.structs.replace(before, ram=bytes(ram))
+        self.emulator.restore(before)
+        some = self._commands()[len(_NONSENSE) :]
+        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
+        commands = [c for c in commands if c not in self.avoid]
+        if (self._outcomes(before, commands) != self._outcomes(other, commands)).any():
+            return True
+        texts = []
+        for one in (before, other):
+            self.emulator.restore(one)
+            self.emulator.step("look", CANDIDATE_LIMIT)
+            texts.append(clean(self.emulator.narration))
+        return texts[0] != texts[1]
+
     # --- does it matter after all? ------------------------------------------------------------------------------
 
     def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends."""
-        commands = [*_IDLE, *(c for c in commands if c not in self.avoid)]
+        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid]
+        idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
         before = msgspec.structs.replace(state, rng=_RNG)
         truth = self._outcomes(before, commands)
         for _ in range(8):
@@ -266,7 +332,7 @@ class _Survey:
             wrong = self._outcomes(canonical, commands) != truth
             # Where even these turn out otherwise, something falls due this turn whatever is done: that is the
             # clock's doing and says nothing of the commands.
-            if not wrong.any() or wrong[: len(_IDLE)].sum() > 1:
+            if not wrong.any() or wrong[:idle].sum() > 1:
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
             guilty = self._guilty(layout, before, canonical, telling)
@@ -432,13 +498,28 @@ class _Survey:
         return ram
 
     def _counts(self, address: int) -> bool:
-        """Whether a byte that time changes is a counter: mostly the same small step up or down."""
+        """Whether a byte is one that time changes, mostly by the same small step up or down."""
+        if not self.steps[address]:
+            return False
         step, times = self.steps[address].most_common(1)[0]
         return (step <= 10 or step >= 246) and times * 2 >= self.steps[address].total()
 
 
 def _prompt(state: Snapshot) -> tuple[int, int, int]:
     return state.pc, state.opcode, state.frames
+
+
+def _tick(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which bytes count turns, by the walk itself: they go up, or down, by one in several turns running, and seldom
+    do anything else."""
+    steps = np.diff(memory.astype(np.int16), axis=0)
+    changes = (steps != 0).sum(axis=0)
+    ticking = np.zeros(memory.shape[1], dtype=bool)
+    for step in (1, -1):
+        hit = steps == step
+        running = np.lib.stride_tricks.sliding_window_view(hit, _RUN, axis=0).all(axis=-1) if len(hit) >= _RUN else hit
+        ticking |= (hit.sum(axis=0) * 4 >= changes * 3) & running.any(axis=0) & (changes > 0)
+    return ticking
 
 
 def _copies(memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]) -> list[int]:

@@ -336,9 +336,10 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         if (UNLIKELY(sp <= e->stack)) GIVE_UP;    \
         *--sp = (v);                              \
     } while (0)
-#define CHECK_POP                                              \
-    do {                                                       \
-        if (UNLIKELY(sp >= e->stack + STACK_WORDS)) GIVE_UP;   \
+/* A routine must not take the locals of its own or the frames of others off the stack. */
+#define CHECK_POP                              \
+    do {                                       \
+        if (UNLIKELY(sp >= bottom)) GIVE_UP;   \
     } while (0)
 
 #define OPERAND(i, to)                                           \
@@ -504,7 +505,7 @@ static int can_store(const engine *e, uint32_t address, uint32_t bytes, value wh
 static int scan_table(engine *e, value wanted, uint32_t address, uint32_t count, uint32_t type, value *result) {
     uint32_t step = type & 127, word = type & 128, shadowed = is_vector(wanted), at = address;
     for (uint32_t i = 0; i < count && !shadowed; i++, at = (uint16_t)(at + step))
-        shadowed = e->shadows[at] || (word && e->shadows[(uint16_t)(at + 1)]);
+        shadowed = e->shadows[at] || (word && e->shadows[at + 1]);
     if (!shadowed) {
         at = address;
         for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step))
@@ -556,8 +557,13 @@ static int copy_table(engine *e, uint32_t from, uint32_t to, uint32_t size) {
     return 1;
 }
 
+/* Where the part of the stack ends that the present routine may use: its locals lie there. */
+static value *stack_bottom(engine *e, value *fp) {
+    return fp >= e->stack + STACK_WORDS ? e->stack + STACK_WORDS : fp - (fp[0] >> 8 & 15);
+}
+
 void machine_run(engine *e) {
-    value *sp = e->stack + e->now.sp, *fp = e->stack + e->now.fp, *sp_before = sp;
+    value *sp = e->stack + e->now.sp, *fp = e->stack + e->now.fp, *sp_before = sp, *bottom = stack_bottom(e, fp);
     instruction *in = e->now.at;
     value a = 0, b = 0, x, many[8] = {0};
     uint32_t address;
@@ -945,6 +951,7 @@ execute:
                 }
                 *--sp = i < count - 1 ? many[i + 1] : initial;
             }
+            bottom = sp;
             in = routine < e->size && e->decoded[routine] ? e->decoded[routine] : decode(e, routine);
         }
         goto execute;
@@ -1098,6 +1105,7 @@ give_back: /* return a */
         if (kind > 1 || caller < frame + 4 || pc >= e->size) GIVE_UP;
         sp = frame + 4;
         fp = caller;
+        bottom = stack_bottom(e, fp);
         e->now.frames--;
         if (kind == 0) STORE_TO(e->memory[pc++], a);
         in = pc < e->size && e->decoded[pc] ? e->decoded[pc] : decode(e, pc);
@@ -1132,6 +1140,7 @@ next_part:
     in = e->now.at;
     sp = e->stack + e->now.sp;
     fp = e->stack + e->now.fp;
+    bottom = stack_bottom(e, fp);
     executed = e->now.instructions;
     goto execute;
 }

@@ -348,7 +348,8 @@ void park(engine *e);
 /* Goes to the next part of the set; 0 if there is none. */
 int resume(engine *e);
 
-static inline uint16_t lane_byte(const engine *e, uint16_t address, uint32_t c) {
+/* The second byte of the word at 0xFFFF is the one behind it, as in Frotz; addresses do not wrap there. */
+static inline uint16_t lane_byte(const engine *e, uint32_t address, uint32_t c) {
     shadow s = e->shadows[address];
     if (LIKELY(!s)) return e->memory[address];
     uint16_t v = e->vectors[shadow_vector(s)].lane[c];
@@ -356,7 +357,7 @@ static inline uint16_t lane_byte(const engine *e, uint16_t address, uint32_t c) 
 }
 
 static inline uint16_t lane_word(const engine *e, uint16_t address, uint32_t c) {
-    return (uint16_t)(lane_byte(e, address, c) << 8 | lane_byte(e, (uint16_t)(address + 1), c));
+    return (uint16_t)(lane_byte(e, address, c) << 8 | lane_byte(e, address + 1u, c));
 }
 
 static inline uint16_t lane_value(const engine *e, value v, uint32_t c) {

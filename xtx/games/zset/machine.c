@@ -278,29 +278,34 @@ static void take_out(engine *e, uint32_t object, uint32_t parent, uint32_t befor
     else set_link(e, parent, CHILD, next);
 }
 
-/* The first property of an object: the address of its size byte; 0 if that differs between lanes. */
-static uint32_t first_property(const engine *e, uint32_t object) {
-    uint32_t pointer = (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12));
-    if (e->shadows[pointer] | e->shadows[pointer + 1]) return 0;
-    uint32_t name = raw_word(e, pointer);
-    return e->shadows[name] ? 0 : (uint16_t)(name + 1 + 2 * e->memory[name]);
+/* The following give the address of a property's size byte. They give 0 if the list of properties is broken, or if it
+ * differs between lanes: then *differs is what does. */
+
+static uint32_t first_property(engine *e, uint32_t object, value *differs) {
+    value name = load_word(e, (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12)));
+    value length = is_vector(*differs = name) ? 0 : load_byte(e, name);
+    if (is_vector(name) || is_vector(*differs = length)) return 0;
+    *differs = 0;
+    return (uint16_t)(name + 1 + 2 * length);
 }
 
-static uint32_t next_property(const engine *e, uint32_t address) {
-    uint32_t size = e->memory[address];
+static uint32_t next_property(engine *e, uint32_t address, value *differs) {
+    value size = load_byte(e, address), second = 0;
+    if (is_vector(*differs = size)) return 0;
     if (e->version <= 3) return (uint16_t)(address + 2 + (size >> 5));
     if (!(size & 0x80)) return (uint16_t)(address + 2 + (size >> 6));
-    size = e->memory[(uint16_t)(address + 1)] & 63;
-    return (uint16_t)(address + 2 + (size ? size : 64));
+    second = load_byte(e, (uint16_t)(address + 1));
+    if (is_vector(*differs = second)) return 0;
+    return (uint16_t)(address + 2 + (second & 63 ? second & 63 : 64));
 }
 
-/* The property with the highest number that is not above `property`: its address, or 0 if the list cannot be read. */
-static uint32_t seek_property(const engine *e, uint32_t object, uint32_t property) {
-    uint32_t address = first_property(e, object), mask = e->version <= 3 ? 31 : 63;
+/* The property with the highest number that is not above `property`; its size byte in *size. */
+static uint32_t seek_property(engine *e, uint32_t object, uint32_t property, value *size, value *differs) {
+    uint32_t address = first_property(e, object, differs), mask = e->version <= 3 ? 31 : 63;
     for (int guard = 0; address && guard < 256; guard++) {
-        if (e->shadows[address] | e->shadows[address + 1]) return 0;
-        if ((e->memory[address] & mask) <= property) return address;
-        address = next_property(e, address);
+        if (is_vector(*differs = *size = load_byte(e, address))) return 0;
+        if ((*size & mask) <= property) return address;
+        address = next_property(e, address, differs);
     }
     return 0;
 }
@@ -870,9 +875,10 @@ execute:
             x = 0;
         } else {
             if (!legal_object(e, a)) GIVE_UP;
-            address = seek_property(e, a, b);
+            value size, small = e->version <= 3;
+            address = seek_property(e, a, b, &size, &x);
+            if (!address) AGREE(x);
             if (!address) GIVE_UP;
-            uint32_t size = e->memory[address], small = e->version <= 3;
             int found = (size & (small ? 31 : 63)) == b;
             if (in->operation == GET_PROP_ADDR) x = found ? (uint16_t)(address + 1 + (!small && size & 0x80)) : 0;
             else if (!found) x = load_word(e, (uint16_t)(e->objects + 2 * (b - 1)));
@@ -889,12 +895,17 @@ execute:
         x = 0;
         if (a) {
             if (!legal_object(e, a)) GIVE_UP;
-            uint32_t mask = e->version <= 3 ? 31 : 63;
-            address = b ? seek_property(e, a, b) : first_property(e, a);
-            if (!address || e->shadows[address] || (b && (e->memory[address] & mask) != b)) GIVE_UP;
-            if (b) address = next_property(e, address);
-            if (e->shadows[address]) GIVE_UP;
-            x = e->memory[address] & mask;
+            value size = 0, mask = e->version <= 3 ? 31 : 63;
+            address = b ? seek_property(e, a, b, &size, &x) : first_property(e, a, &x);
+            if (address && b) {
+                if ((size & mask) != b) GIVE_UP;
+                address = next_property(e, address, &x);
+            }
+            if (!address) AGREE(x);
+            if (!address) GIVE_UP;
+            x = load_byte(e, address);
+            AGREE(x);
+            x &= mask;
         }
         RESULT(x);
         NEXT;
@@ -912,8 +923,9 @@ execute:
         AGREE(b);
         if (a) {
             if (!legal_object(e, a)) GIVE_UP;
-            address = seek_property(e, a, b);
-            uint32_t size = e->memory[address], small = e->version <= 3;
+            value size = 0, small = e->version <= 3, differs;
+            address = seek_property(e, a, b, &size, &differs);
+            if (!address) AGREE(differs);
             if (!address || (size & (small ? 31 : 63)) != b) GIVE_UP;
             int word = (size & (small ? 0xE0 : 0xC0)) != 0;
             if (!can_write(e, address + 1, word ? 2 : 1)) GIVE_UP;

@@ -89,22 +89,29 @@ static uint8_t alphabet(const engine *e, int set, uint32_t index) {
     return (uint8_t) " ^0123456789.,!?_#'\"/\\-:()"[index];
 }
 
-/* Decodes into e->scratch, behind what is there; 0 if it cannot be done for all lanes at once. */
+/* Something differs between lanes that must not: remembers what, to split by. */
+static int fail(engine *e, value v) {
+    e->text_differs = v;
+    return 0;
+}
+
+/* Decodes into e->scratch, behind what is there; 0 if it cannot be done, or not for all lanes at once. */
 static int decode_text(engine *e, uint32_t address, int depth) {
     string *out = e->scratch;
     int shift = 0, status = 0;
     uint32_t before = 0, code;
     do {
         if (address + 1 >= e->size || out->length > LONGEST_TEXT - 8) return 0;
-        if (address < e->ram_size && (e->shadows[address] | e->shadows[address + 1])) return 0;
-        code = raw_word(e, address);
+        code = address < e->ram_size ? load_word(e, address) : raw_word(e, address);
+        if (is_vector(code)) return fail(e, code);
         address += 2;
         for (int i = 10; i >= 0; i -= 5) {
             uint32_t c = code >> i & 31;
             if (status == 1) {
                 uint32_t pointer = (uint16_t)(e->abbreviations + 64 * (before - 1) + 2 * c);
-                if (e->shadows[pointer] | e->shadows[pointer + 1]) return 0;
-                if (depth == 3 || !decode_text(e, 2 * raw_word(e, pointer), depth + 1)) return 0;
+                value packed = load_word(e, pointer);
+                if (is_vector(packed)) return fail(e, packed);
+                if (depth == 3 || !decode_text(e, 2 * packed, depth + 1)) return 0;
                 status = 0;
             } else if (status == 2) {
                 status = 3;
@@ -137,6 +144,7 @@ static void finish_string(engine *e, string *s) {
 
 /* The text at an address, until the next call; NULL if it cannot be read for all lanes at once. */
 static const string *string_at(engine *e, uint32_t address) {
+    e->text_differs = 0;
     if (address >= e->size) return NULL;
     if (e->strings[address]) return e->strings[address];
     e->scratch->length = 0;
@@ -202,7 +210,8 @@ static void print_to_screen(engine *e, const string *s) {
 }
 
 static int print_string(engine *e, const string *s) {
-    if (!s) return -1;
+    if (!s && e->text_differs) keys_from(e, e->text_differs);
+    if (!s) return e->text_differs ? 0 : -1;
     if (e->now.redirections) return print_to_memory(e, s->bytes, s->length);
     if (!e->now.silent) print_to_screen(e, s);
     return 1;
@@ -274,13 +283,16 @@ int print_number(engine *e, value number) {
 }
 
 static const string *text_of_object(engine *e, uint32_t object) {
+    e->text_differs = 0;
     if (object == 0 || object > (e->version <= 3 ? 255u : 2000u)) return NULL;
-    uint32_t pointer = (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12));
-    if (e->shadows[pointer] | e->shadows[pointer + 1]) return NULL;
-    uint32_t name = raw_word(e, pointer);
-    if (e->shadows[name] | e->shadows[name + 1] | e->shadows[(uint16_t)(name + 2)]) return NULL;
-    uint32_t first = raw_word(e, (uint16_t)(name + 1));
-    if (e->memory[name] == 0 || first == 0x94A5) { /* Frotz has a name for objects that have none */
+    value name = load_word(e, (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12)));
+    value length = is_vector(name) ? name : load_byte(e, name);
+    value first = is_vector(length) ? length : load_word(e, (uint16_t)(name + 1));
+    if (is_vector(first)) {
+        fail(e, first);
+        return NULL;
+    }
+    if (length == 0 || first == 0x94A5) { /* Frotz has a name for objects that have none */
         string *s = e->scratch;
         s->length = (uint32_t)snprintf((char *)s->bytes, 16, "object#%d", (int16_t)object);
         finish_string(e, s);

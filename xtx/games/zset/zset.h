@@ -226,6 +226,7 @@ typedef struct {
     uint32_t allocation_count, allocation_room;
     string **strings; /* by address */
     string *scratch;
+    value text_differs; /* why the last text could not be read: what differs between lanes, or 0 */
 
     /* text that is watched for */
     uint16_t (*automaton)[256];

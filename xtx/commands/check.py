@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.progress import Progress
@@ -38,6 +38,8 @@ class Args:
     """Check each game plainly, with extra actions, and with the wide grammar."""
     write_extra: Path | None = None
     """Write the walkthrough's commands that were missed to this file, as extra actions by game."""
+    search: Literal["zset", "jericho"] = "zset"
+    """How candidates are tried: all at once by set execution, or one by one. The verdicts are the same."""
     limit: int = 0
     """Check only so many steps of each walkthrough; 0 means all."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
@@ -55,7 +57,9 @@ def run(args: Args) -> int:
     table = Table("game", "grammar", "changing steps", "reproduced", "actions mean / most", box=None, pad_edge=False)
     lines, missed = [], {}
     for story in stories:
-        plain = GameSpec(str(story.path), atlas=None if args.no_atlas else str(args.atlas or default_path()))
+        plain = GameSpec(
+            str(story.path), engine=args.search, atlas=None if args.no_atlas else str(args.atlas or default_path())
+        )
         variants = {"templates": plain}
         if args.compare or args.extra_actions:
             variants["with extra actions"] = replace(plain, extra_actions=True)

@@ -45,6 +45,8 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
+    search: Literal["zset", "jericho"] = "zset"
+    """How valid actions are searched: all candidates at once by set execution, or one by one."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
     """Folder in which found actions are kept; if not given, in the user's cache folder."""
     no_atlas: bool = False
@@ -74,6 +76,7 @@ def run(args: Args) -> int:
         wide_grammar=args.wide_grammar,
         atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
         search=searching,
+        engine=args.search,
     )
     with contextlib.closing(Screen()) as screen:
         if args.transcript is not None:

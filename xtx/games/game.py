@@ -17,6 +17,7 @@ from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
 from xtx.games.world import SURVEY_VERSION, Layout, World, read_layout
+from xtx.games.zset import Engine
 
 NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
@@ -40,6 +41,8 @@ class GameSpec:
     search: bool = True
     """Find look, inventory and valid actions. Without it observations have none of them, and a game starts and
     steps at once: for people at the keyboard, and for agents that know what to do."""
+    engine: str = "zset"
+    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one); the same verdicts."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -74,7 +77,8 @@ class StoryGame:
         if spec.search:
             _ = self.layout  # now, and not in the middle of a game
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
-        self.search = Search(self.emulator, extra, spec.wide_grammar)
+        self._engine = Engine.of(self.emulator) if spec.search and spec.engine == "zset" else None
+        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine)
         self._prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.variant};".encode()
         self._plain_prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.plain_variant};".encode()
         self._remembered: dict[bytes, Findings] = {}
@@ -177,7 +181,9 @@ class StoryGame:
         self._locate()
 
     def close(self) -> None:
-        """Frees emulator and atlas."""
+        """Frees emulator, engine and atlas."""
+        if self._engine is not None:
+            self._engine.close()
         self.emulator.close()
         if self._atlas is not None:
             self._atlas.close()

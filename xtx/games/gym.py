@@ -90,7 +90,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         self.observation_space = Narration(NARRATION_LENGTH, min_length=0, charset=_PRINTED)
         self.action_space = Text(COMMAND_LENGTH, min_length=1, charset=READABLE)
         self._path = str(catalog.find_story(os.fspath(path)).path.absolute())
-        self._options = {"extra_actions": extra_actions, "wide_grammar": wide_grammar}
+        self._extra_actions, self._wide_grammar = extra_actions, wide_grammar
         self._stochastic = stochastic
         self._atlas = atlas
         self._game: StoryGame | None = None
@@ -133,7 +133,7 @@ class StoryEnv(gymnasium.Env[str, str]):
                 atlas = str(default_path()) if self._atlas else None
             else:
                 atlas = os.fspath(self._atlas)
-            self._game = StoryGame(GameSpec(self._path, atlas=atlas, **self._options))
+            self._game = StoryGame(GameSpec(self._path, self._extra_actions, self._wide_grammar, atlas))
         return self._game
 
     @staticmethod

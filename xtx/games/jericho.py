@@ -202,6 +202,12 @@ class Emulator:
         self._dirty = status is not Status.DONE
         return status
 
+    def note(self, command: str) -> None:
+        """Leaves word of what is tried next, for who has to find out why this process died."""
+        if self._trace is not None:
+            self._trace.command = command.encode("ascii", "replace")[:COMMAND_LENGTH]
+            self._trace.progress += 1
+
     @property
     def narration(self) -> str:
         """The text that the last command printed, as the emulator gave it."""
@@ -332,8 +338,9 @@ class Emulator:
     @cached_property
     def tree(self) -> ObjectTree:
         profile = self.story.profile
-        count = int(self._lib.get_num_world_objs()) if profile is None else profile.objects
-        return ObjectTree(self.story.content, self.header, count or count_objects(self.story.content, self.header))
+        # Not Jericho's own number, which stops at 255 where a story has more (deephome's player walks among those).
+        count = count_objects(self.story.content, self.header) if profile is None else profile.objects
+        return ObjectTree(self.story.content, self.header, count)
 
     @property
     def player(self) -> int:

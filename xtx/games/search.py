@@ -15,11 +15,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, recognized, verb_frequency
+from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts, recognized, verb_frequency
 from xtx.games.narration import clean
 from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.zmachine import read_dictionary
+from xtx.games.zset import UNJUDGED, Engine
 
 SEARCH_VERSION = 2
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
@@ -28,6 +29,9 @@ RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
 """Random numbers to come, in libfrotz's terms. A candidate that uses any is tried under each: the blow that misses
 the troll under one of them hits under another. The first draws of the four, out of a hundred, are all low, all high,
 all below and all above the middle."""
+
+ENGINE = "(set execution)"
+"""What stands for the engine where commands are noted or excluded: a state in which it fails is searched without."""
 
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
@@ -38,6 +42,7 @@ FALLBACK_ACTIONS = ("wait", "yes", "no")
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
 _PAIR = re.compile(r"\b(?=([a-z][a-z'-]*)[\"']? [\"']?([a-z][a-z'-]*))")
 """Two words in a row, with no stop between them but perhaps in quotes."""
+_PLURAL = re.compile(r"\b([a-z]+) and ([a-z]+) ([a-z]+)s\b")
 
 _ASIDE = re.compile(r"^\([^)\n]*\)\s*")
 """What a parser says when it guesses which thing is meant, as in "(the gull)"."""
@@ -53,6 +58,10 @@ _COMPLAINTS = re.compile(
 """What parsers begin to say when a word names nothing here, beyond Jericho's own list."""
 
 _DIRECTIONS = ("north", "up", "down", "out")
+_COMPASS = frozenset(
+    ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",
+     "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d", "above", "below", "floor", "ceiling", "ground"),
+)  # fmt: skip
 _NOT_OBJECTS = frozenset(
     ("a", "an", "the", "this", "that", "these", "those", "some", "any", "each", "every", "another", "other", "others",
      "all", "both", "everything", "it", "them", "him", "her", "me", "myself", "yourself", "self", "i", "you", "your",
@@ -90,11 +99,28 @@ def _tell_apart(words: Sequence[str], owners: dict[str, set[int]]) -> list[Thing
     return [Thing(words[0], tuple(words))]
 
 
+def _split(thing: Thing, firsts: Collection[str]) -> list[Thing]:
+    """The thing, or several if some of its names stand before the same noun: the chasm cube and the cave cube."""
+    own = [name for name in thing.aliases if name in firsts]
+    if len(own) < 2:
+        return [thing]
+    return [Thing(name, (name,), thing.answer) for name in own]
+
+
 class Search:
     """The valid-action search of one emulator."""
 
-    def __init__(self, emulator: Emulator, extra_actions: Sequence[str] = (), wide: bool = False) -> None:
+    def __init__(
+        self,
+        emulator: Emulator,
+        extra_actions: Sequence[str] = (),
+        wide: bool = False,
+        engine: Engine | None = None,
+    ) -> None:
+        """`engine` judges candidates by set execution; without one each is tried in the emulator. The verdicts are
+        the same."""
         self._emulator = emulator
+        self._engine = engine
         self._extra = tuple(extra_actions)
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
@@ -187,22 +213,23 @@ class Search:
         return sorted(things, key=lambda t: t.name)
 
     def _with_pairs(self, state: Snapshot, things: list[Thing], text: str) -> list[Thing]:
-        """The things, with two words each where one does not tell them apart: the stone door and the wooden door."""
-        adjectives: dict[str, list[str]] = {}
-        for first, second in dict.fromkeys(_PAIR.findall(text)):
-            named = self._dictionary.can_name(first) and self._dictionary.can_name(second)
-            if {first, second} & _NOT_OBJECTS or not named:
-                continue
-            adjectives.setdefault(second, []).append(first)
-        for noun, firsts in sorted(adjectives.items()):
-            if len(firsts) < 2:
-                continue
-            pairs = [(f"{first} {noun}", self._examine(state, f"{first} {noun}")) for first in sorted(firsts)]
-            pairs = [(name, answer) for name, answer in pairs if answer]
-            if len(pairs) > 1:
-                parts = {noun, *firsts}
-                things = [t for t in things if not parts.issuperset(t.aliases)]
-                things += [Thing(name, (name,), answer) for name, answer in pairs]
+        """The things, and those that only two words name: the stone door beside the wooden door, or beside a staff
+        that is wooden too."""
+        alone = {alias: t.answer for t in things for alias in t.aliases}
+        pairs = dict.fromkeys(_PAIR.findall(text))
+        for first, second, noun in _PLURAL.findall(text):  # "stone and wooden doors"
+            pairs |= {(first, noun): None, (second, noun): None}
+        found: dict[str, dict[str, str]] = {}
+        for first, noun in pairs:
+            fit = all(self._dictionary.can_name(w) and w not in _NOT_OBJECTS | _COMPASS for w in (first, noun))
+            answer = self._examine(state, f"{first} {noun}") if fit else ""
+            if answer:
+                found.setdefault(noun, {})[first] = answer
+        for noun, answers in sorted(found.items()):
+            if len(answers) > 1:
+                things = [part for t in things for part in _split(t, answers)]
+                new = [first for first, answer in sorted(answers.items()) if alone.get(first) != answer]
+                things = things + [Thing(f"{f} {noun}", (f"{f} {noun}",), answers[f]) for f in new]
         return things
 
     def _examine(self, state: Snapshot, word: str) -> str:
@@ -281,22 +308,34 @@ class Search:
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
-        emulator = self._emulator
-        emulator.restore(msgspec.structs.replace(state, rng=RANDOM_STATES[0]))
-        verdicts = emulator.filter(candidates)
+        verdicts = self._judge(msgspec.structs.replace(state, rng=RANDOM_STATES[0]), candidates)
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
         chancy = np.flatnonzero((verdicts.flags & Verdict.RANDOM) > 0).tolist()
         if chancy:
             for rng in RANDOM_STATES[1:]:
-                emulator.restore(msgspec.structs.replace(state, rng=rng))
-                again = emulator.filter([candidates[i] for i in chancy])
+                again = self._judge(msgspec.structs.replace(state, rng=rng), [candidates[i] for i in chancy])
                 other = self._effects(again.flags, again.diffs)
                 stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
                 # A combination that is 0 only if all effects are 0.
                 effect[chancy] = effect[chancy] * np.uint64(0x9E3779B97F4A7C15) + other
         effect[stopped] = 0
         return effect
+
+    def _judge(self, state: Snapshot, candidates: Sequence[str]) -> Verdicts:
+        """What becomes of the candidates: by the engine, and one by one in the emulator for those it leaves open."""
+        emulator = self._emulator
+        if self._engine is None or ENGINE in self._excluded:
+            emulator.restore(state)
+            return emulator.filter(candidates)
+        emulator.note(ENGINE)
+        verdicts = self._engine.filter(state, candidates)
+        left = np.flatnonzero((verdicts.flags & UNJUDGED) > 0).tolist()
+        if left:
+            emulator.restore(state)
+            others = emulator.filter([candidates[i] for i in left])
+            verdicts.flags[left], verdicts.diffs[left] = others.flags, others.diffs
+        return verdicts
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""

@@ -14,8 +14,9 @@ _NUMBER = re.compile(r"\b\d{1,5}\b")
 _DIRECTIONS = (
     "north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down",
 )  # fmt: skip
-_PUSHING = ("push", "pull", "roll", "move")
+_PUSHING = ("push", "press", "pull", "roll", "move")
 _SETTING = ("turn", "set", "dial", "tune", "spin")
+_DIALS = ("dial", "knob", "wheel", "switch", "lever", "timer", "clock")
 _TYPING = ("type", "enter", "press", "push", "dial", "say")
 _PRINTED = 80
 _REFUSALS = re.compile(
@@ -29,7 +30,7 @@ def wide_candidates(
     """Commands to try where `names` can be named, `persons` talked to, `text` can be seen, and the descriptions of
     things hold the words `printed` beside."""
     verbs = {template.split()[0] for template in templates}
-    yield from _pushing(names, verbs, text)
+    yield from _pushing(names, verbs)
     yield from _numbers(names, verbs, text)
     for verb in ("take", "drop"):
         yield from (f"{verb} all but {name}" for name in names)
@@ -41,11 +42,11 @@ def wide_candidates(
             yield from (f"{word} {name}" for name in names)
 
 
-def _pushing(names: Sequence[str], verbs: set[str], text: str) -> Iterable[str]:
+def _pushing(names: Sequence[str], verbs: set[str]) -> Iterable[str]:
     for verb in _PUSHING:
         if verb in verbs:
             yield from (f"{verb} {name} {direction}" for name in names for direction in _DIRECTIONS)
-            if "wall" in text:
+            if verb in ("push", "press"):
                 yield from (f"{verb} {direction} wall" for direction in _DIRECTIONS)
 
 
@@ -53,10 +54,14 @@ def _numbers(names: Sequence[str], verbs: set[str], text: str) -> Iterable[str]:
     for number in sorted(set(_NUMBER.findall(text)), key=int)[:10]:
         yield from (f"{verb} {name} to {number}" for verb in _SETTING if verb in verbs for name in names)
         yield from (f"{verb} {number}" for verb in _TYPING if verb in verbs)
+    dials = [name for name in names if name.split()[-1] in _DIALS]
+    yield from (
+        f"{verb} {name} to {n}" for verb in _SETTING[:2] if verb in verbs for name in dials for n in range(1, 10)
+    )
 
 
 def _orders(person: str, others: Sequence[str]) -> Iterable[str]:
-    yield f"{person}, follow me"
+    yield from (f"{person}, {order}" for order in ("follow me", "wait", "stay", "come"))
     yield from (f"{person}, {direction}" for direction in _DIRECTIONS)
     yield from (f"{person}, {verb} {name}" for verb in ("take", "drop", "open") for name in others)
     yield from (f"{person}, give {name} to me" for name in others)

@@ -330,9 +330,10 @@ class _Survey:
             self.emulator.restore(before)
             canonical = World(self.emulator, layout).canonical(_RNG)
             wrong = self._outcomes(canonical, commands) != truth
-            # Where even these turn out otherwise, something falls due this turn whatever is done: that is the
-            # clock's doing and says nothing of the commands.
-            if not wrong.any() or wrong[:idle].sum() > 1:
+            # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
+            # commands.
+            due = np.count_nonzero(truth[:idle]) > 1
+            if not wrong.any() or (due and wrong[:idle].sum() > 1):
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
             guilty = self._guilty(layout, before, canonical, telling)

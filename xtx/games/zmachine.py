@@ -164,7 +164,7 @@ class ObjectTree:
         """All objects inside `root`, at any depth, in the order of the tree; broken links end the walk."""
         found: list[int] = []
         seen = {0, root}
-        stack = [int(links[root, 2])]
+        stack = [int(links[root, 2])] if 0 < root <= self.count else []
         while stack:
             number = stack.pop()
             if number in seen or not 0 < number <= self.count:

@@ -271,7 +271,7 @@ class Search:
         persons = [n for n in names if listens(self.answer(state, f"{n}, wait"))]
         taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
         read = {w for t in things for w in _WORD.findall(t.answer.lower())} - taken
-        printed = sorted(w for w in read if self._dictionary.knows(w))
+        printed = sorted(w for w in read if self._dictionary.knows(w) and not to_the_program(w))
         return list(wide_candidates(names, persons, self._emulator.templates, text, printed))
 
     # --- verdicts -----------------------------------------------------------------------------------------------

@@ -619,11 +619,11 @@ static void fill(const engine *e, uint16_t *to, const parked *p, const cell *fro
     const uint16_t *lane = from->lane ? from->lane : lanes_or_null(e, from->content);
     int shift = part == HIGH ? 8 : 0;
     uint16_t mask = part == WHOLE ? 0xFFFF : 255, same = (uint16_t)from->content >> shift & mask;
-    if (lane) {
-        for (uint32_t k = 0; k < p->count; k++) to[p->member[k]] = lane[p->member[k]] >> shift & mask;
-    } else {
-        for (uint32_t k = 0; k < p->count; k++) to[p->member[k]] = same;
-    }
+    lanes part_set = {p->member, p->count, p->member[0], p->member[p->count - 1], 0, 0};
+    part_set.contiguous = part_set.last - part_set.first + 1 == part_set.count;
+    if (!lane) EACH_LANE(part_set, c, to[c] = same;);
+    else if (part == WHOLE) EACH_LANE(part_set, c, to[c] = lane[c];);
+    else EACH_LANE(part_set, c, to[c] = lane[c] >> shift & mask;);
 }
 
 static int part_of(const cell *c, uint32_t address) { return c->size == 1 ? WHOLE : c->address == address ? HIGH : LOW; }

@@ -159,22 +159,6 @@ void rollback(engine *e, uint32_t length) {
 
 /* --- calculating with lanes --------------------------------------------------------------------------------- */
 
-uint16_t calculate(enum arithmetic what, uint16_t a, uint16_t b) {
-    int16_t x = (int16_t)a, y = (int16_t)b;
-    switch (what) {
-    case ADD: return (uint16_t)(a + b);
-    case SUBTRACT: return (uint16_t)(a - b);
-    case MULTIPLY: return (uint16_t)((int32_t)x * y);
-    case DIVIDE: return (uint16_t)(y ? x / y : 0);
-    case REMAINDER: return (uint16_t)(y ? x % y : 0);
-    case AND: return a & b;
-    case OR: return a | b;
-    case LOGICAL_SHIFT: return (uint16_t)(y > 15 || y < -15 ? 0 : y > 0 ? a << y : a >> -y);
-    case ARITHMETIC_SHIFT: return (uint16_t)(y > 15 ? 0 : y < -15 ? x >> 15 : y > 0 ? (int32_t)x * (1 << y) : x >> -y);
-    }
-    return 0;
-}
-
 /* The same operation three times, so that the compiler can use vector instructions in each. */
 #define CALCULATE(what)                                                        \
     case what:                                                                 \

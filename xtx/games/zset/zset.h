@@ -323,7 +323,22 @@ void journal_grow(engine *e);
 
 enum arithmetic { ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER, AND, OR, LOGICAL_SHIFT, ARITHMETIC_SHIFT };
 enum comparison { LESS, GREATER, ALL_BITS };
-uint16_t calculate(enum arithmetic what, uint16_t a, uint16_t b);
+static inline uint16_t calculate(enum arithmetic what, uint16_t a, uint16_t b) {
+    int16_t x = (int16_t)a, y = (int16_t)b;
+    switch (what) {
+    case ADD: return (uint16_t)(a + b);
+    case SUBTRACT: return (uint16_t)(a - b);
+    case MULTIPLY: return (uint16_t)((int32_t)x * y);
+    case DIVIDE: return (uint16_t)(y ? x / y : 0);
+    case REMAINDER: return (uint16_t)(y ? x % y : 0);
+    case AND: return a & b;
+    case OR: return a | b;
+    case LOGICAL_SHIFT: return (uint16_t)(y > 15 || y < -15 ? 0 : y > 0 ? a << y : a >> -y);
+    case ARITHMETIC_SHIFT: return (uint16_t)(y > 15 ? 0 : y < -15 ? x >> 15 : y > 0 ? (int32_t)x * (1 << y) : x >> -y);
+    }
+    return 0;
+}
+
 value lanes_calculate(engine *e, enum arithmetic what, value a, value b);
 value lanes_load(engine *e, value base, value index, int word);
 /* Predicates say 0 or 1 if all lanes agree, or -1, and then e->keys says of each lane what holds. */

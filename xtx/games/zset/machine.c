@@ -43,8 +43,6 @@ int machine_load(engine *e, const uint8_t *story, uint32_t size) {
     e->ram_size = raw_word(e, 0x0E);
     e->abbreviations = raw_word(e, 0x18);
     e->alphabet = e->version >= 5 ? raw_word(e, 0x34) : 0;
-    uint32_t extension = e->version >= 5 ? raw_word(e, 0x36) : 0;
-    if (extension && raw_word(e, extension) >= 3) e->unicode = raw_word(e, (uint16_t)(extension + 6));
     if (e->ram_size < 64 || e->ram_size > e->size) return -1;
     return 0;
 }
@@ -425,12 +423,16 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         AGREED(lanes_compare(e, what, a, b));                                  \
         BRANCH(yes);                                                           \
     } while (0)
-/* Printing functions say whether they could print. */
+/* Printing functions say whether they could print. What takes long counts as many instructions, so that a damaged
+ * story comes to its limit in time. */
+#define CHARGE(work) executed += (work) / 16
 #define PRINTED(answer)              \
     do {                             \
         yes = (answer);              \
         if (yes < 0) GIVE_UP;        \
         if (yes == 0) goto divide;   \
+        CHARGE(e->printed);          \
+        e->printed = 0;              \
     } while (0)
 
 /* Gets parent, sibling or child of an object, for all lanes. */
@@ -507,7 +509,7 @@ static int can_store(const engine *e, uint32_t address, uint32_t bytes, value wh
     return flags && !is_vector(what) && !(what & 1) && !(e->memory[0x11] & 1);
 }
 
-static int scan_table(engine *e, value wanted, uint32_t address, uint32_t count, uint32_t type, value *result) {
+static void scan_table(engine *e, value wanted, uint32_t address, uint32_t count, uint32_t type, value *result) {
     uint32_t step = type & 127, word = type & 128, shadowed = is_vector(wanted), at = address;
     for (uint32_t i = 0; i < count && !shadowed; i++, at = (uint16_t)(at + step))
         shadowed = e->shadows[at] || (word && e->shadows[at + 1]);
@@ -516,10 +518,10 @@ static int scan_table(engine *e, value wanted, uint32_t address, uint32_t count,
         for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step))
             if ((word ? raw_word(e, at) : e->memory[at]) == wanted) {
                 *result = at;
-                return 1;
+                return;
             }
         *result = 0;
-        return 1;
+        return;
     }
     uint16_t *to;
     value made = new_vector(e, 0, &to);
@@ -534,7 +536,6 @@ static int scan_table(engine *e, value wanted, uint32_t address, uint32_t count,
         to[c] = found ? (uint16_t)where : 0;
     });
     *result = simplify(e, made);
-    return 1;
 }
 
 static int copy_table(engine *e, uint32_t from, uint32_t to, uint32_t size) {
@@ -771,11 +772,13 @@ execute:
         for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
         for (int i = 1; i < 4; i++) AGREE(many[i]);
         scan_table(e, many[0], many[1], many[2], many[3], &x);
+        CHARGE(many[2]);
         goto store_and_branch;
     case COPY_TABLE:
         for (int i = 0; i < 3; i++) OPERAND(i, many[i]);
         for (int i = 0; i < 3; i++) AGREE(many[i]);
         if (!copy_table(e, many[0], many[1], many[2])) GIVE_UP;
+        CHARGE(many[2]);
         NEXT;
     case TOKENISE:
         many[2] = many[3] = 0;

@@ -212,6 +212,7 @@ static void print_to_screen(engine *e, const string *s) {
 static int print_string(engine *e, const string *s) {
     if (!s && e->text_differs) keys_from(e, e->text_differs);
     if (!s) return e->text_differs ? 0 : -1;
+    e->printed += s->length;
     if (e->now.redirections) return print_to_memory(e, s->bytes, s->length);
     if (!e->now.silent) print_to_screen(e, s);
     return 1;

@@ -218,7 +218,7 @@ typedef struct {
     uint8_t *memory; /* RAM and everything behind it */
     uint32_t size, ram_size, packing;
     int version;
-    uint32_t globals, objects, dictionary, abbreviations, alphabet, unicode;
+    uint32_t globals, objects, dictionary, abbreviations, alphabet;
     instruction **decoded; /* by address */
     instruction *pool;
     uint32_t pool_left;
@@ -226,6 +226,7 @@ typedef struct {
     uint32_t allocation_count, allocation_room;
     string **strings; /* by address */
     string *scratch;
+    uint32_t printed; /* bytes, since it was last looked at */
     value text_differs; /* why the last text could not be read: what differs between lanes, or 0 */
 
     /* text that is watched for */

@@ -245,13 +245,14 @@ def test_killed_and_stopped_workers_change_nothing() -> None:
 
 
 def test_workers_killed_in_the_middle_of_their_work_change_nothing() -> None:
-    spec = GameSpec(LOW_WATER, search=True)
+    # One by one, so that a search takes half a second and more.
+    spec = GameSpec(LOW_WATER, search=True, engine="jericho")
     with vector(spec, 2, 2) as games:
         whole = random_walk(games, 1, breadth=2)
     with vector(spec, 2, 2) as games:
 
         def disturb(number: int) -> None:
-            # A search takes half a second and more: this is in the middle of it.
+            # This is in the middle of it.
             for pid in games.pids:
                 threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
 

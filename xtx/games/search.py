@@ -22,7 +22,7 @@ from xtx.games.wide import listens, wide_candidates
 from xtx.games.zmachine import read_dictionary
 from xtx.games.zset import UNJUDGED, Engine
 
-SEARCH_VERSION = 2
+SEARCH_VERSION = 3
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -209,7 +209,8 @@ class Search:
         things = [
             replace(thing, answer=answer) for answer, words in answers.items() for thing in _tell_apart(words, owners)
         ]
-        things = self._with_pairs(state, things, f"{look}\n{inventory}".lower())
+        names = "\n".join(name for _, name in self._names_around(state))
+        things = self._with_pairs(state, things, f"{look}\n{inventory}\n{names}".lower())
         return sorted(things, key=lambda t: t.name)
 
     def _with_pairs(self, state: Snapshot, things: list[Thing], text: str) -> list[Thing]:
@@ -217,6 +218,7 @@ class Search:
         that is wooden too."""
         alone = {alias: t.answer for t in things for alias in t.aliases}
         pairs = dict.fromkeys(_PAIR.findall(text))
+        pairs |= {(first, noun[:-1]): None for first, noun in pairs if noun.endswith("s")}
         for first, second, noun in _PLURAL.findall(text):  # "stone and wooden doors"
             pairs |= {(first, noun): None, (second, noun): None}
         found: dict[str, dict[str, str]] = {}

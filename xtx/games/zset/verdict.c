@@ -459,6 +459,7 @@ engine *zset_open(const description *d) {
 }
 
 enum { ALONE = 0, SPLITTING = 1, MERGING = 2 };
+enum { BATCH = 4096 }; /* lanes in a set: with more, vectors do not fit into the processor's cache */
 
 /* Runs a range of commands in one set, or, where there is no room for that, in smaller ones. */
 static void run_range(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
@@ -509,7 +510,9 @@ int zset_filter(engine *e, const start_state *s, const char *commands, int32_t c
         }
         if (mode == ALONE)
             for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, flags, diffs, hashes);
-        else if (plain) run_range(e, s, command, lane_of, plain, flags, diffs, hashes);
+        else
+            for (uint32_t i = 0; i < plain; i += BATCH)
+                run_range(e, s, command, lane_of + i, plain - i < BATCH ? plain - i : BATCH, flags, diffs, hashes);
         result = 0;
     }
     free(command);

@@ -486,7 +486,9 @@ void split(engine *e) {
 static cell keep_cell(engine *e, const snapshot *s, uint32_t address, int size, value content) {
     cell kept = {address, (uint8_t)size, content, NULL};
     if (is_vector(content) && vector_index(content) >= s->vectors) {
-        kept.lane = e->vectors[vector_index(content)].lane;
+        const uint16_t *from = e->vectors[vector_index(content)].lane;
+        uint16_t *to = kept.lane = take_lanes(e, &e->parked_arena);
+        EACH_LANE(e->set, c, to[c] = from[c];);
     }
     return kept;
 }
@@ -569,7 +571,6 @@ void park(engine *e) {
     memcpy(p->member, e->set.member, p->count * sizeof *p->member);
     park_memory(e, s, p);
     park_stack(e, s, p);
-    e->snapshots[e->snapshot_count - 1].lane_mark = e->lane_arena.top;
 }
 
 /* --- merging ------------------------------------------------------------------------------------------------ */

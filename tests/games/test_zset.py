@@ -155,6 +155,21 @@ def test_engines_in_several_threads_do_not_disturb_each_other(
     assert results == [True] * 15
 
 
+def test_threads_share_the_commands_of_a_state(lowwater: tuple[Emulator, Engine], states: list[Snapshot]) -> None:
+    emulator, engine = lowwater
+    commands = verify.real_candidates(emulator, states[5], most=12)
+    assert len(commands) > 1500
+    hashes = [np.zeros(len(commands), dtype=np.uint64) for _ in range(2)]
+    alone = engine.filter(states[5], commands, hashes=hashes[0])
+    team = Engine(emulator.story.content, Rules.of(emulator), threads=3)
+    for _ in range(2):
+        shared = team.filter(states[5], commands, hashes=hashes[1])
+        assert (shared.flags == alone.flags).all() and (shared.diffs == alone.diffs).all()
+        assert (hashes[0] == hashes[1]).all()
+    assert team.filter(states[5], commands[:7]).flags.tolist() == alone.flags[:7].tolist()
+    team.close()
+
+
 @pytest.mark.roms
 @pytest.mark.parametrize("name", ["zork1", "detective", "enchanter", "snacktime", "library"])
 def test_real_games(real_story: Callable[[str], Path], name: str) -> None:

@@ -62,8 +62,9 @@ def run(args: Args) -> int:
     # Not at the top: Jericho takes a while to load, and a wrong name should be answered at once.
     from xtx.games.atlas import default_path
     from xtx.games.game import GameSpec
+    from xtx.games.guarded import GuardedGame
     from xtx.play.screen import Screen
-    from xtx.play.table import GuardedGame, Table
+    from xtx.play.table import Table
 
     for stream in (sys.stdin, sys.stdout):
         # What a terminal cannot show or a pipe cannot say must not end the game.

@@ -30,7 +30,7 @@ from xtx.games import catalog
 from xtx.games.typed import COMMAND_LENGTH, READABLE, fit, to_the_program
 
 if TYPE_CHECKING:
-    from xtx.games.game import StoryGame
+    from xtx.games.guarded import GuardedGame
 
 NAMESPACE = "xtx"
 
@@ -93,14 +93,14 @@ class StoryEnv(gymnasium.Env[str, str]):
         self._extra_actions, self._wide_grammar = extra_actions, wide_grammar
         self._stochastic = stochastic
         self._atlas = atlas
-        self._game: StoryGame | None = None
+        self._game: GuardedGame | None = None
         self._rendered = ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """The first narration of a new game."""
         super().reset(seed=seed)
         game = self._opened()
-        emulator_seed = int(self.np_random.integers(2**31 - 1)) if self._stochastic else game.emulator.walkthrough_seed
+        emulator_seed = int(self.np_random.integers(2**31 - 1)) if self._stochastic else game.walkthrough_seed
         observation = game.reset(emulator_seed)
         self._rendered = observation.text
         return observation.text, self._info(game, observation)
@@ -124,27 +124,27 @@ class StoryEnv(gymnasium.Env[str, str]):
             self._game.close()
             self._game = None
 
-    def _opened(self) -> StoryGame:
+    def _opened(self) -> GuardedGame:
         if self._game is None:
             from xtx.games.atlas import default_path
-            from xtx.games.game import GameSpec, StoryGame
+            from xtx.games.game import GameSpec
+            from xtx.games.guarded import GuardedGame
 
             if isinstance(self._atlas, bool):
                 atlas = str(default_path()) if self._atlas else None
             else:
                 atlas = os.fspath(self._atlas)
-            self._game = StoryGame(GameSpec(self._path, self._extra_actions, self._wide_grammar, atlas))
+            self._game = GuardedGame(GameSpec(self._path, self._extra_actions, self._wide_grammar, atlas))
         return self._game
 
     @staticmethod
-    def _info(game: StoryGame, observation: Observation, won: bool = False) -> Info:
+    def _info(game: GuardedGame, observation: Observation, won: bool = False) -> Info:
         return {
             "actions": observation.actions,
             "look": observation.look,
             "inventory": observation.inventory,
             "score": observation.score,
-            "max_score": game.emulator.max_score,
-            "moves": game.emulator.moves,
+            "max_score": game.max_score,
             "step": observation.step,
             "won": won,
         }

@@ -145,6 +145,11 @@ class GameVector:
         return self._ready.walkthrough_seed
 
     @property
+    def max_score(self) -> int:
+        """The points that the game has to give; 0 where nobody knows."""
+        return self._ready.max_score
+
+    @property
     def pids(self) -> list[int]:
         """The worker processes."""
         return [remote.process.pid for remote in self._remotes if remote.process is not None]

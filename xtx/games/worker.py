@@ -164,6 +164,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
     layout: bytes = b""
     walkthrough_seed: int = 0
+    max_score: int = 0
 
 
 class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -205,7 +206,7 @@ class Host:
             layout = first.layout
         self._games += [first, *(StoryGame(spec, layout, trace) for _ in range(setup.games - 1))]
         found = msgspec.msgpack.encode(layout) if layout is not None else b""
-        self.ready = Ready(found, first.emulator.walkthrough_seed)
+        self.ready = Ready(found, first.emulator.walkthrough_seed, first.emulator.max_score)
 
     def answer(self, request: Request) -> Results:
         """What came of each call, done one after the other."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from xtx.core import Game, Observation, Step
 from xtx.games.game import GameSpec, StoryGame
+from xtx.games.guarded import GuardedGame
 from xtx.games.jericho import Status
 from xtx.games.narration import clean
-from xtx.games.vector import GameVector, report
 
 UNDO_LEVELS = 500
 
@@ -43,34 +43,6 @@ class Scene:
     reward: int = 0
     wants_key: bool = False
     """Whether the game waits for a single key and not for a command."""
-
-
-class GuardedGame:
-    """A game in a process of its own: a command that kills it, or never ends, does nothing. It cannot be saved after
-    its end."""
-
-    def __init__(self, spec: GameSpec, on_report: Callable[[str], None] = report) -> None:
-        self._vector = GameVector(spec, 1, 1, on_report=on_report)
-
-    def reset(self, seed: int | None = None) -> Observation:
-        """The first observation of a new game."""
-        return self._vector.reset(seeds=None if seed is None else [seed])[0]
-
-    def step(self, action: str, *, last: bool = False) -> Step:
-        """What the action leads to."""
-        return self._vector.step([action], last=(0,) if last else ())[0]
-
-    def save(self) -> bytes:
-        """The state of the game."""
-        return self._vector.save()[0]
-
-    def restore(self, state: bytes) -> Observation:
-        """The observation in the saved state."""
-        return self._vector.restore([state])[0]
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._vector.close()
 
 
 class Table:

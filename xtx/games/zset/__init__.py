@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,6 +26,9 @@ UNJUDGED = 128
 
 LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset*.so"))), None)
 """What the C sources were compiled to."""
+
+_WORTH_SHARING = 500
+"""A thread that gets fewer commands than these is not worth its while."""
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
@@ -214,8 +218,11 @@ def _start(state: Snapshot) -> _Start:
 class Engine:
     """One engine for one story; to be used by one thread at a time."""
 
-    def __init__(self, story: bytes, rules: Rules) -> None:
+    def __init__(self, story: bytes, rules: Rules, threads: int = 1) -> None:
+        """With several `threads` the commands of one state are shared among them; they start when first needed."""
         self._library = _load()
+        self._pool: ThreadPoolExecutor | None = None
+        self._others = [Engine(story, rules) for _ in range(threads - 1)]
         self._ram_size = len(rules.set_mask)
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
         special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
@@ -239,12 +246,17 @@ class Engine:
             raise ValueError("this story cannot be run by the set-execution engine")
 
     @classmethod
-    def of(cls, emulator: Emulator) -> Engine:
+    def of(cls, emulator: Emulator, threads: int = 1) -> Engine:
         """An engine for the story in an emulator."""
-        return cls(emulator.story.content, Rules.of(emulator))
+        return cls(emulator.story.content, Rules.of(emulator), threads)
 
     def close(self) -> None:
         """Frees the engine; it must not be used afterwards."""
+        for other in self._others:
+            other.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
         if self._engine:
             self._library.zset_close(self._engine)
             self._engine = None
@@ -264,6 +276,8 @@ class Engine:
         """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
         must be tried there. `hashes`, where given, receives a hash of each command's whole final state."""
         self._check(state)
+        if self._others and len(commands) >= _WORTH_SHARING * (1 + len(self._others)):
+            return self._shared(state, commands, limit, mode, hashes)
         flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
         diffs = np.zeros(len(commands), dtype=np.uint64)
         if hashes is not None and len(hashes) != len(commands):
@@ -278,6 +292,32 @@ class Engine:
         if failed:
             raise MemoryError("no memory for the candidates")
         return Verdicts(flags, diffs)
+
+    def _shared(
+        self,
+        state: Snapshot,
+        commands: Sequence[str],
+        limit: int,
+        mode: Mode,
+        hashes: npt.NDArray[np.uint64] | None,
+    ) -> Verdicts:
+        """`filter`, with a part of the commands for each thread."""
+        workers = [self, *self._others]
+        size = -(-len(commands) // len(workers))
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(len(workers))
+        parts = [slice(i * size, (i + 1) * size) for i in range(len(workers))]
+        # One that has nobody to share with does the work itself.
+        own, self._others = self._others, []
+        try:
+            futures = [
+                self._pool.submit(w.filter, state, commands[p], limit, mode, None if hashes is None else hashes[p])
+                for w, p in zip(workers, parts, strict=True)
+            ]
+            found = [f.result() for f in futures]
+        finally:
+            self._others = own
+        return Verdicts(np.concatenate([v.flags for v in found]), np.concatenate([v.diffs for v in found]))
 
     def step(self, state: Snapshot, command: str, limit: int = CANDIDATE_LIMIT) -> tuple[int, Snapshot]:
         """The flags of one command and the state after it, with all that it printed as the narration."""

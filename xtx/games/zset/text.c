@@ -423,12 +423,14 @@ static uint16_t look_up_cached(engine *e, const uint8_t *word, uint32_t length) 
     return w->address;
 }
 
-static int is_separator(const engine *e, uint8_t c) {
-    uint32_t at = e->dictionary;
-    uint8_t left = e->memory[at], separator;
-    do separator = e->memory[(uint16_t)++at]; /* a list of none is taken for one of 256, as Frotz does */
-    while (c != separator && --left != 0);
-    return left != 0;
+void text_separators(engine *e) {
+    for (int c = 0; c < 256; c++) {
+        uint32_t at = e->dictionary;
+        uint8_t left = e->memory[at], separator;
+        do separator = e->memory[(uint16_t)++at]; /* a list of none is taken for one of 256, as Frotz does */
+        while (c != separator && --left != 0);
+        e->separates[c] = left != 0;
+    }
 }
 
 int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int room) {
@@ -436,7 +438,7 @@ int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, t
     uint32_t word = UINT32_MAX;
     for (uint32_t i = 0;; i++) {
         uint8_t c = i < length ? line[i] : 0;
-        int separates = is_separator(e, c);
+        int separates = e->separates[c];
         if (!separates && c != ' ' && c != 0) {
             if (word == UINT32_MAX) word = i;
         } else if (word != UINT32_MAX) {

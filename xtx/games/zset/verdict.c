@@ -452,8 +452,10 @@ engine *zset_open(const description *d) {
     engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
     if (machine_load(e, d->story, d->size) == 0 && fill_world(e, d) && take_memory(e) &&
-        text_patterns(e, d->patterns, d->hits, d->pattern_count) == 0)
+        text_patterns(e, d->patterns, d->hits, d->pattern_count) == 0) {
+        text_separators(e);
         return e;
+    }
     zset_close(e);
     return NULL;
 }

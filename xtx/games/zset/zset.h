@@ -276,6 +276,7 @@ typedef struct {
     const cell **table;
     size_t table_room;
     cached_word *words;
+    uint8_t separates[256]; /* which characters are words of their own */
 
     /* one run */
     uint32_t lane_count, lane_room;
@@ -452,6 +453,8 @@ typedef struct {
     uint8_t length, position;
 } token;
 enum { MAX_TOKENS = 255 };
+/* Finds out which characters separate words; before the first line is cut. */
+void text_separators(engine *e);
 /* Cuts a line into words as Frotz does; the number of tokens found, at most `room`. */
 int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int room);
 /* The opcode: from a text buffer into a parse buffer. As above, and 1 for done. */

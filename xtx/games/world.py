@@ -30,7 +30,7 @@ from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot
 from xtx.games.narration import clean
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary
 
-SURVEY_VERSION = 2
+SURVEY_VERSION = 3
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 _STATES = 16
@@ -76,6 +76,9 @@ class Layout(msgspec.Struct, frozen=True):
     local: dict[int, tuple[int, ...]]
     """By room (object number): bytes that belong to the world there though not elsewhere, such as the clock behind
     a trap."""
+    thorough: bool
+    """Whether all attributes of the things in the player's room belong to the world, also those that Jericho leaves
+    out: where they decide how a thing is described."""
     prompt: tuple[int, int, int]
     """Program counter, opcode and number of frames when the story waits for a command as usual."""
     stack: bytes
@@ -107,7 +110,10 @@ class World:
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, _COUNTER)
         around = emulator.tree.around(present, emulator.player)
         # Where the player is he has been before: a room that forgot it would welcome him again.
-        for place in around:
+        places = around
+        if layout.thorough and around:
+            places = around + emulator.tree.below(emulator.tree.links(present), around[-1])
+        for place in places:
             address = emulator.header.object_address(place)
             attributes = slice(address, address + emulator.header.attribute_bytes)
             ram[attributes] = present[attributes]
@@ -204,7 +210,9 @@ class _Survey:
             self._try_commands(states[i])
         layout = self._first_layout(states[0], usual, memory, scores)
         layout = self._with_or_without_score(layout, [states[i] for i in chosen])
+        layout = self._with_quiet_fill(layout, [states[i] for i in chosen], commands)
         layout = self._without_harmless(layout, commands)
+        layout = self._thorough_or_not(layout, commands)
         for i in ordinary:
             directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
             layout = self._refine(layout, states[i], [commands[i], *directions])
@@ -236,7 +244,8 @@ class _Survey:
         counting = np.array([self._counts(int(a)) for a in range(len(mask))]) | _tick(memory)
         counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
         return Layout(
-            mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), local={}, prompt=_prompt(usual),
+            mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), local={}, thorough=False,
+            prompt=_prompt(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
         )  # fmt: skip
 
@@ -273,6 +282,39 @@ class _Survey:
                 mask[address], fill[address] = 0, usual
         emulator.restore(states[0])
         return msgspec.structs.replace(layout, mask=bytes(mask), fill=bytes(fill))
+
+    def _with_quiet_fill(self, layout: Layout, candidates: Sequence[Snapshot], walk: Sequence[str]) -> Layout:
+        """The layout that sets clocks to where they disturb least, and not to when the sun is about to rise."""
+        states = self._wander(layout, walk)[0][:: _WANDERED // 24]
+        clocks = np.flatnonzero(self.timed > 0)
+        layouts = [layout]
+        for state in candidates:
+            fill = np.frombuffer(layout.fill, np.uint8).copy()
+            fill[clocks] = np.frombuffer(state.ram, np.uint8)[clocks]
+            layouts.append(msgspec.structs.replace(layout, fill=fill.tobytes()))
+        return min(layouts, key=lambda tried: self._misdescribed(tried, states))
+
+    def _thorough_or_not(self, layout: Layout, walk: Sequence[str]) -> Layout:
+        """The layout with all attributes of the things in sight, if rooms are described more truly with them."""
+        states = self._wander(layout, walk)[0][::4]
+        thorough = msgspec.structs.replace(layout, thorough=True)
+        better = self._misdescribed(thorough, states) < self._misdescribed(layout, states)
+        return thorough if better else layout
+
+    def _misdescribed(self, layout: Layout, states: Sequence[Snapshot]) -> int:
+        """In how many states `look` says something else from the canonical state."""
+        world, count = World(self.emulator, layout), 0
+        for state in states:
+            before = msgspec.structs.replace(state, rng=_RNG)
+            self.emulator.restore(before)
+            canonical = world.canonical(_RNG)
+            count += self._look(before) != self._look(canonical)
+        return count
+
+    def _look(self, state: Snapshot) -> str:
+        self.emulator.restore(state)
+        self.emulator.step("look", CANDIDATE_LIMIT)
+        return clean(self.emulator.narration)
 
     def _wander(self, layout: Layout, walk: Sequence[str]) -> tuple[list[Snapshot], list[int]]:
         """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
@@ -311,12 +353,7 @@ class _Survey:
         commands = [c for c in commands if c not in self.avoid]
         if (self._outcomes(before, commands) != self._outcomes(other, commands)).any():
             return True
-        texts = []
-        for one in (before, other):
-            self.emulator.restore(one)
-            self.emulator.step("look", CANDIDATE_LIMIT)
-            texts.append(clean(self.emulator.narration))
-        return texts[0] != texts[1]
+        return self._look(before) != self._look(other)
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
@@ -472,6 +509,10 @@ class _Survey:
             verb = sequence[0][:4] if len(sequence) == 1 else sequence[0][:9]
             by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
         self.verbs = np.maximum(self.verbs, np.sum(list(by_verb.values()), axis=0))
+        for sequence, result in single.items():
+            # Nonsense changes nothing but the parser's things: once is enough.
+            if result is not None and sequence[0] in _NONSENSE:
+                self.verbs[(result[0] != before) & ~time] = _VERBS
         self.surveyed += 1
 
     def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> tuple[Ram, int] | None:

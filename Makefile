@@ -32,6 +32,7 @@ verify: .venv/stamp
 bench: .venv/stamp
 	@echo "== measuring speed"
 	@$(BIN)/python benchmarks/games.py $(ARGS)
+	@$(BIN)/python benchmarks/search.py $(ARGS)
 
 story: .venv/stamp
 	@echo "== compiling the stories with Inform 6"

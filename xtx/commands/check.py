@@ -50,6 +50,8 @@ class Args:
 
 def run(args: Args) -> int:
     """Prints a table and the misses; 0 whatever they are."""
+    if not args.names:
+        raise UserError("name the games to check, as in: xtx games check lowwater")
     stories = [find_story(name) for name in args.names]
     from xtx.games.game import GameSpec
 

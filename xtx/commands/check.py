@@ -53,25 +53,12 @@ def run(args: Args) -> int:
     if not args.names:
         raise UserError("name the games to check, as in: xtx games check lowwater")
     stories = [find_story(name) for name in args.names]
-    from xtx.games.game import GameSpec
-
     console = Console(highlight=False)
     table = Table("game", "grammar", "changing steps", "reproduced", "actions mean / most", box=None, pad_edge=False)
-    lines, missed = [], {}
+    lines: list[str] = []
+    missed: dict[str, list[str]] = {}
     for story in stories:
-        plain = GameSpec(
-            str(story.path), engine=args.search, atlas=None if args.no_atlas else str(args.atlas or default_path())
-        )
-        variants = {"templates": plain}
-        if args.compare or args.extra_actions:
-            variants["with extra actions"] = replace(plain, extra_actions=True)
-        if args.compare or args.wide_grammar:
-            variants["wide"] = replace(plain, wide_grammar=True)
-        if args.extra_actions and args.wide_grammar:
-            variants = {"wide, with extra actions": replace(plain, extra_actions=True, wide_grammar=True)}
-        if not args.compare and len(variants) > 1:
-            variants.pop("templates")
-        for grammar, spec in variants.items():
+        for grammar, spec in _variants(args, str(story.path)).items():
             name, checked = _check(spec, grammar, args.limit, console)
             misses = [c for c in checked if not c.found]
             counts = [c.actions for c in checked] or [0]
@@ -80,8 +67,7 @@ def run(args: Args) -> int:
                 name, grammar, str(len(checked)), f"{share:.1f} %", f"{sum(counts) / len(counts):.1f} / {max(counts)}"
             )
             lines += [f"{name}, {grammar}, step {c.step}: {c.command!r} in {c.room}" for c in misses]
-            if grammar in ("templates", next(iter(variants))):
-                missed[name] = list(dict.fromkeys(c.command.lower() for c in misses))
+            missed.setdefault(name, list(dict.fromkeys(c.command.lower() for c in misses)))
     console.print(table)
     for line in lines:
         console.print(f"missed: {line}", markup=False)
@@ -89,6 +75,28 @@ def run(args: Args) -> int:
         args.write_extra.write_text(json.dumps(missed, indent=1) + "\n")
         console.print(f"wrote {sum(map(len, missed.values()))} actions to {args.write_extra}", markup=False)
     return 0
+
+
+def _variants(args: Args, path: str) -> dict[str, GameSpec]:
+    """The grammars with which a game is to be checked, by name; the first one's misses can be written."""
+    from xtx.games.game import GameSpec
+
+    folder = None if args.no_atlas else str(args.atlas or default_path())
+    plain = GameSpec(path, engine=args.search, atlas=folder)
+    if args.compare:
+        return {
+            "templates": plain,
+            "with extra actions": replace(plain, extra_actions=True),
+            "wide": replace(plain, wide_grammar=True),
+        }
+    names = {
+        (False, False): "templates",
+        (True, False): "with extra actions",
+        (False, True): "wide",
+        (True, True): "wide, with extra actions",
+    }
+    spec = replace(plain, extra_actions=args.extra_actions, wide_grammar=args.wide_grammar)
+    return {names[args.extra_actions, args.wide_grammar]: spec}
 
 
 def _check(spec: GameSpec, grammar: str, limit: int, console: Console) -> tuple[str, list[Checked]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xtx.games.game import StoryGame
-from xtx.games.jericho import Verdict
+from xtx.games.jericho import Snapshot, Status, Verdict
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,31 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
     for number, command in enumerate(emulator.walkthrough, 1):
         before = emulator.save()
         truth = emulator.filter([command])
-        changed = bool(truth.flags[0] & Verdict.CHANGED)
-        if changed:
+        same = None
+        if truth.flags[0] & Verdict.CHANGED:
             verdicts = emulator.filter(observation.actions)
             same = (verdicts.diffs == truth.diffs[0]) & ((verdicts.flags & Verdict.CHANGED) > 0)
+        elif truth.flags[0] & Verdict.EVENT:
+            # The object tree was touched but is as before: whether anything changed shows in the whole state only.
+            wanted = _key_after(game, before, command)
+            if wanted not in (_key_after(game, before, "look"), _key_after(game, before, "inventory")):
+                same = np.array([_key_after(game, before, action) == wanted for action in observation.actions])
+        emulator.restore(before)
+        if same is None:
+            yield None
+        else:
             action = observation.actions[int(np.argmax(same))] if same.any() else ""
             room = emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)]
-            emulator.restore(before)
             yield Checked(number, command, room, bool(action), action, len(observation.actions))
-        else:
-            emulator.restore(before)
-            yield None
         step = game.step(command)
         observation = step.observation
         if step.terminated:
             return
+
+
+def _key_after(game: StoryGame, before: Snapshot, command: str) -> bytes:
+    emulator = game.emulator
+    emulator.restore(before)
+    if emulator.step(command) is not Status.DONE:
+        return b""
+    return game.world.key(game.world.canonical(before.rng))

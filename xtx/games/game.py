@@ -78,7 +78,7 @@ class StoryGame:
             _ = self.layout  # now, and not in the middle of a game
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self._engine = Engine.of(self.emulator) if spec.search and spec.engine == "zset" else None
-        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine)
+        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, self.world if spec.search else None)
         self._prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.variant};".encode()
         self._plain_prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.plain_variant};".encode()
         self._remembered: dict[bytes, Findings] = {}

@@ -15,14 +15,24 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts, recognized, verb_frequency
+from xtx.games.jericho import (
+    CANDIDATE_LIMIT,
+    Emulator,
+    Snapshot,
+    Status,
+    Verdict,
+    Verdicts,
+    recognized,
+    verb_frequency,
+)
 from xtx.games.narration import clean
 from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
+from xtx.games.world import World
 from xtx.games.zmachine import read_dictionary
 from xtx.games.zset import UNJUDGED, Engine
 
-SEARCH_VERSION = 3
+SEARCH_VERSION = 4
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -32,6 +42,9 @@ all below and all above the middle."""
 
 ENGINE = "(set execution)"
 """What stands for the engine where commands are noted or excluded: a state in which it fails is searched without."""
+
+_HIDDEN = 48
+"""So many commands of a state are looked at for changes that do not show in the object tree, the shortest first."""
 
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
@@ -116,11 +129,13 @@ class Search:
         extra_actions: Sequence[str] = (),
         wide: bool = False,
         engine: Engine | None = None,
+        world: World | None = None,
     ) -> None:
         """`engine` judges candidates by set execution; without one each is tried in the emulator. The verdicts are
-        the same."""
+        the same. `world` finds changes that do not show in the object tree."""
         self._emulator = emulator
         self._engine = engine
+        self._world = world
         self._extra = tuple(extra_actions)
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
@@ -265,6 +280,8 @@ class Search:
             else:
                 head, middle, tail = template.split("OBJ", 2)
                 out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in names if a != b]
+        if self._dictionary.can_name("wall"):
+            out += [f"push {side} wall" for side in ("north", "south", "east", "west")]
         return list(dict.fromkeys(out))
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
@@ -322,7 +339,38 @@ class Search:
                 # A combination that is 0 only if all effects are 0.
                 effect[chancy] = effect[chancy] * np.uint64(0x9E3779B97F4A7C15) + other
         effect[stopped] = 0
+        quiet = (effect == 0) & ~stopped & ((verdicts.flags & Verdict.TAKEN) == 0)
+        self._add_hidden(state, candidates, effect, np.flatnonzero(quiet & ((verdicts.flags & Verdict.EVENT) > 0)))
         return effect
+
+    def _add_hidden(
+        self,
+        state: Snapshot,
+        candidates: Sequence[str],
+        effect: npt.NDArray[np.uint64],
+        suspects: npt.NDArray[np.intp],
+    ) -> None:
+        """Fills in the effects of commands that touch the object tree and leave it as it is, but change something
+        else: a step in a maze of which all places are one room."""
+        if self._world is None or not len(suspects):
+            return
+        start = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
+        idle = {self._hidden(start, command) for command in ("look", "examine me")}
+        chosen = sorted(suspects.tolist(), key=lambda i: (len(candidates[i].split()), i))[:_HIDDEN]
+        for i in chosen:
+            hidden = self._hidden(start, candidates[i])
+            if hidden not in idle:
+                effect[i] = hidden
+
+    def _hidden(self, start: Snapshot, command: str) -> int:
+        """A number for the canonical state after a command; 0 if there is none."""
+        self._emulator.restore(start)
+        if self._world is None or self._emulator.step(command, CANDIDATE_LIMIT) is not Status.DONE:
+            return 0
+        if self._emulator.over:
+            return 0
+        after = self._world.key(self._world.canonical(RANDOM_STATES[0]))
+        return int.from_bytes(after[:8], "big") | 1
 
     def _judge(self, state: Snapshot, candidates: Sequence[str]) -> Verdicts:
         """What becomes of the candidates: by the engine, and one by one in the emulator for those it leaves open."""

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
 HANG = ROOT / "stories/hang/hang.z5"
 RNG = RANDOM_STATES[0]
+SIDES = {"north", "south", "east", "west"}
 STOPPERS = ("hang", "crash", "examine bomb", "burst")
 """What the hang story does not answer to; burst would end this process."""
 
@@ -233,3 +234,20 @@ def test_the_troll_can_be_attacked(real_story: Callable[[str], Path]) -> None:
     bench.go(*emulator.walkthrough[:at_troll], seed=emulator.walkthrough_seed)
     assert len({tuple(bench.effects(attacks[:1], rng)) for rng in RANDOM_STATES}) > 1
     emulator.close()
+
+
+@pytest.mark.roms
+def test_steps_in_a_maze_that_is_one_room_are_told_apart(real_story: Callable[[str], Path]) -> None:
+    """In zork3's Royal Puzzle every step moves the player into the room where he is."""
+    bench = Bench(real_story("zork3"))
+    bench.search = Search(bench.emulator, world=bench.world)
+    walkthrough = bench.emulator.walkthrough
+    bench.go(*walkthrough[:166], seed=bench.emulator.walkthrough_seed)
+    assert bench.emulator.tree.names[bench.emulator.tree.room(bench.emulator.ram, bench.emulator.player)].startswith(
+        "Room in"
+    )
+    offered = bench.search.findings(bench.world.canonical(RNG)).actions
+    assert walkthrough[166].lower() == "s" and "south" in offered and len(set(offered) & SIDES) > 1, offered
+    bench.go(*walkthrough[:166], seed=bench.emulator.walkthrough_seed)
+    assert not SIDES & set(Search(bench.emulator).findings(bench.world.canonical(RNG)).actions)
+    bench.emulator.close()

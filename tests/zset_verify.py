@@ -1,7 +1,8 @@
 """The long proof of the set-execution engine: `make verify`, or python tests/zset_verify.py [GAME ...] [--states N].
 
 For every story in the folders of XTX_GAMES and the embedded one: the plain run equals Frotz along the walkthrough;
-in sets every command ends in the same state as by itself; verdicts are those of `Emulator.filter`; and damaged stories
+in sets every command ends in the same state as by itself, and is in the same state after every merge; verdicts are
+those of `Emulator.filter`; Jericho's own dictionary of valid actions comes out in the same order; and damaged stories
 end in a verdict, not in a crash. The C sources are compiled with AddressSanitizer and UBSan for it. The tests in
 tests/games/test_zset.py use the same functions, with less of everything.
 """
@@ -28,7 +29,7 @@ import xtx.games.zset as zset
 from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, recognized
 from xtx.games.story import Story, read_story
 from xtx.games.zmachine import read_dictionary
-from xtx.games.zset import UNJUDGED, Engine, Mode, Rules
+from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Rules
 
 ROOT = Path(__file__).parents[1]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -57,14 +58,26 @@ class Tally:
     verdicts: int = 0
     """Commands judged by the engine and by Frotz."""
     unjudged: int = 0
+    merges: int = 0
+    """Merges at which a lane was compared with its command run alone."""
+    dictionaries: int = 0
+    """States in which Jericho's dictionary of valid actions was compared, order included."""
+    candidates: int = 0
+    """Commands tried for those."""
+    valid: int = 0
+    """Commands in those dictionaries."""
+    halting: list[str] = field(default_factory=list)
+    """Commands at which Jericho's own filter stops early, with game and step."""
     damaged: int = 0
     """Runs of damaged stories."""
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
-            f"{self.steps} steps, {self.lanes} lanes, {self.verdicts} verdicts, {self.damaged} of damaged stories, "
-            f"{self.unjudged} left to Frotz, {len(self.wrong)} wrong"
+            f"{self.steps} steps, {self.lanes} lanes, {self.verdicts} verdicts, {self.merges} merges, "
+            f"{self.dictionaries} dictionaries of {self.candidates} candidates with {self.valid} valid "
+            f"({len(self.halting)} halting), {self.damaged} of damaged stories, {self.unjudged} left to Frotz, "
+            f"{len(self.wrong)} wrong"
         )
 
     def add(self, other: Tally) -> None:
@@ -122,6 +135,94 @@ def check_lanes(engine: Engine, state: Snapshot, commands: Sequence[str], name: 
         for i in np.flatnonzero(differs | lost).tolist()[:5]:
             tally.wrong.append(f"{name} {mode.name} {commands[i]!r}: ends in another state than by itself")
     tally.unjudged = int((verdicts[Mode.MERGING].flags & UNJUDGED > 0).sum())
+    return tally
+
+
+def check_merges(engine: Engine, state: Snapshot, commands: Sequence[str], name: str, seed: int) -> Tally:
+    """Whether a random lane of every merge is what its command is by itself."""
+    try:
+        return Tally(merges=engine.check_merges(state, commands, seed))
+    except MismatchError as error:
+        return Tally(wrong=[f"{name}: {error}"])
+
+
+def _scramble(x: int) -> int:
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
+
+
+def difference_hash(difference: Sequence[int]) -> int:
+    """The engine's hash of Jericho's difference, 128 numbers: four times 16, and beside each another one."""
+    pairs = ((int(a) << 16 | int(b)) for a, b in zip(difference[:64], difference[64:], strict=True))
+    total = sum(_scramble(i // 16 << 40 | i % 16 << 32 | pair) for i, pair in enumerate(pairs) if pair)
+    return _scramble((total + 7) % 2**64) | 1
+
+
+def try_alone(emulator: Emulator, state: Snapshot, command: str) -> tuple[Status, int]:
+    """How the command ends in Frotz, and the hash of Jericho's difference, 0 if it is not valid for Jericho."""
+    emulator.restore(state)
+    library, before = emulator._lib, emulator._lib.get_score()
+    status = emulator.step(command)
+    if status is not Status.DONE or "(Taken)" in emulator.narration:
+        return status, 0
+    changed = library.get_score() != before or library.game_over() > 0 or library.victory() > 0
+    if not changed and library.world_changed() <= 0:
+        return status, 0
+    difference = np.zeros(128, dtype=np.uint16)
+    library.get_cleaned_world_diff(np.ctypeslib.as_ctypes(difference[:64]), np.ctypeslib.as_ctypes(difference[64:]))
+    return status, difference_hash(difference.tolist())
+
+
+Dictionary = list[tuple[int, list[str]]]
+"""What Jericho's filter gives, with the order that a dictionary hides when it is compared."""
+
+
+def jericho_dictionary(emulator: Emulator, state: Snapshot, commands: Sequence[str]) -> Dictionary:
+    """World difference -> commands, by Jericho's own filter in C."""
+    emulator.restore(state)
+    found = emulator._env._filter_candidate_actions(list(commands), use_ctypes=True)
+    emulator.restore(state)
+    return [(difference_hash(difference), acts) for difference, acts in found.items()]
+
+
+def grouped(commands: Sequence[str], keys: Sequence[int]) -> Dictionary:
+    out: dict[int, list[str]] = {}
+    for command, key in zip(commands, keys, strict=True):
+        if key:
+            out.setdefault(key, []).append(command)
+    return list(out.items())
+
+
+def check_dictionary(emulator: Emulator, engine: Engine, state: Snapshot, commands: Sequence[str], name: str) -> Tally:
+    """Whether the dictionary made from the engine, with Frotz for what it leaves to it, is that of Jericho's filter.
+
+    That one stops at a command that halts the emulator: there the part before it must be the same, and all of it
+    without such commands. Commands over the limit are left out, for it would never come back from them."""
+    verdicts, differences = engine.differences(state, commands)
+    keys = [0 if flags & Verdict.TAKEN else int(key) for flags, key in zip(verdicts.flags, differences, strict=True)]
+    left = np.flatnonzero(verdicts.flags & UNJUDGED).tolist()
+    halting, endless = [], []
+    for i in left:
+        status, keys[i] = try_alone(emulator, state, commands[i])
+        if status is not Status.DONE:
+            (halting if status is Status.HALTED else endless).append(i)
+    tally = Tally(dictionaries=1, candidates=len(commands), valid=sum(map(bool, keys)), unjudged=len(left))
+    tally.halting = [f"{name} {commands[i]!r}" for i in halting]
+
+    def compare(some: Sequence[int], compared: Sequence[int], what: str) -> None:
+        ours = grouped([commands[i] for i in compared], [keys[i] for i in compared])
+        theirs = jericho_dictionary(emulator, state, [commands[i] for i in some])
+        if ours != theirs:
+            pairs = zip([*ours, None], [*theirs, None], strict=False)
+            first = next(((a, b) for a, b in pairs if a != b), None)
+            tally.wrong.append(f"{name}: Jericho's dictionary{what} is another one, first at {str(first)[:300]}")
+
+    finite = [i for i in range(len(commands)) if i not in endless]
+    going = [i for i in finite if i not in halting]
+    if halting:
+        compare(finite, [i for i in finite if i < halting[0]], " up to a halting command")
+    compare(going, going, "")
     return tally
 
 
@@ -275,7 +376,21 @@ def opened(path: Path) -> Iterator[tuple[Emulator, Engine]]:
         emulator.close()
 
 
-def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int = 15) -> Tally:
+def check_dictionaries(emulator: Emulator, engine: Engine, walked: Sequence[Snapshot], count: int, most: int) -> Tally:
+    """The dictionaries of so many states along the walkthrough of a game that Jericho knows."""
+    tally, name = Tally(), emulator.story.path.name
+    if emulator.story.profile is not None:
+        return tally
+    steps = [i for i, state in enumerate(walked) if emulator.wants_line_in(state)]
+    for step in steps[:: max(1, -(-len(steps) // max(1, count)))] if count else []:
+        emulator.restore(walked[step])
+        if not emulator.over:
+            commands = [c for c in real_candidates(emulator, walked[step], most) if c.strip() and ";" not in c]
+            tally.add(check_dictionary(emulator, engine, walked[step], commands, f"{name} step {step}"))
+    return tally
+
+
+def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int = 15, along: int = 0) -> Tally:
     """All checks of one story."""
     choose = random.Random(seed)
     with opened(path) as (emulator, engine):
@@ -285,14 +400,17 @@ def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int 
         for state in [*chosen, *random_states(emulator, lines, states, choose)]:
             commands = real_candidates(emulator, state, most)
             tally.add(check_lanes(engine, state, commands, path.name))
+            tally.add(check_merges(engine, state, commands, path.name, seed))
             tally.add(
                 check_verdicts(emulator, engine, state, choose.sample(commands, min(len(commands), 2000)), path.name)
             )
             strange = odd_commands(emulator, state, odd, choose)
             tally.add(check_lanes(engine, state, strange, path.name))
+            tally.add(check_merges(engine, state, strange, path.name, seed))
             tally.add(check_verdicts(emulator, engine, state, strange, path.name))
-        strange = odd_commands(emulator, chosen[0], 300, choose)
-        tally.add(check_damaged(emulator.story, Rules.of(emulator), chosen, strange, rounds, choose))
+        tally.add(check_dictionaries(emulator, engine, walked, along, most))
+        strange = odd_commands(emulator, (chosen or lines)[0], 300, choose)
+        tally.add(check_damaged(emulator.story, Rules.of(emulator), chosen or lines, strange, rounds, choose))
     return tally
 
 
@@ -319,6 +437,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("games", nargs="*", help="stems of story files; all if none are named")
     parser.add_argument("--states", type=int, default=6, help="of the walkthrough, and as many of random play")
+    parser.add_argument("--along", type=int, default=12, help="states of the walkthrough for Jericho's dictionary")
+    parser.add_argument("--most", type=int, default=15, help="things that candidates are made of")
     parser.add_argument("--odd", type=int, default=400, help="odd commands at each state")
     parser.add_argument("--rounds", type=int, default=100, help="damaged copies of each story")
     parser.add_argument("--seed", type=int, default=1)
@@ -336,11 +456,13 @@ def main() -> int:
         if options.games and path.stem not in options.games:
             continue
         start = time.perf_counter()
-        tally = verify(path, options.states, options.odd, options.rounds, options.seed)
+        tally = verify(path, options.states, options.odd, options.rounds, options.seed, options.most, options.along)
         total.add(tally)
         print(f"{path.name}: {tally} ({time.perf_counter() - start:.0f} s)", flush=True)
         for line in tally.wrong[:10]:
             print("   ", line, flush=True)
+        for line in tally.halting:
+            print("    Jericho's filter stops at", line, flush=True)
     print(f"all: {total}")
     return bool(total.wrong)
 

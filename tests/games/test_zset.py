@@ -19,7 +19,7 @@ import pytest
 
 from xtx.games.jericho import Emulator, Snapshot, Status
 from xtx.games.story import read_story
-from xtx.games.zset import UNJUDGED, Engine, Mode, Rules
+from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Rules
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -87,6 +87,40 @@ def test_odd_commands(lowwater: tuple[Emulator, Engine], states: list[Snapshot])
         commands = verify.odd_commands(emulator, state, 150, choose)
         assert verify.check_lanes(engine, state, commands, "lowwater").wrong == []
         assert verify.check_verdicts(emulator, engine, state, commands, "lowwater").wrong == []
+
+
+def test_at_every_merge_a_lane_is_what_it_is_alone(lowwater: tuple[Emulator, Engine], states: list[Snapshot]) -> None:
+    emulator, engine = lowwater
+    for seed, state in enumerate(states[::15]):
+        tally = verify.check_merges(engine, state, verify.real_candidates(emulator, state, most=4), "lowwater", seed)
+        assert tally.wrong == []
+        assert tally.merges > 200
+        strange = verify.odd_commands(emulator, state, 100, random.Random(seed))
+        assert verify.check_merges(engine, state, strange, "lowwater", seed).wrong == []
+
+
+def test_a_spoiled_merge_is_noticed(lowwater: tuple[Emulator, Engine], states: list[Snapshot]) -> None:
+    """A bit is turned over in one lane, which is noticed if that lane is ever chosen, or what became of it."""
+    emulator, engine = lowwater
+    commands = verify.real_candidates(emulator, states[5], most=4)[:60]
+    merges = engine.check_merges(states[5], commands)
+    assert merges > 50
+    noticed = []
+    for fault in range(1, 41):
+        try:
+            engine.check_merges(states[5], commands, seed=fault, fault=fault)
+        except MismatchError as error:
+            noticed.append(str(error))
+    assert len(noticed) > 25
+    assert any("after the merge at 0x" in message for message in noticed)
+    assert all(any(repr(command) in message for command in commands) for message in noticed)
+    assert engine.check_merges(states[5], commands, seed=1, fault=merges + 1) == merges  # no such merge
+    # and verify's check says so
+    with pytest.MonkeyPatch.context() as patch:
+        plain = Engine.check_merges
+        patch.setattr(Engine, "check_merges", lambda *arguments: plain(*arguments, fault=1))
+        results = [verify.check_merges(engine, states[5], commands, "lowwater", seed).wrong for seed in range(5)]
+    assert any(results)
 
 
 def test_damaged_stories_end_in_a_verdict(lowwater: tuple[Emulator, Engine], states: list[Snapshot]) -> None:
@@ -176,6 +210,22 @@ def test_real_games(real_story: Callable[[str], Path], name: str) -> None:
     tally = verify.verify(real_story(name), states=1, odd=60, rounds=2, seed=2, most=4)
     assert tally.wrong == []
     assert tally.steps > 30
+
+
+@pytest.mark.roms
+@pytest.mark.parametrize("name", ["zork1", "detective", "library"])
+def test_the_dictionary_of_valid_actions_is_jerichos(real_story: Callable[[str], Path], name: str) -> None:
+    """World difference -> commands, in the same order."""
+    with verify.opened(real_story(name)) as (emulator, engine):
+        _, walked = verify.check_walkthrough(emulator, engine)
+        tally = verify.check_dictionaries(emulator, engine, walked, 4, 4)
+        assert tally.wrong == []
+        assert tally.dictionaries >= 3 and tally.valid > 20
+        # and another order would be noticed
+        state = walked[3]
+        commands = [c for c in verify.real_candidates(emulator, state, 4) if ";" not in c]
+        there = verify.jericho_dictionary(emulator, state, commands)
+        assert there != verify.jericho_dictionary(emulator, state, commands[::-1])
 
 
 # --- single instructions ----------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ _WORTH_SHARING = 500
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
 _TAKEN, _END = 1, 2
+_CHECKING = 3
+"""zset_filter's mode for `check_merges`: `Mode.MERGING`, checked."""
 
 
 class Mode(IntEnum):
@@ -44,6 +46,10 @@ class Mode(IntEnum):
     """In sets that are split where commands go different ways."""
     MERGING = 2
     """In sets that are split, and merged where they come together again."""
+
+
+class MismatchError(Exception):
+    """A command is in another state in a set than by itself."""
 
 
 class _World(ctypes.Structure):
@@ -202,7 +208,9 @@ def _load() -> ctypes.CDLL:
     library.zset_open.argtypes, library.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     library.zset_close.argtypes, library.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, pointer, pointer, pointer]
+    library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, *[pointer] * 4]
+    library.zset_check.argtypes, library.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
+    library.zset_checked.argtypes, library.zset_checked.restype = [pointer, pointer], None
     library.zset_step.argtypes = [pointer, start, ctypes.c_char_p, u64, ctypes.POINTER(_End)]
     library.zset_counts.argtypes, library.zset_counts.restype = [pointer, pointer], None
     return library
@@ -278,6 +286,17 @@ class Engine:
         self._check(state)
         if self._others and len(commands) >= _WORTH_SHARING * (1 + len(self._others)):
             return self._shared(state, commands, limit, mode, hashes)
+        return self._run(state, commands, limit, mode, hashes)
+
+    def _run(
+        self,
+        state: Snapshot,
+        commands: Sequence[str],
+        limit: int,
+        mode: int,
+        hashes: npt.NDArray[np.uint64] | None = None,
+        differences: npt.NDArray[np.uint64] | None = None,
+    ) -> Verdicts:
         flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
         diffs = np.zeros(len(commands), dtype=np.uint64)
         if hashes is not None and len(hashes) != len(commands):
@@ -288,6 +307,7 @@ class Engine:
         failed = self._library.zset_filter(
             self._engine, ctypes.byref(_start(state)), joined.encode("utf-8", "replace"), len(commands), limit, mode,
             flags.ctypes.data, diffs.ctypes.data, None if hashes is None else hashes.ctypes.data,
+            None if differences is None else differences.ctypes.data,
         )  # fmt: skip
         if failed:
             raise MemoryError("no memory for the candidates")
@@ -318,6 +338,32 @@ class Engine:
         finally:
             self._others = own
         return Verdicts(np.concatenate([v.flags for v in found]), np.concatenate([v.diffs for v in found]))
+
+    def differences(
+        self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
+    ) -> tuple[Verdicts, npt.NDArray[np.uint64]]:
+        """The verdicts, and hashes of what Jericho calls each command's world difference: 0 where it would not call
+        the command valid (but for "(Taken)", which is a flag), as it goes by events and score."""
+        self._check(state)
+        found = np.zeros(len(commands), dtype=np.uint64)
+        return self._run(state, commands, limit, Mode.MERGING, differences=found), found
+
+    def check_merges(
+        self, state: Snapshot, commands: Sequence[str], seed: int = 0, limit: int = CANDIDATE_LIMIT, fault: int = 0
+    ) -> int:
+        """Debug mode: at every merge a random lane is noted, and its command is run by itself afterwards. It must come
+        through the very states that were noted and end in the same one, or there is a `MismatchError`. Returns how many
+        merges were checked. `fault` is the number of a merge that is spoiled, to see that it is noticed."""
+        self._check(state)
+        self._library.zset_check(self._engine, seed, fault)
+        self._run(state, commands, limit, _CHECKING, np.zeros(len(commands), dtype=np.uint64))
+        found = (ctypes.c_int64 * 3)()
+        self._library.zset_checked(self._engine, found)
+        passed, command, address = found
+        if command >= 0:
+            place = f"after the merge at {address:#x}" if address >= 0 else "at the end of the turn"
+            raise MismatchError(f"{commands[command]!r} is in another state than by itself {place} (seed {seed})")
+        return int(passed)
 
     def step(self, state: Snapshot, command: str, limit: int = CANDIDATE_LIMIT) -> tuple[int, Snapshot]:
         """The flags of one command and the state after it, with all that it printed as the narration."""

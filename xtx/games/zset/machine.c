@@ -1124,10 +1124,14 @@ give_back: /* return a */
         e->now.frames--;
         if (kind == 0) STORE_TO(e->memory[pc++], a);
         in = pc < e->size && e->decoded[pc] ? e->decoded[pc] : decode(e, pc);
-        if (e->snapshot_count && in && e->now.frames < e->snapshots[e->snapshot_count - 1].join) {
+        if (in && (e->snapshot_count ? e->now.frames < e->snapshots[e->snapshot_count - 1].join : e->expected != NULL)) {
             e->now.at = in;
             e->now.sp = (int32_t)(sp - e->stack);
             e->now.fp = (int32_t)(fp - e->stack);
+            if (UNLIKELY(!e->snapshot_count)) {
+                recognise_merge(e);
+                goto execute;
+            }
             e->count_instructions += executed - e->now.instructions;
             e->now.instructions = executed;
             park(e);

@@ -774,6 +774,7 @@ static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
     e->now.instructions = instructions;
     merge_memory(e, p, count);
     merge_stack(e, s, p, count);
+    if (UNLIKELY(e->checking)) note_merge(e);
 }
 
 /* --- what comes next ---------------------------------------------------------------------------------------- */

@@ -168,6 +168,12 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
         flags |= EVENT;
         if (!e->diffs[c]) e->diffs[c] = scramble(events + 7) | 1;
     }
+    if (e->differences) {
+        uint32_t scored = 0;
+        for (uint32_t i = (uint32_t)e->world.score_address, n = (uint32_t)e->world.score_size; n-- > 0; i++)
+            scored |= lane_byte(e, i, c) != e->start_ram[i];
+        e->differences[c] = kept + special + scored ? scramble(events + 7) | 1 : 0;
+    }
     if (h->hits & HIT_TAKEN) flags |= TAKEN;
     if (h->hits & HIT_END || may_have_ended(e, c)) flags = UNJUDGED;
     e->flags[c] = flags;
@@ -206,6 +212,54 @@ int judge(engine *e) {
     if (e->hashes) hash_lanes(e);
     e->count_leaves++;
     return 1;
+}
+
+/* --- debug mode: at every merge one lane is noted, and its command runs alone afterwards ----------------------- */
+
+/* A hash of all that a lane's future depends on, and of its history. */
+static uint64_t hash_lane(const engine *e, uint32_t c) {
+    const registers *r = &e->now;
+    const history *h = &e->histories[c];
+    uint64_t hash = scramble((uint64_t)r->random.a) + 3 * scramble((uint64_t)(uint32_t)r->random.counter << 32 | (uint32_t)r->random.interval);
+    hash += scramble((uint64_t)(uint32_t)r->sp << 48 ^ (uint64_t)(uint32_t)r->fp << 32 ^ (uint64_t)(uint32_t)r->frames << 20 ^ r->at->address);
+    hash += scramble((uint64_t)2 << 50 | (uint64_t)(r->silent != 0) << 8 | (uint64_t)r->redirections);
+    for (int32_t i = 0; i < r->redirections; i++) hash += scramble((uint64_t)3 << 50 | (uint64_t)i << 16 | r->redirection[i]);
+    hash += scramble(h->events) + scramble((uint64_t)4 << 50 | h->hits);
+    for (uint32_t k = 0; k < EVENT_KINDS; k++) hash += scramble((uint64_t)5 << 50 | k << 16 | (uint32_t)h->seen[k] << 8 | h->kept[k]);
+    for (uint32_t a = 0; a < e->ram_size; a++) hash += scramble((uint64_t)a << 8 | lane_byte(e, a, c));
+    for (uint32_t w = (uint32_t)r->sp; w < STACK_CELLS; w++)
+        hash += scramble((uint64_t)1 << 50 | (uint64_t)w << 16 | lane_value(e, e->stack[w], c));
+    return hash;
+}
+
+/* For the test of the tests: turns a bit over in the first lane of the set. */
+static void spoil(engine *e, uint64_t random) {
+    uint16_t *to;
+    uint32_t address = 64 + (uint32_t)(random % (e->ram_size - 64));
+    value made = new_vector(e, 1, &to);
+    EACH_LANE(e->set, c, to[c] = lane_byte(e, address, c) ^ (c == e->set.first););
+    store_byte(e, address, made);
+}
+
+void note_merge(engine *e) {
+    uint64_t random = scramble(e->check_seed + scramble(++e->merge_number));
+    if (e->merge_number == e->fault && e->ram_size > 64) spoil(e, random >> 32);
+    uint32_t lane = e->set.member[(uint32_t)random % e->set.count];
+    e->checks = grow(e, e->checks, &e->check_room, (size_t)e->check_count + 1, sizeof *e->checks);
+    e->checks[e->check_count] = (check){lane, e->check_count, e->now.at->address, e->now.sp, e->now.frames, hash_lane(e, lane)};
+    e->check_count++;
+}
+
+void recognise_merge(engine *e) {
+    const check *k = e->expected;
+    if (k == e->expected_end || k->address != e->now.at->address || k->sp != e->now.sp || k->frames != e->now.frames) return;
+    /* A part that was merged and had to wait at once is merged again in the same state. */
+    for (uint64_t state = hash_lane(e, 0); e->expected < e->expected_end && e->expected->state == state;) e->expected++;
+}
+
+static int by_lane(const void *a, const void *b) {
+    const check *x = a, *y = b;
+    return x->lane != y->lane ? (x->lane < y->lane ? -1 : 1) : x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* --- a run -------------------------------------------------------------------------------------------------- */
@@ -324,6 +378,7 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     prompt p;
     reset_run(e);
     memset(e->histories, 0, count * sizeof *e->histories);
+    if (!e->expected) e->check_count = 0;
     uint32_t *member = arena_take(e, &e->member_arena, count * sizeof *member);
     for (uint32_t k = 0; k < count; k++) {
         member[k] = k;
@@ -395,7 +450,7 @@ void zset_close(engine *e) {
     void *owned[] = {e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
                      e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
                      e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->key_stamp, e->key_group,
-                     (void *)e->table, e->words, e->histories, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
+                     (void *)e->table, e->words, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
                      (void *)e->world.set_mask, (void *)e->world.clear_mask, (void *)e->world.wanderers};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(e);
@@ -460,17 +515,41 @@ engine *zset_open(const description *d) {
     return NULL;
 }
 
-enum { ALONE = 0, SPLITTING = 1, MERGING = 2 };
+enum { ALONE = 0, SPLITTING = 1, MERGING = 2, CHECKING = 3 };
 enum { BATCH = 4096 }; /* lanes in a set: with more, vectors do not fit into the processor's cache */
+
+/* Runs the commands that were noted at merges alone: each must come through every state that was noted, in that order,
+ * and end in the same state with the same verdict. No state occurs twice in a run that ends, so there is no mistake. */
+static void run_noted(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of,
+                      const uint8_t *flags, const uint64_t *diffs, const uint64_t *hashes) {
+    qsort(e->checks, e->check_count, sizeof *e->checks, by_lane);
+    for (uint32_t i = 0, end; i < e->check_count && e->wrong_command < 0; i = end) {
+        uint32_t lane = e->checks[i].lane, index = lane_of[lane];
+        for (end = i; end < e->check_count && e->checks[end].lane == lane;) end++;
+        e->expected = e->checks + i;
+        e->expected_end = e->checks + end;
+        run_lanes(e, s, command, lane_of + lane, 1);
+        int differs = !((e->flags[0] | flags[index]) & UNJUDGED) &&
+                      (e->flags[0] != flags[index] || e->diffs[0] != diffs[index] || e->hashes[0] != hashes[index]);
+        if (e->expected < e->expected_end || differs) {
+            e->wrong_command = index;
+            e->wrong_address = e->expected < e->expected_end ? (int64_t)e->expected->address : -1;
+        } else {
+            e->checks_passed += end - i;
+        }
+        e->expected = NULL;
+    }
+}
 
 /* Runs a range of commands in one set, or, where there is no room for that, in smaller ones. */
 static void run_range(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
-                      uint8_t *flags, uint64_t *diffs, uint64_t *hashes) {
+                      uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences) {
     if (setjmp(e->no_room)) {
         rollback(e, 0);
+        e->expected = NULL;
         if (count > 1) {
-            run_range(e, s, command, lane_of, count / 2, flags, diffs, hashes);
-            run_range(e, s, command, lane_of + count / 2, count - count / 2, flags, diffs, hashes);
+            run_range(e, s, command, lane_of, count / 2, flags, diffs, hashes, differences);
+            run_range(e, s, command, lane_of + count / 2, count - count / 2, flags, diffs, hashes, differences);
         }
         return;
     }
@@ -479,26 +558,35 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
         flags[lane_of[k]] = e->flags[k];
         diffs[lane_of[k]] = e->flags[k] & UNJUDGED ? 0 : e->diffs[k];
         if (hashes) hashes[lane_of[k]] = e->hashes[k];
+        if (differences) differences[lane_of[k]] = e->flags[k] & UNJUDGED ? 0 : e->differences[k];
     }
+    if (e->checking) run_noted(e, s, command, lane_of, flags, diffs, hashes);
 }
 
 /* What becomes of each command (NUL-terminated, one after the other), tried from a state: flags and hashes as in
  * door_filter, and UNJUDGED for those that must be tried there. `mode`: each command by itself, in sets that are
- * only split, or in sets that are merged too. `hashes`, where given, receives a hash of each command's final state. */
+ * only split, in sets that are merged too, or so and checked (with hashes; zset_checked tells what came of it). `hashes`,
+ * where given, receives a hash of each command's final state, `differences` one of Jericho's own world difference, 0 where
+ * Jericho sees none. */
 int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
-                uint8_t *flags, uint64_t *diffs, uint64_t *hashes) {
+                uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences) {
+    e->checks_passed = e->merge_number = 0;
+    e->wrong_command = e->wrong_address = -1;
     if (count <= 0) return 0;
     uint32_t n = (uint32_t)count, plain = 0;
     const char **command = malloc(n * sizeof *command);
     uint32_t *lane_of = malloc(n * sizeof *lane_of);
     uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
+    uint64_t *own_differences = differences ? malloc(n * sizeof *own_differences) : NULL;
     volatile int result = -1;
-    if (command && lane_of && (own_hashes || !hashes) && make_room(e, n) && !setjmp(e->no_room)) {
+    if (command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) && make_room(e, n) && !setjmp(e->no_room)) {
         prompt p;
         e->limit = limit > 2 ? limit - 2 : 0; /* instructions are not counted quite as the door does */
-        e->merging = mode == MERGING;
+        e->merging = mode >= MERGING;
+        e->checking = mode == CHECKING && hashes;
         e->transcript = NULL;
         e->hashes = own_hashes;
+        e->differences = own_differences;
         make_base(e, s);
         int ready = prepare(e, s, &p);
         const char *next = commands;
@@ -511,19 +599,35 @@ int zset_filter(engine *e, const start_state *s, const char *commands, int32_t c
             if (ready && plain_line(next, p.most, line, &length)) lane_of[plain++] = i;
         }
         if (mode == ALONE)
-            for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, flags, diffs, hashes);
+            for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, flags, diffs, hashes, differences);
         else
             for (uint32_t i = 0; i < plain; i += BATCH)
-                run_range(e, s, command, lane_of + i, plain - i < BATCH ? plain - i : BATCH, flags, diffs, hashes);
+                run_range(e, s, command, lane_of + i, plain - i < BATCH ? plain - i : BATCH, flags, diffs, hashes, differences);
         result = 0;
     }
     free(command);
     free(lane_of);
     free(own_hashes);
-    e->hashes = NULL;
+    free(own_differences);
+    e->hashes = e->differences = NULL;
+    e->expected = NULL;
+    e->checking = 0;
     arena_trim(&e->lane_arena);
     arena_trim(&e->parked_arena);
     return result;
+}
+
+/* How a run in debug mode chooses its lanes, and which merge it spoils (0: none). */
+void zset_check(engine *e, uint64_t seed, uint32_t fault) {
+    e->check_seed = seed;
+    e->fault = fault;
+}
+
+/* What the last run in debug mode found: states that were right, and the command and the place where one was not. */
+void zset_checked(const engine *e, int64_t found[3]) {
+    found[0] = e->checks_passed;
+    found[1] = e->wrong_command;
+    found[2] = e->wrong_address;
 }
 
 /* The state after one command, for comparing with Frotz. */

@@ -185,6 +185,14 @@ typedef struct {
     uint8_t seen[EVENT_KINDS], kept[EVENT_KINDS], hits;
 } history;
 
+/* Debug mode: what one lane was like after a merge, to be found again when its command runs alone. */
+typedef struct {
+    uint32_t lane, number; /* which merge it was */
+    uint32_t address;      /* of the instruction that comes next */
+    int32_t sp, frames;
+    uint64_t state; /* a hash of all of it */
+} check;
+
 /* A state to start from, as xtx.games.jericho.Snapshot has it. */
 typedef struct {
     const uint8_t *ram;
@@ -283,6 +291,7 @@ typedef struct {
     history *histories;
     uint8_t *flags;
     uint64_t *diffs, *hashes; /* `hashes` of each lane's whole final state, for proof; or NULL */
+    uint64_t *differences;    /* a hash of what Jericho calls a lane's world difference, for proof; or NULL */
     uint8_t *start_ram, *base_ram;
     uint16_t *moved; /* addresses in which those differ */
     uint32_t moved_count;
@@ -290,6 +299,15 @@ typedef struct {
     transcript *transcript;
     int merging;
     jmp_buf no_room;
+
+    /* debug mode */
+    int checking;
+    check *checks;
+    uint32_t check_count, check_room;
+    const check *expected, *expected_end; /* while one command runs alone */
+    uint64_t check_seed;
+    uint32_t merge_number, fault; /* the number of the merge that is spoiled on purpose; 0: none */
+    int64_t checks_passed, wrong_command, wrong_address; /* -1: nothing is wrong; the end of the turn */
 
     uint64_t count_instructions, count_splits, count_parked, count_merges, count_lanes, count_leaves;
 } engine;
@@ -469,6 +487,10 @@ void event(engine *e, int kind, value object, value other);
 int judge(engine *e);
 /* The present set cannot be judged. */
 void give_up(engine *e);
+/* Debug mode: notes what a random lane of the set that was just merged is like. */
+void note_merge(engine *e);
+/* Debug mode, one command alone, come back from a routine: whether this is the state that was noted. */
+void recognise_merge(engine *e);
 
 static inline uint64_t scramble(uint64_t x) {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

@@ -483,3 +483,22 @@ def test_emulators_can_be_opened_and_closed_many_times() -> None:
         emulator.reset(1)
         emulator.close()
         emulator.close()
+
+
+@pytest.mark.roms
+def test_a_halting_candidate_costs_itself_only(
+    real_story: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In balances `take her` halts the emulator; Jericho's own filter then drops all candidates that follow."""
+    emulator = Emulator(read_story(real_story("balances")))
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[:18]:
+        emulator.step(command)
+    candidates = ["look", "take her", "north", "take all"]
+    verdicts = emulator.filter(candidates)
+    assert [bool(f & Verdict.STOPPED) for f in verdicts.flags] == [False, True, False, False]
+    assert verdicts.flags[3] & Verdict.CHANGED
+    theirs = emulator._env._filter_candidate_actions(candidates, use_ctypes=True)
+    assert list(theirs.values()) == []
+    assert "halted" in capfd.readouterr().out
+    emulator.close()

@@ -43,8 +43,10 @@ all below and all above the middle."""
 ENGINE = "(set execution)"
 """What stands for the engine where commands are noted or excluded: a state in which it fails is searched without."""
 
-_HIDDEN = 48
-"""So many commands of a state are looked at for changes that do not show in the object tree, the shortest first."""
+_HIDDEN = 200
+_HIDDEN_SMALL = 3000
+"""So many commands of a state are looked at for changes that do not show in the object tree, the shortest first; more in
+games of version 3, which are quick, and touch the tree whenever a thing is named."""
 
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
@@ -356,7 +358,8 @@ class Search:
             return
         start = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
         idle = {self._hidden(start, command) for command in ("look", "examine me")}
-        chosen = sorted(suspects.tolist(), key=lambda i: (len(candidates[i].split()), i))[:_HIDDEN]
+        most = _HIDDEN_SMALL if self._emulator.header.small else _HIDDEN
+        chosen = sorted(suspects.tolist(), key=lambda i: (len(candidates[i].split()), i))[:most]
         for i in chosen:
             hidden = self._hidden(start, candidates[i])
             if hidden not in idle:

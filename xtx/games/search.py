@@ -45,8 +45,10 @@ ENGINE = "(set execution)"
 
 _HIDDEN = 200
 _HIDDEN_SMALL = 3000
-"""So many commands of a state are looked at for changes that do not show in the object tree, the shortest first; more in
-games of version 3, which are quick, and touch the tree whenever a thing is named."""
+"""So many commands of a state are looked at for changes that do not show in the object tree, the shortest first; more
+in games of version 3, which are quick, and touch the tree whenever a thing is named."""
+_HIDDEN_KINDS = 24
+"""Where more different changes than this are found so, something of the parser's shows, and only single words count."""
 
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
@@ -360,10 +362,11 @@ class Search:
         idle = {self._hidden(start, command) for command in ("look", "examine me")}
         most = _HIDDEN_SMALL if self._emulator.header.small else _HIDDEN
         chosen = sorted(suspects.tolist(), key=lambda i: (len(candidates[i].split()), i))[:most]
-        for i in chosen:
-            hidden = self._hidden(start, candidates[i])
-            if hidden not in idle:
-                effect[i] = hidden
+        hidden = {i: self._hidden(start, candidates[i]) for i in chosen}
+        noisy = len(set(hidden.values()) - idle) > _HIDDEN_KINDS
+        for i, change in hidden.items():
+            if change not in idle and not (noisy and " " in candidates[i]):
+                effect[i] = change
 
     def _hidden(self, start: Snapshot, command: str) -> int:
         """A number for the canonical state after a command; 0 if there is none."""

@@ -124,15 +124,19 @@ class Atlas:
             ) from None
 
     def _within(self, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
-        """What `act` gives back in a transaction, however often the store must be made larger first."""
-        while True:
-            try:
-                with self._environment.begin(write=write) as transaction:
-                    return act(transaction)
-            except lmdb.MapFullError:
-                self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
-            except lmdb.MapResizedError:  # another process made it larger
-                self._environment.set_mapsize(0)
+        return _within(self._environment, write, act)
+
+
+def _within(environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
+    """What `act` gives back in a transaction, however often the store must be made larger first."""
+    while True:
+        try:
+            with environment.begin(write=write) as transaction:
+                return act(transaction)
+        except lmdb.MapFullError:
+            environment.set_mapsize(environment.info()["map_size"] * 2)
+        except lmdb.MapResizedError:  # another process made it larger
+            environment.set_mapsize(0)
 
 
 def _checksum(value: bytes) -> bytes:
@@ -205,14 +209,12 @@ def _try_open(path: Path) -> lmdb.Environment:
         if size and data.stat().st_size < last:
             raise lmdb.CorruptedError("the file is cut short")
         environment.reader_check()  # frees what killed processes left
-        with environment.begin() as transaction:
-            found = transaction.get(_FORMAT_KEY)
-            entries = transaction.stat()["entries"]
+        # Another process may be making it larger at this very moment, so even these first looks go through _within.
+        found, entries = _within(environment, False, lambda look: (look.get(_FORMAT_KEY), look.stat()["entries"]))
         if found != _FORMAT:
             if entries:
                 raise lmdb.VersionMismatchError("another format")
-            with environment.begin(write=True) as transaction:
-                transaction.put(_FORMAT_KEY, _FORMAT)
+            _within(environment, True, lambda transaction: transaction.put(_FORMAT_KEY, _FORMAT))
     except BaseException:
         environment.close()
         raise

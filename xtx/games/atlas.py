@@ -197,12 +197,19 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _open_files(path: Path, map_size: int) -> lmdb.Environment:
+    """The store as LMDB opens it: which fails for a moment while another process makes it larger than `map_size`."""
+    while True:
+        try:
+            return lmdb.open(str(path), map_size=map_size, sync=False, metasync=False, max_readers=512, readahead=False)
+        except lmdb.MapResizedError:
+            map_size *= 2
+
+
 def _try_open(path: Path) -> lmdb.Environment:
     data = path / "data.mdb"
     size = data.stat().st_size if data.exists() else 0
-    environment = lmdb.open(
-        str(path), map_size=max(_FIRST_SIZE, size), sync=False, metasync=False, max_readers=512, readahead=False
-    )
+    environment = _open_files(path, max(_FIRST_SIZE, size))
     try:
         # A file that ends before its last page would kill the process when that page is read.
         last = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]

@@ -12,7 +12,8 @@ import pytest
 from xtx.games.jericho import Emulator, Status, Verdict
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, Thing, _tell_apart
 from xtx.games.story import read_story
-from xtx.games.world import World, read_layout
+from xtx.games.survey import read_layout
+from xtx.games.world import World
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"

@@ -16,7 +16,8 @@ import pytest
 
 from xtx.games.jericho import Emulator, Status, Verdict
 from xtx.games.story import Story, read_story
-from xtx.games.world import _VERBS, Layout, World, _Survey, read_layout
+from xtx.games.survey import _VERBS, _Survey, read_layout
+from xtx.games.world import Layout, World
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -173,7 +174,7 @@ sys.path.insert(0, sys.argv[1])
 import msgspec
 from xtx.games.jericho import Emulator
 from xtx.games.story import Story, read_story
-from xtx.games.world import read_layout
+from xtx.games.survey import read_layout
 found = read_story(Path(sys.argv[2]))
 profile = msgspec.structs.replace(found.profile, volatile=())
 emulator = Emulator(Story(found.path, found.content, found.md5, profile))

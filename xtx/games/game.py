@@ -16,7 +16,8 @@ from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
-from xtx.games.world import SURVEY_VERSION, Layout, World, read_layout
+from xtx.games.survey import read_layout
+from xtx.games.world import SURVEY_VERSION, Layout, World
 from xtx.games.zset import Engine
 
 NO_ANSWER = "The game does not answer to that."

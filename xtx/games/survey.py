@@ -1,0 +1,451 @@
+"""Finding out, once for each story, which bytes of its memory make up the world: the layout of canonical states.
+
+It is found by trying. From states along the walkthrough many commands are given that do not change the object
+tree. A byte that such commands change, each in its own way, is the parser's. A byte that every command that takes
+a turn moves by the same amount counts turns. Then the layout is put to the test: where a command does something
+else from the canonical state than from the real one, the byte to blame is searched for and given back to the
+world, in that room.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict
+from xtx.games.narration import clean
+from xtx.games.world import Layout, World, prompt_of
+from xtx.games.zmachine import Ram, read_dictionary
+
+_STATES = 16
+_WANDERED = 240
+"""States of the walk on which bytes that change by themselves are looked for."""
+_HARMLESS = 6
+"""So many states must not depend on such a byte before it is left out."""
+_RUN = 5
+"""Turns in a row in which a byte must tick before it is taken for a counter."""
+_VERBS = 2
+"""So many verbs must have changed a byte in one state before it is taken for the parser's."""
+_RNG = (1_000_003, 0, 0)
+_NONSENSE = (
+    "zqx", "zqx wvj", "zqxjkw " * 3, "zqxjkwvb " * 13, "wv " * 39, "wvzq " * 19, "q z x w v k j " * 6,
+    "take zqxj", "examine zqxj", "put zqxj in wvkj", "take zqxj from wvkj with jkzq on zqww and kjqz",
+    "zqx, zqx", "zqx, wvj and kqx then " * 5, "abc. " * 23, "wait. zqxjkw wvj zqxjk kjq",
+    "look. " * 19, "look then " * 11,
+    "examine me and me and me and me and me and me and me and me and me and me and me", "g",
+    "oops", "oops zqxj", "take all but zqxj", "take all", "drop all", "examine all", "put all in all",
+    "look then wait then inventory then look", "e" * 100, "look", "wait", "inventory", "examine me", "listen",
+    "take me", "give me to me", "show me to me", "examine floor", "ask me about me",
+)  # fmt: skip
+"""Commands that change nothing in any game, long and odd enough to fill the parser's tables."""
+
+_IDLE = ("look", "inventory", "examine me")
+
+_INCOMPLETE = ("take", "put", "give", "unlock", "open", "examine", "ask")
+"""Verbs that make the parser ask back, which uses tables of its own; each is followed by an answer."""
+
+
+def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
+    """The layout of the emulator's story, found by trying. Depends on the story alone; takes some seconds.
+
+    `avoid` holds commands that killed the emulator's process when they were tried."""
+    return _Survey(emulator, avoid).run()
+
+
+class _Survey:
+    def __init__(self, emulator: Emulator, avoid: Collection[str]) -> None:
+        self.emulator = emulator
+        self.avoid = frozenset(avoid)
+        self.dictionary = read_dictionary(emulator.story.content, emulator.header)
+        size = emulator.header.dynamic_size
+        self.verbs = np.zeros(size, dtype=np.int64)
+        """By byte: the largest number of verbs that changed it, each in its own way, in one state."""
+        self.timed = np.zeros(size, dtype=np.int64)
+        """By byte: in how many states time changed it, whatever the command."""
+        self.steps: list[Counter[int]] = [Counter() for _ in range(size)]
+        self.surveyed = 0
+        self.copies: list[int] = []
+        """Bytes that hold the score too."""
+        self._world = emulator.change.set_mask & emulator.change.clear_mask
+        self.random = random.Random(5)
+
+    def run(self) -> Layout:
+        states, commands, memory, scores = self._walk()
+        usual = max(states, key=lambda s: sum(prompt_of(s) == prompt_of(t) for t in states))
+        ordinary = [i for i, state in enumerate(states) if prompt_of(state) == prompt_of(usual)]
+        chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
+        profile = self.emulator.story.profile
+        if profile is not None and profile.volatile:
+            # The compiler said where the parser keeps its things: nothing to find out.
+            for start, end in profile.volatile:
+                self.verbs[start:end] = _VERBS
+            return self._first_layout(states[0], usual, memory, scores)
+        for i in chosen:
+            self._try_commands(states[i])
+        layout = self._first_layout(states[0], usual, memory, scores)
+        layout = self._with_or_without_score(layout, [states[i] for i in chosen])
+        layout = self._with_quiet_fill(layout, [states[i] for i in chosen], commands)
+        layout = self._without_harmless(layout, commands)
+        layout = self._thorough_or_not(layout, commands)
+        for i in ordinary:
+            directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
+            layout = self._refine(layout, states[i], [commands[i], *directions])
+        for i in chosen:
+            self.emulator.restore(states[i])
+            layout = self._refine(layout, states[i], self._commands()[len(_NONSENSE) :: 3])
+        self.emulator.restore(usual)
+        return layout
+
+    def _first_layout(
+        self, first: Snapshot, usual: Snapshot, memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]
+    ) -> Layout:
+        """The layout as the commands tried so far suggest it."""
+        emulator = self.emulator
+        mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
+        mask[self.verbs >= _VERBS] = 0
+        mask[(self.timed > 0) & (self.timed * 2 >= self.surveyed)] = 0  # a clock that always runs
+        mask[list(emulator.moves_addresses)] = 0
+        self.copies = _copies(memory, scores)
+        mask[self.copies] = 0
+        mask[list(emulator.score_addresses)] = 0
+        self._fill_gaps(mask)
+        # What Jericho's own hash covers stays, whatever was seen; what it leaves out of the tree goes.
+        entries = emulator.tree.entries(mask)
+        entries[:] = emulator.tree.entries(emulator.tree_mask)
+        entries[:, -2:] = 0xFF
+        mask[list(emulator.special)] = 0xFF
+        mask[:64] = 0  # the header: screen size and the like
+        counting = np.array([self._counts(int(a)) for a in range(len(mask))]) | _tick(memory)
+        counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
+        return Layout(
+            mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), local={}, thorough=False,
+            prompt=prompt_of(usual),
+            stack=usual.stack, sp=usual.sp, fp=usual.fp,
+        )  # fmt: skip
+
+    def _with_or_without_score(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
+        """The layout with the score as a part of the world, if that makes idling more true: some stories work their
+        score out anew at every turn, and would give all points again to a player whose score was forgotten."""
+        mask = np.frombuffer(layout.mask, np.uint8).copy()
+        mask[[*self.emulator.score_addresses, *self.copies]] = 0xFF
+        scored = msgspec.structs.replace(layout, mask=mask.tobytes())
+
+        def mistakes(tried: Layout) -> int:
+            count = 0
+            for state in states:
+                before = msgspec.structs.replace(state, rng=_RNG)
+                truth = self._outcomes(before, _IDLE)
+                self.emulator.restore(before)
+                canonical = World(self.emulator, tried).canonical(_RNG)
+                count += int((self._outcomes(canonical, _IDLE) != truth).sum())
+            return count
+
+        return scored if mistakes(scored) < mistakes(layout) else layout
+
+    def _without_harmless(self, layout: Layout, walk: Sequence[str]) -> Layout:
+        """The layout without bytes that change by themselves and that nothing was seen to depend on, such as the
+        switch of a bird that sings now and then in the forest."""
+        emulator = self.emulator
+        states, restless = self._wander(layout, walk)
+        mask, fill = bytearray(layout.mask), bytearray(layout.fill)
+        for address in restless:
+            values = Counter(state.ram[address] for state in states)
+            usual = values.most_common(1)[0][0]
+            tried = [state for state in states if state.ram[address] != usual][-_HARMLESS:]
+            if tried and not any(self._depends(state, address, usual) for state in tried):
+                mask[address], fill[address] = 0, usual
+        emulator.restore(states[0])
+        return msgspec.structs.replace(layout, mask=bytes(mask), fill=bytes(fill))
+
+    def _with_quiet_fill(self, layout: Layout, candidates: Sequence[Snapshot], walk: Sequence[str]) -> Layout:
+        """The layout that sets clocks to where they disturb least, and not to when the sun is about to rise."""
+        states = self._wander(layout, walk)[0][:: _WANDERED // 24]
+        clocks = np.flatnonzero(self.timed > 0)
+        layouts = [layout]
+        for state in candidates:
+            fill = np.frombuffer(layout.fill, np.uint8).copy()
+            fill[clocks] = np.frombuffer(state.ram, np.uint8)[clocks]
+            layouts.append(msgspec.structs.replace(layout, fill=fill.tobytes()))
+        return min(layouts, key=lambda tried: self._misdescribed(tried, states))
+
+    def _thorough_or_not(self, layout: Layout, walk: Sequence[str]) -> Layout:
+        """The layout with all attributes of the things in sight, if rooms are described more truly with them."""
+        states = self._wander(layout, walk)[0][::4]
+        thorough = msgspec.structs.replace(layout, thorough=True)
+        better = self._misdescribed(thorough, states) < self._misdescribed(layout, states)
+        return thorough if better else layout
+
+    def _misdescribed(self, layout: Layout, states: Sequence[Snapshot]) -> int:
+        """In how many states `look` says something else from the canonical state."""
+        world, count = World(self.emulator, layout), 0
+        for state in states:
+            before = msgspec.structs.replace(state, rng=_RNG)
+            self.emulator.restore(before)
+            canonical = world.canonical(_RNG)
+            count += self._look(before) != self._look(canonical)
+        return count
+
+    def _look(self, state: Snapshot) -> str:
+        self.emulator.restore(state)
+        self.emulator.step("look", CANDIDATE_LIMIT)
+        return clean(self.emulator.narration)
+
+    def _wander(self, layout: Layout, walk: Sequence[str]) -> tuple[list[Snapshot], list[int]]:
+        """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
+        emulator = self.emulator
+        open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
+        open_bytes[list(layout.counters)] = False
+        commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.avoid]
+        states: list[Snapshot] = []
+        restless: Counter[int] = Counter()
+        while len(states) < _WANDERED:
+            emulator.reset(emulator.walkthrough_seed)
+            for command in walk[: self.random.randrange(len(walk))]:
+                emulator.step(command)
+            for _ in range(_WANDERED // 8):
+                if emulator.over or emulator.step(self.random.choice(commands)) is not Status.DONE or emulator.over:
+                    break
+                state = emulator.save()
+                if prompt_of(state) != layout.prompt:
+                    continue
+                states.append(state)
+                emulator.step("look", CANDIDATE_LIMIT)
+                changed = (emulator.ram != np.frombuffer(state.ram, np.uint8)) & open_bytes
+                restless.update(np.flatnonzero(changed).tolist())
+                emulator.restore(state)
+        return states, sorted(restless)
+
+    def _depends(self, state: Snapshot, address: int, value: int) -> bool:
+        """Whether commands do something else, or show something else, if one byte has another value."""
+        ram = bytearray(state.ram)
+        ram[address] = value
+        before = msgspec.structs.replace(state, rng=_RNG)
+        other = msgspec.structs.replace(before, ram=bytes(ram))
+        self.emulator.restore(before)
+        some = self._commands()[len(_NONSENSE) :]
+        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
+        commands = [c for c in commands if c not in self.avoid]
+        if (self._outcomes(before, commands) != self._outcomes(other, commands)).any():
+            return True
+        return self._look(before) != self._look(other)
+
+    # --- does it matter after all? ------------------------------------------------------------------------------
+
+    def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> Layout:
+        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends."""
+        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid]
+        idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
+        before = msgspec.structs.replace(state, rng=_RNG)
+        truth = self._outcomes(before, commands)
+        for _ in range(8):
+            self.emulator.restore(before)
+            canonical = World(self.emulator, layout).canonical(_RNG)
+            wrong = self._outcomes(canonical, commands) != truth
+            # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
+            # commands.
+            due = np.count_nonzero(truth[:idle]) > 1
+            if not wrong.any() or (due and wrong[:idle].sum() > 1):
+                break
+            telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
+            guilty = self._guilty(layout, before, canonical, telling)
+            if guilty is None:
+                break
+            room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+            local = {**layout.local, room: (*layout.local.get(room, ()), guilty)}
+            layout = msgspec.structs.replace(layout, local=local)
+        return layout
+
+    def _guilty(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
+        """Address of a byte that, made canonical alone, changes what the commands do; None if there is none."""
+        raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
+        # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
+        changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
+        changeable[list(layout.counters)] = True
+        changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
+        suspects = [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
+        truth = self._outcomes(before, commands)
+
+        def matters(addresses: Sequence[int]) -> bool:
+            ram = raw.copy()
+            ram[list(addresses)] = other[list(addresses)]
+            changed = msgspec.structs.replace(before, ram=ram.tobytes())
+            return bool((self._outcomes(changed, commands) != truth).any())
+
+        if not suspects or not matters(suspects):
+            return None
+        while len(suspects) > 1:
+            half = len(suspects) // 2
+            left, right = suspects[:half], suspects[half:]
+            if matters(left):
+                suspects = left
+            elif matters(right):
+                suspects = right
+            else:
+                return None  # only together: nothing to choose between them
+        return suspects[0]
+
+    def _outcomes(self, state: Snapshot, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """What the commands do to the world from a state, one number each."""
+        self.emulator.restore(state)
+        verdicts = self.emulator.filter(commands)
+        changed = (verdicts.flags & Verdict.CHANGED) > 0
+        return np.where(changed, verdicts.diffs, np.uint64(0))
+
+    @property
+    def _kept(self) -> npt.NDArray[np.bool_]:
+        """The bytes that belong to the world whatever was seen."""
+        emulator = self.emulator
+        kept = np.zeros(emulator.header.dynamic_size, dtype=bool)
+        kept[emulator.header.first_object : emulator.header.object_address(emulator.tree.count + 1)] = True
+        kept[list(emulator.special)] = True
+        return kept
+
+    def _fill_gaps(self, mask: Ram) -> None:
+        """Takes the few bytes between two bytes of a parser's table for the table's too.
+
+        Only outside the object table, the properties and the globals, where neighbours have nothing in common."""
+        header = self.emulator.header
+        for start, end in ((64, header.objects), (header.globals + 480, header.dynamic_size)):
+            masked = np.flatnonzero(mask[start:end] == 0) + start
+            for left, right in pairwise(masked):
+                if 1 < right - left <= 4:
+                    mask[left:right] = 0
+
+    def _walk(self) -> tuple[list[Snapshot], list[str], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """States along the walkthrough, or along a walk of simple commands where there is none: the states, the
+        command given in each, RAM and score."""
+        emulator = self.emulator
+        emulator.reset(emulator.walkthrough_seed)
+        walk: Sequence[str] = emulator.walkthrough
+        if not walk:
+            moves = [t for t in emulator.templates if "OBJ" not in t and t not in self.avoid]
+            walk = [self.random.choice(moves) for _ in range(100)]
+        states, commands, scores = [], [], []
+        for command in walk:
+            states.append(emulator.save())
+            commands.append(command)
+            scores.append(emulator.score)
+            if emulator.step(command) is not Status.DONE or emulator.over:
+                break
+        memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
+        return states, commands, memory, np.array(scores)
+
+    def _commands(self) -> list[str]:
+        """Commands to try in the present state: nonsense, and every template with a few words that are in sight."""
+        emulator = self.emulator
+        state = emulator.save()
+        seen = ""
+        for command in ("look", "inventory"):
+            emulator.step(command)
+            seen += " " + emulator.narration.lower()
+            emulator.restore(state)
+        words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
+        words += ["all", "me"]
+        commands = list(_NONSENSE)
+        for template in emulator.templates:
+            for _ in range(4 if "OBJ" in template else 1):
+                command = template
+                while "OBJ" in command:
+                    command = command.replace("OBJ", self.random.choice(words), 1)
+                commands.append(command)
+        return commands
+
+    def _try_commands(self, state: Snapshot) -> None:
+        """Notes what commands that leave the object tree alone do to the rest of memory."""
+        emulator = self.emulator
+        emulator.restore(state)
+        before = np.frombuffer(state.ram, np.uint8)
+        commands = self._commands()
+        single = {(c,): self._after(state, (c,)) for c in commands}
+        # The parser keeps the line before last too, and asks back with tables of its own: so pairs as well.
+        pairs = [(c, "look") for c in commands[:: len(commands) // 60 + 1] + list(_NONSENSE)]
+        pairs += [(v, answer) for v in _INCOMPLETE for answer in _NONSENSE[2:5]]
+        double = {pair: self._after(state, pair) for pair in pairs}
+        emulator.restore(state)
+        moves = emulator.moves
+        turns = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves + 1])
+        pauses = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves])
+        time = np.zeros(before.size, dtype=bool)
+        if len(turns) > 5:
+            # Not the parser but time: nearly all commands that take a turn do the same to it, and others nothing.
+            usual = np.sort(turns, axis=0)[len(turns) // 2]
+            time = (usual != before) & ((turns == usual).mean(axis=0) > 0.8)
+            if len(pauses):
+                time &= (pauses == before).mean(axis=0) > 0.9
+            self.timed += time
+            for address in np.flatnonzero(time):
+                self.steps[address][(int(usual[address]) - int(before[address])) & 0xFF] += 1
+        by_verb: dict[str, npt.NDArray[np.bool_]] = {}
+        for sequence, result in (single | double).items():
+            if result is None:
+                continue
+            changed = (result[0] != before) & ~time
+            verb = sequence[0][:4] if len(sequence) == 1 else sequence[0][:9]
+            by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
+        self.verbs = np.maximum(self.verbs, np.sum(list(by_verb.values()), axis=0))
+        for sequence, result in single.items():
+            # Nonsense changes nothing but the parser's things: once is enough.
+            if result is not None and sequence[0] in _NONSENSE:
+                self.verbs[(result[0] != before) & ~time] = _VERBS
+        self.surveyed += 1
+
+    def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> tuple[Ram, int] | None:
+        """RAM and number of moves after the commands; None if the object tree or the score changed."""
+        emulator = self.emulator
+        emulator.restore(state)
+        for command in sequence:
+            if command in self.avoid or emulator.step(command, CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
+                return None
+        ram = emulator.ram.copy()
+        difference = self._still(ram) ^ self._still(np.frombuffer(state.ram, np.uint8))
+        if (difference & self._world).any():
+            return None
+        return ram, emulator.moves
+
+    def _still(self, ram: Ram) -> Ram:
+        """A memory without the objects that move by themselves."""
+        wanderers = self.emulator.change.wanderers
+        if not len(wanderers):
+            return ram
+        ram, tree = ram.copy(), self.emulator.tree
+        links = tree.links(ram)
+        for wanderer in wanderers:
+            tree.unlink(ram, links, int(wanderer))
+        return ram
+
+    def _counts(self, address: int) -> bool:
+        """Whether a byte is one that time changes, mostly by the same small step up or down."""
+        if not self.steps[address]:
+            return False
+        step, times = self.steps[address].most_common(1)[0]
+        return (step <= 10 or step >= 246) and times * 2 >= self.steps[address].total()
+
+
+def _tick(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which bytes count turns, by the walk itself: they go up, or down, by one in several turns running, and seldom
+    do anything else."""
+    steps = np.diff(memory.astype(np.int16), axis=0)
+    changes = (steps != 0).sum(axis=0)
+    ticking = np.zeros(memory.shape[1], dtype=bool)
+    for step in (1, -1):
+        hit = steps == step
+        running = np.lib.stride_tricks.sliding_window_view(hit, _RUN, axis=0).all(axis=-1) if len(hit) >= _RUN else hit
+        ticking |= (hit.sum(axis=0) * 4 >= changes * 3) & running.any(axis=0) & (changes > 0)
+    return ticking
+
+
+def _copies(memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]) -> list[int]:
+    """Addresses of bytes that hold the score's low byte: copies that the story keeps for its messages."""
+    if len(set(scores.tolist())) < 3:
+        return []
+    low = (scores & 0xFF).astype(np.uint8)[:, None]
+    same = (memory == low) | (memory == np.concatenate([low[:1], low[:-1]]))  # some copies lag a turn behind
+    changing = (memory != memory[0]).any(axis=0)
+    return [int(a) for a in np.flatnonzero(same.all(axis=0) & changing)]

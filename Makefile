@@ -39,7 +39,7 @@ story: .venv/stamp
 	@$(MAKE) --no-print-directory -C stories PYTHON=$(CURDIR)/$(BIN)/python
 
 # The editable install also compiles the C sources into the source tree.
-.venv/stamp: pyproject.toml constraints.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch])
+.venv/stamp: pyproject.toml constraints.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
 	@python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 or newer: install python3 (3.11+) and run make again" >&2; exit 2; fi; \
 	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \

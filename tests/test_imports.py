@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 GROUND = {"core", "config"}
-LEARNING = GROUND | {"text", "memory", "nets", "gpt", "rc_net", "losses"}
+LEARNING = GROUND | {"text", "memory", "gru", "nets", "gpt", "rc_net", "losses"}
 ALLOWED: dict[str, set[str]] = {
     # room: the other rooms that it may import
     "": set(),
@@ -21,10 +21,11 @@ ALLOWED: dict[str, set[str]] = {
     "games": GROUND,
     "text": GROUND,
     "memory": GROUND | {"text"},
-    "nets": GROUND,
-    "gpt": GROUND | {"nets"},
-    "rc_net": GROUND | {"nets"},
-    "losses": GROUND | {"text", "nets", "gpt", "rc_net"},
+    "gru": GROUND,
+    "nets": GROUND | {"gru"},
+    "gpt": GROUND | {"gru", "nets"},
+    "rc_net": GROUND | {"gru", "nets"},
+    "losses": GROUND | {"text", "gru", "nets", "gpt", "rc_net"},
     "agents": LEARNING,
     "runs": GROUND,
     "train": LEARNING | {"games", "agents", "runs"},

@@ -1,0 +1,73 @@
+/* The last states of a GRU over many short token rows that share prefixes.
+ *
+ * The rows are a trie: a *node* is one distinct prefix, and its state is worked out once, from its parent's state and
+ * its last word. All nodes of one length are a *level*; a level is one small matrix product. The trie is cut into
+ * *chunks* of neighbouring rows which know nothing of each other (the few nodes on a cut are in both), so threads
+ * need not wait for each other at every level. How it is cut depends on the rows only, never on the number of
+ * threads, and sums are made in a fixed order: results are the same bits for any number of threads.
+ *
+ *   trie.c          rows -> plan
+ *   run.c           plan -> states and gradients: levels, chunks, threads; the functions that Python calls
+ *   kernel.h        the arithmetic of one level, for vectors of any width
+ *   kernel_*.c      kernel.h compiled for one kind of machine each
+ *
+ * Nothing here is global but constants. */
+#ifndef GRU_H
+#define GRU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sizes of states must be a multiple of this: two of the widest vectors. Python fills up with zeros. */
+#define GRU_GRAIN 32
+
+/* The same structure as `_Plan` in __init__.py. A *place* is a node's number within its level. */
+typedef struct {
+    int32_t chunks, levels, nodes, rows, words;
+    const int32_t *chunk_level; /* [chunks + 1] each chunk's first level */
+    const int32_t *level_node;  /* [levels + 1] each level's first node */
+    const int32_t *level_end;   /* [levels + 1] each level's first entry in `end_row` */
+    const int32_t *parent;      /* [nodes] the parent's place in the level before; -1 in a chunk's first level */
+    const int32_t *word;        /* [nodes] number of the last word among the words of this plan */
+    const int32_t *end_row;     /* [rows] rows in the order of the nodes where they end */
+    const int32_t *row_node;    /* [rows] the node where each row ends */
+    const int32_t *word_start;  /* [words + 1] each word's first entry in `word_node` */
+    const int32_t *word_node;   /* [nodes] nodes in the order of their words */
+} gru_plan;
+
+/* One level, as the kernels see it. Matrices have rows of `size` numbers, gate matrices of 3 * size: r, z, n. */
+typedef struct {
+    int32_t size, width;
+    const int32_t *parent, *word;
+    const float *x;      /* [words, 3 size] input projections with the input's bias */
+    const float *b;      /* [3 size] the state's bias */
+    const float *w;      /* the state's weights as the kernel packed them */
+    const float *before; /* [.., size] states of the level before; NULL in the first level */
+    float *state;        /* [width, size] */
+    float *kept;         /* [width, 4 size] r, z, n, and n's part from the state; backwards these become the gradients
+                            of r, z, n's part from the state, and n. NULL: forwards only */
+    float *grad;         /* [width, size] gradient of the states */
+    float *grad_before;  /* [.., size] the same of the level before, added to; NULL in the first level */
+    float *grad_b;       /* [size] gradient of n's bias from the state, added to */
+} gru_level;
+
+/* Nodes whose share of the weights' gradient is added in one go: as many as lie well in the second cache. */
+#define GRU_BLOCK 128
+
+typedef struct {
+    void (*pack_forward)(const float *w, int32_t size, float *packed);
+    void (*forward)(const gru_level *level);
+    void (*pack_backward)(const float *w, int32_t size, float *packed);
+    void (*backward)(const gru_level *level);
+    /* grad_w [3 size, size] += gates[i] (outer) states[i], for count <= GRU_BLOCK nodes; `room` is for
+     * GRU_BLOCK * 4 * size numbers. */
+    void (*outer)(int32_t size, int32_t count, const float *const *gates, const float *const *states, float *room,
+                  float *grad_w);
+} gru_kernel;
+
+extern const gru_kernel gru_kernel_plain;
+#if defined(__x86_64__)
+extern const gru_kernel gru_kernel_avx2, gru_kernel_avx512;
+#endif
+
+#endif

@@ -1,0 +1,22 @@
+"""What is learned from: the replay memory of the Q-learner and the trajectory store of the imitation policy.
+
+Both hold numbers of texts only, own their random state, and can be saved at any moment and continued exactly.
+"""
+
+from xtx.memory.acceptance import AboveRunningMean, Acceptance, BestScore, Verdict
+from xtx.memory.replay import ROW, TEXT_COLUMNS, Part, ReplayMemory
+from xtx.memory.trajectories import Buffer, Episode, TrajectoryStore
+
+__all__ = [
+    "ROW",
+    "TEXT_COLUMNS",
+    "AboveRunningMean",
+    "Acceptance",
+    "BestScore",
+    "Buffer",
+    "Episode",
+    "Part",
+    "ReplayMemory",
+    "TrajectoryStore",
+    "Verdict",
+]

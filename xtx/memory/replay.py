@@ -1,0 +1,238 @@
+"""The replay memory: every transition in an ordinary part, those of the best episodes once more in a priority part.
+
+A transition is a row of numbers. Which columns a row has is the learner's affair; `ROW` is what the Q-learners on
+narration, look and inventory use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xtx.core import State
+from xtx.memory.acceptance import Acceptance, BestScore, Verdict
+from xtx.memory.ids import distinct_ids
+
+ROW = np.dtype(
+    [
+        ("narration", np.int32),
+        ("look", np.int32),
+        ("inventory", np.int32),
+        ("action", np.int32),
+        ("next_narration", np.int32),
+        ("next_look", np.int32),
+        ("next_inventory", np.int32),
+        ("next_actions", np.int32),  # number of a list of actions, not of a text
+        ("reward", np.float32),  # the game's plus the intrinsic one
+        ("terminal", np.bool_),  # no bootstrap
+    ]
+)
+TEXT_COLUMNS = ("narration", "look", "inventory", "action", "next_narration", "next_look", "next_inventory")
+"""The columns of ROW that are numbers of texts."""
+
+Rows: TypeAlias = NDArray[np.void]
+Row: TypeAlias = tuple[Any, ...] | np.void
+"""One row: its values in the order of the columns, or an element of Rows."""
+
+
+class Part:
+    """The newest rows, at most `capacity`: a ring in which new rows overwrite the oldest. It takes up memory by
+    doubling as it fills, since most runs never fill the large ones."""
+
+    def __init__(self, dtype: np.dtype[np.void], capacity: int) -> None:
+        if capacity < 0:
+            raise ValueError("a part cannot have a negative capacity")
+        self.capacity = capacity
+        self._rows = np.empty(min(capacity, 64), dtype)
+        self._length = 0
+        self._next = 0  # where the next row goes; beyond the last row until the ring is full, then the oldest row
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, row: Row) -> None:
+        """Stores one row."""
+        if self.capacity == 0:
+            return
+        self._reserve(self._length + 1)
+        self._rows[self._next] = row
+        self._advance(1)
+
+    def extend(self, rows: Rows) -> None:
+        """Stores rows, oldest first."""
+        if self.capacity == 0:
+            return
+        rows = rows[-self.capacity :]
+        self._reserve(self._length + len(rows))
+        until_end = min(len(rows), self.capacity - self._next)
+        self._rows[self._next : self._next + until_end] = rows[:until_end]
+        self._rows[: len(rows) - until_end] = rows[until_end:]
+        self._advance(len(rows))
+
+    def clear(self) -> None:
+        """Forgets all rows."""
+        self._length = self._next = 0
+
+    def rows(self) -> Rows:
+        """A copy of all rows, oldest first."""
+        stored = self._rows[: self._length]
+        return np.roll(stored, -self._next) if self._length == self.capacity else stored.copy()
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A view of one column, in no particular order."""
+        return self._rows[name][: self._length]
+
+    def sample(self, n: int, rng: np.random.Generator) -> Rows:
+        """`n` different rows at random, or all where there are fewer."""
+        n = min(n, self._length)
+        if n == 0:
+            return self._rows[:0].copy()
+        # NumPy draws these by Floyd's method: the cost grows with n, not with what is stored. Their order is not quite
+        # random without the shuffle, which does not matter in a batch.
+        return self._rows[rng.choice(self._length, n, replace=False, shuffle=False)]
+
+    def state(self) -> State:
+        """For `load`: an array for each column, in the order in which the rows lie."""
+        return {"columns": _columns(self._rows[: self._length]), "next": self._next}
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        rows = _from_columns(state["columns"], self._rows.dtype)
+        if len(rows) > self.capacity:
+            raise ValueError(f"{len(rows)} rows were saved, but only {self.capacity} can be kept")
+        self.clear()
+        self.extend(rows)
+        self._next = int(state["next"])
+
+    def _reserve(self, length: int) -> None:
+        if len(self._rows) < min(length, self.capacity):
+            larger = np.empty(min(max(length, 2 * len(self._rows)), self.capacity), self._rows.dtype)
+            larger[: self._length] = self._rows[: self._length]
+            self._rows = larger
+
+    def _advance(self, n: int) -> None:
+        self._next = (self._next + n) % self.capacity
+        self._length = min(self._length + n, self.capacity)
+
+
+class ReplayMemory:
+    """Transitions in two parts; a batch takes a fixed share from each."""
+
+    def __init__(
+        self,
+        capacity: int,
+        priority_share: float,
+        batch_size: int,
+        games: int,
+        seed: int,
+        *,
+        dtype: np.dtype[np.void] = ROW,
+        accept: Acceptance | None = None,
+        fill_up: bool = False,
+    ) -> None:
+        if not 0.0 <= priority_share <= 1.0:
+            raise ValueError("priority_share must lie between 0 and 1")
+        for_priority = _share(priority_share, capacity)
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.ordinary = Part(dtype, capacity - for_priority)
+        self.priority = Part(dtype, for_priority)
+        self.accept: Acceptance = accept if accept is not None else BestScore()
+        self._wanted = _share(priority_share, batch_size)
+        self._fill_up = fill_up
+        # With a number of its own: others that were given the run's seed must not draw the same numbers.
+        self._rng = np.random.default_rng((seed, 1))
+        # Episodes under way, by game. More than the priority part can hold would be overwritten there anyway.
+        self._running = [Part(dtype, for_priority) for _ in range(games)]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the ordinary part, which every transition has entered, holds as many as a batch has."""
+        return len(self.ordinary) >= self.batch_size
+
+    def add(self, game: int, row: Row) -> None:
+        """Stores a transition of a game's running episode."""
+        self.ordinary.add(row)
+        self._running[game].add(row)
+
+    def end_episode(self, game: int, outcome: float) -> bool:
+        """Whether the game's episode, which ended just now, entered the priority part. `outcome` is what the rule of
+        acceptance judges by: the final score for `BestScore`, the summed clipped reward for `AboveRunningMean`."""
+        verdict = self.accept.judge(outcome)
+        episode = self._running[game]
+        if verdict is Verdict.REPLACE:
+            self.priority.clear()
+        if verdict is not Verdict.REJECT:
+            self.priority.extend(episode.rows())
+        episode.clear()
+        return verdict is not Verdict.REJECT
+
+    def batch_parts(self) -> tuple[int, int]:
+        """How many rows of a batch drawn now come from the priority part and how many from the ordinary part:
+        floor(share * batch_size) and the rest. While the priority part is short the batch is smaller by what it lacks,
+        or with `fill_up` has more from the ordinary part instead."""
+        best = min(self._wanted, len(self.priority))
+        others = self.batch_size - (best if self._fill_up else self._wanted)
+        return best, min(others, len(self.ordinary))
+
+    def sample(self) -> Rows:
+        """A batch, as many rows from each part as `batch_parts` says, those from the priority part first; different
+        ones within a part, though a transition can be drawn from both."""
+        best, ordinary = self.batch_parts()
+        rows = np.empty(best + ordinary, self.dtype)
+        rows[:best] = self.priority.sample(best, self._rng)
+        rows[best:] = self.ordinary.sample(ordinary, self._rng)
+        return rows
+
+    def live_texts(self, columns: Iterable[str] = TEXT_COLUMNS) -> NDArray[np.int64]:
+        """The distinct numbers in these columns, in both parts and in the episodes under way, ascending. Named
+        `next_actions` alone it gives the lists of actions in use."""
+        parts = [self.ordinary, self.priority, *self._running]
+        return distinct_ids(part.column(name) for name in columns for part in parts)
+
+    def state(self) -> State:
+        """For `load`. The numbers under `random` have 128 bits: JSON in Python keeps them, an array would not."""
+        running = [episode.rows() for episode in self._running]
+        return {
+            "random": self._rng.bit_generator.state,
+            "accept": self.accept.state(),
+            "ordinary": self.ordinary.state(),
+            "priority": self.priority.state(),
+            "running": _columns(np.concatenate(running)),
+            "running_lengths": np.array([len(rows) for rows in running], np.int64),
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state, which must come from a memory of the same shape."""
+        self._rng.bit_generator.state = state["random"]
+        self.accept.load(state["accept"])
+        self.ordinary.load(state["ordinary"])
+        self.priority.load(state["priority"])
+        running = _from_columns(state["running"], self.dtype)
+        ends = np.cumsum(state["running_lengths"])
+        for episode, rows in zip(self._running, np.split(running, ends[:-1]), strict=True):
+            episode.clear()
+            episode.extend(rows)
+
+
+def _share(share: float, whole: int) -> int:
+    """floor(share * whole), where 0.29 * 100 is 29 and not what floating point makes of it."""
+    return math.floor(round(share * whole, 9))
+
+
+def _columns(rows: Rows) -> dict[str, NDArray[Any]]:
+    assert rows.dtype.names is not None
+    return {name: rows[name].copy() for name in rows.dtype.names}
+
+
+def _from_columns(columns: dict[str, NDArray[Any]], dtype: np.dtype[np.void]) -> Rows:
+    if set(columns) != set(dtype.names or ()):
+        raise ValueError(f"the saved columns are {sorted(columns)}, the memory's {sorted(dtype.names or ())}")
+    rows = np.empty(len(next(iter(columns.values()))), dtype)
+    for name, column in columns.items():
+        rows[name] = column
+    return rows

@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": GROUND,
     "memory": GROUND | {"text"},
     "gru": GROUND,
-    "nets": GROUND | {"gru"},
+    "nets": GROUND | {"gru", "text"},
     "gpt": GROUND | {"gru", "nets"},
     "rc_net": GROUND | {"gru", "nets"},
     "losses": GROUND | {"text", "gru", "nets", "gpt", "rc_net"},

@@ -28,9 +28,13 @@ class Command:
 
     module: str
     summary: str
+    own_arguments: bool = False
+    """Whether which options there are depends on the options: the module has `arguments(options, parse)` then."""
 
 
 COMMANDS = {
+    "train": Command("xtx.commands.train", "train an agent on a game", own_arguments=True),
+    "resume": Command("xtx.commands.resume", "go on with a run that was stopped"),
     "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),
     "games add": Command("xtx.commands.add", "copy story files into your collection"),
@@ -81,8 +85,11 @@ def _dispatch(words: list[str]) -> int:
         print(_overview(name))
         return 0
     module = importlib.import_module(COMMANDS[name].module)
-    status = module.run(_parse(module.Args, name, options))
-    return int(status or 0)
+    if COMMANDS[name].own_arguments:
+        args = module.arguments(options, lambda kind: _parse(kind, name, options))
+    else:
+        args = _parse(module.Args, name, options)
+    return int(module.run(args) or 0)
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:

@@ -5,8 +5,10 @@ Standard library only. A `Game` never sees an agent and an `Agent` never sees a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 
 class UserError(Exception):
@@ -72,8 +74,120 @@ class Game(Protocol):
         """Frees what the game holds."""
 
 
-class Agent(Protocol):
-    """One player."""
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of one game, whole, as a learning agent gets it."""
 
-    def act(self, observation: Observation) -> Decision:
-        """The agent's answer to an observation that has at least one action."""
+    game: int
+    """Which of the games that are played together."""
+    before: Observation
+    decision: Decision
+    reward: int
+    after: Observation
+    terminated: bool
+    truncated: bool
+
+    @property
+    def ended(self) -> bool:
+        """Whether the episode ended with it."""
+        return self.terminated or self.truncated
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What an agent is told before the first observation."""
+
+    games: int
+    """How many games it plays together."""
+    seed: int
+    device: str = "cpu"
+    walkthrough: tuple[str, ...] = ()
+    """The game's solution, where one is known: for the agent that plays it, and for nobody else."""
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What an agent would do in a state, for people who watch."""
+
+    probabilities: Mapping[str, float]
+    """Of each valid action."""
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """The settings of an agent that has none."""
+
+
+State: TypeAlias = dict[str, Any]
+"""What must be kept to go on later: nested dictionaries and lists of NumPy arrays, numbers, strings, booleans, None."""
+
+
+class Agent(ABC):
+    """One player of several games at once. Only `act` must be written; an agent that learns writes `learn`, and then
+    `state` and `load`, so that a run can be stopped and continued exactly."""
+
+    Settings: ClassVar[type[Any]] = NoSettings
+    """A frozen dataclass; its fields become options of the command line."""
+
+    def __init__(self, settings: Any, brief: Brief) -> None:
+        self.settings = settings
+        self.brief = brief
+
+    @property
+    def episode_limit(self) -> int:
+        """Steps after which an episode ends now; the loop reads it at every step."""
+        return 100
+
+    @abstractmethod
+    def act(self, observations: Sequence[Observation]) -> list[Decision]:
+        """One answer for each game, in their order. An observation whose step is 0 begins an episode."""
+
+    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
+        """Numbers to log, after learning from one step of every game. Not called where the agent is only tried."""
+        return {}
+
+    def describe(self) -> Mapping[str, float]:
+        """The agent's plan in numbers, for the progress display and the log."""
+        return {}
+
+    def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
+        """What the agent would do after these earlier actions of the episode; changes nothing in the agent."""
+        return Insight({})
+
+    def state(self) -> State:
+        """Everything that `load` needs to go on as if never stopped."""
+        return {}
+
+    def load(self, state: State) -> None:
+        """Goes on from a state that `state` gave."""
+        if state:
+            raise NotImplementedError(f"{type(self).__name__} has a state, so it needs `load`")
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """A finished episode: one line of episodes.jsonl."""
+
+    episode: int
+    """Number of the episode, from 1, in the order in which they ended."""
+    step: int
+    """Game steps of the whole run when it ended."""
+    game: int
+    score: int
+    """The final score."""
+    peak: int
+    """The highest score on the way."""
+    length: int
+    ended: str
+    """How: `won`, `died` (the game ended by itself) or `limit`."""
+    seed: int
+    """The emulator's seed."""
+    explored_from: int | None = None
+    """The first step that was taken in the phase `explore`; None if there was none."""
+    exploited: int = 0
+    """Steps in the phase `exploit`."""
+    record: bool = False
+    """Whether its final score was the best so far."""
+    actions: list[str] = field(default_factory=list)
+    """All commands, for episodes that set a record; else empty."""

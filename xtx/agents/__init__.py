@@ -1,1 +1,81 @@
-"""Players. An agent sees observations and answers with decisions; it never sees the game."""
+"""Players. An agent sees observations and answers with decisions; it never sees the game.
+
+This file knows their names: those that come with xtx, and those that other packages offer by an entry point in the
+group `xtx.agents` (docs/your-agent.md). An agent's module is loaded when it is asked for: most need torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xtx.config import DrrnSettings, InvDySettings, XtxSettings, xtx_demo_settings, xtx_settings
+from xtx.core import Agent, NoSettings, UserError
+
+GROUP = "xtx.agents"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Where an agent is found, and its settings for a game."""
+
+    place: str
+    """module:class"""
+    settings: Callable[[str], Any]
+    summary: str
+
+
+def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
+    return lambda game: replace(xtx_settings(game), **changes)
+
+
+AGENTS = {
+    "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's own"),
+    "xtx-demo": Listed("xtx.agents.xtx:XtxAgent", lambda game: xtx_demo_settings(), "XTX made small, for minutes"),
+    "xtx-uniform": Listed("xtx.agents.xtx:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
+    "xtx-no-mix": Listed("xtx.agents.xtx:XtxAgent", _xtx(mix=0.0), "XTX that never explores on its way back"),
+    "xtx-lambda-0": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.0), "imitation alone"),
+    "xtx-lambda-0.5": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.5), "half and half, no phases"),
+    "xtx-lambda-1": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=1.0), "exploration alone"),
+    "inv-dy": Listed("xtx.agents.q_agent:InvDyAgent", lambda game: InvDySettings(), "curious Q-learning"),
+    "drrn": Listed("xtx.agents.q_agent:DrrnAgent", lambda game: DrrnSettings(), "plain Q-learning"),
+    "random": Listed("xtx.agents.random:RandomAgent", lambda game: NoSettings(), "any valid action: the floor"),
+    "walkthrough": Listed(
+        "xtx.agents.walkthrough:WalkthroughAgent", lambda game: NoSettings(), "the known solution: the ceiling"
+    ),
+}
+
+
+def find_agent(name: str) -> type[Agent]:
+    """The class of the agent of that name."""
+    if name in AGENTS:
+        module, _, kind = AGENTS[name].place.partition(":")
+        found = getattr(importlib.import_module(module), kind)
+    else:
+        found = _offered(name).load()
+    if not (isinstance(found, type) and issubclass(found, Agent)):
+        raise UserError(f"the agent {name!r} is not a class made from xtx.core.Agent; see docs/your-agent.md")
+    return found
+
+
+def preset(name: str, game: str) -> Any:
+    """The agent's settings for a game, as published."""
+    return AGENTS[name].settings(game) if name in AGENTS else find_agent(name).Settings()
+
+
+def agent_names() -> list[str]:
+    """All that can be asked for."""
+    return [*AGENTS, *(point.name for point in importlib.metadata.entry_points(group=GROUP))]
+
+
+def _offered(name: str) -> importlib.metadata.EntryPoint:
+    for point in importlib.metadata.entry_points(group=GROUP):
+        if point.name == name:
+            return point
+    close = difflib.get_close_matches(name, agent_names(), n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(agent_names())}"
+    raise UserError(f"there is no agent called {name!r}; {hint}")

@@ -6,7 +6,6 @@ Texts are numbers of the text table throughout.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.imitation_steps import EagerSteps, Example, GraphedSteps, Ints, Steps
+from xtx.config import ImitationSettings
 from xtx.core import State
 from xtx.gpt import GPT, NOTHING, BitDropout, Sizes, TorchDropout
 from xtx.text import SEP, START
@@ -34,44 +34,6 @@ class Texts(Protocol):
 
     def tokens(self, number: int, /) -> Ints:
         """The text's words between a start and an end mark."""
-
-
-@dataclass(frozen=True)
-class ImitationSettings:
-    """Settings of the imitation policy; the defaults are the paper's."""
-
-    layers: int = 3
-    """Blocks of the transformer."""
-    heads: int = 4
-    """Attention heads of a block."""
-    width: int = 128
-    """Numbers that stand for one token; the feed-forward layers are four times as wide."""
-    context: int = 512
-    """Most tokens of a context and its action together; the oldest are dropped."""
-    action_room: int = 32
-    """How many of them are kept free for the action, so that all actions of a state see the same context; a longer
-    action is cut."""
-    dropout: float = 0.1
-    """Share that is left out while training: of embeddings, attention and what each layer adds."""
-    learning_rate: float = 1e-3
-    """AdamW's, without weight decay."""
-    batch_size: int = 64
-    """Pairs of context and action in one step."""
-    passes: int = 40
-    """How often one training goes through its buffer."""
-    clip: float = 1.0
-    """Largest norm of the gradient."""
-    temperature: float = 3.0
-    """What an action's mean log-probability is multiplied with before the softmax over the valid actions."""
-    length_buckets: bool = True
-    """Whether a batch is computed in groups of about equal length: the same loss without paying for padding."""
-    merge_identical: bool = False
-    """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
-    as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.action_room < self.context - 1:
-            raise ValueError("action_room must leave room for at least two tokens of context")
 
 
 class ImitationPolicy:

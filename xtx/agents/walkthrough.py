@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xtx.core import Decision, Observation
+from xtx.core import Agent, Decision, Insight, Observation
 
 AFTERWARDS = "wait"
 
 
-class WalkthroughAgent:
+class WalkthroughAgent(Agent):
     """Plays the command that belongs to the step, whatever it sees; waits when the list is at its end.
 
     It remembers nothing, so a new episode begins at the first command again.
     """
 
-    def __init__(self, actions: Sequence[str]) -> None:
-        self._actions = tuple(actions)
+    @property
+    def episode_limit(self) -> int:
+        """Just long enough for the whole way."""
+        return max(1, len(self.brief.walkthrough))
 
-    def act(self, observation: Observation) -> Decision:
-        """The walkthrough's command for this step."""
-        step = observation.step
-        return Decision(self._actions[step] if step < len(self._actions) else AFTERWARDS)
+    def act(self, observations: Sequence[Observation]) -> list[Decision]:
+        """The walkthrough's command for each game's step."""
+        return [Decision(self._command(o.step)) for o in observations]
+
+    def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
+        """The one command."""
+        return Insight({self._command(observation.step): 1.0})
+
+    def _command(self, step: int) -> str:
+        way = self.brief.walkthrough
+        return way[step] if step < len(way) else AFTERWARDS

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
-from xtx.core import Agent, UserError
+from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog import default_game, find_story
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ def _play(args: Args, table: Table, screen: Screen) -> int:
 
     agent: Agent
     if args.agent == "random":
-        agent = RandomAgent(args.seed or 0)
+        agent = RandomAgent(NoSettings(), Brief(games=1, seed=args.seed or 0))
         limit, words = args.steps or RANDOM_STEPS, "stopped at the step limit"
     else:
         if not table.walkthrough:
             raise UserError(f"no walkthrough of {table.name} is known; try: xtx play {args.game} --agent random")
-        agent = WalkthroughAgent(table.walkthrough)
+        agent = WalkthroughAgent(NoSettings(), Brief(games=1, seed=0, walkthrough=tuple(table.walkthrough)))
         table.seed = table.seed if args.seed is None else args.seed
         limit, words = len(table.walkthrough), "the walkthrough ends here"
         if args.steps is not None and args.steps < limit:

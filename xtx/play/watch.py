@@ -55,7 +55,7 @@ class Watch:
         ending = limit_words
         for number in range(1, limit + 1):
             time.sleep(self._delay)
-            decision = self._agent.act(table.observation)
+            [decision] = self._agent.act([table.observation])
             screen.echo(decision.action, decision.phase)
             screen.record(decision.action)
             scene, step = table.move(decision.action, last=number == limit)

@@ -1,0 +1,25 @@
+"""From values to probabilities to a choice."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def softmax(values: NDArray[np.floating], temperature: float = 1.0) -> NDArray[np.float64]:
+    """Probabilities in proportion to exp(value / temperature)."""
+    scaled = values.astype(np.float64) / temperature
+    weights = np.exp(scaled - scaled.max())
+    probabilities: NDArray[np.float64] = weights / weights.sum()
+    return probabilities
+
+
+def uniform(count: int) -> NDArray[np.float64]:
+    """All alike."""
+    return np.full(count, 1 / count)
+
+
+def draw(random: np.random.Generator, probabilities: NDArray[np.floating]) -> int:
+    """An index, by one number of the generator."""
+    sums = np.cumsum(probabilities, dtype=np.float64)
+    return min(int(np.searchsorted(sums, random.random() * sums[-1], side="right")), len(sums) - 1)

@@ -1,0 +1,250 @@
+"""XTX: return to where the best trajectories led by imitating them, then explore from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xtx.agents.imitation import ImitationPolicy
+from xtx.agents.policy import draw, softmax, uniform
+from xtx.agents.q_learner import QLearner
+from xtx.agents.states import Library, Seen
+from xtx.config import XtxSettings
+from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
+from xtx.memory import Episode, TrajectoryStore
+
+EXPLOIT, EXPLORE = "exploit", "explore"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What episodes try now."""
+
+    target_score: int = 0
+    """M: the highest score among the imitated trajectories."""
+    l_max: int = 0
+    """Length of the longest of them."""
+
+    def phase(self, observation: Observation) -> str:
+        """Decided anew at every step, never kept: who loses points while there is time is back in `exploit`."""
+        returning = observation.score < self.target_score and observation.step < self.l_max
+        return EXPLOIT if returning else EXPLORE
+
+
+class XtxAgent(Agent):
+    """XTX and its ablations; the settings say which."""
+
+    Settings = XtxSettings
+
+    def __init__(self, settings: XtxSettings, brief: Brief) -> None:
+        super().__init__(settings, brief)
+        self._settings = settings
+        device = torch.device(brief.device)
+        self._library = Library(settings.text)
+        self._learner = (
+            None
+            if settings.uniform
+            else QLearner(settings.q, settings.inverse, self._library, brief.games, brief.seed, device)
+        )
+        self._imitation = ImitationPolicy(
+            settings.imitation, self._library.texts, settings.text.vocabulary, seed=brief.seed, device=device
+        )
+        tried = settings.trajectories
+        self._trajectories = TrajectoryStore(
+            k=tried.k, beta1=tried.beta1, beta2=tried.beta2, reservoir=tried.reservoir, seed=brief.seed
+        )
+        self._random = np.random.default_rng(brief.seed)
+        self._plan = Plan()
+        self._vector_steps = 0
+        self._train_at = settings.first_training
+        self._states: list[Seen] = []
+        self._previous = [(-1, -1)] * brief.games
+        self._episodes = [_Running() for _ in range(brief.games)]
+
+    @property
+    def episode_limit(self) -> int:
+        """T = l_max + R; it moves with the plan, also for episodes under way."""
+        return self._plan.l_max + self._settings.explore_steps
+
+    # --- acting -------------------------------------------------------------------------------------------------
+
+    def act(self, observations: Sequence[Observation]) -> list[Decision]:
+        """The imitation policy's choice or the exploring one's, as phase and mixture have it."""
+        self._states = [self._library.see(o) for o in observations]
+        for game, observation in enumerate(observations):
+            if observation.step == 0:
+                self._previous[game] = (-1, -1)
+        shares = [self._explore_share(o) for o in observations]
+        exploring = [share >= 1 or self._random.random() < share for share in shares]
+        chances = self._chances(self._states, self._previous, exploring)
+        decisions = []
+        for game, observation in enumerate(observations):
+            action = observation.actions[draw(self._random, chances[game])]
+            drawn = EXPLORE if exploring[game] else EXPLOIT
+            decisions.append(Decision(action, self._plan.phase(observation) if self._settings.phases else drawn))
+            self._previous[game] = (self._previous[game][1], self._library.texts.id(action))
+        return decisions
+
+    def _explore_share(self, observation: Observation) -> float:
+        """lambda: how often the exploring policy chooses in this state. In the phase `exploit` it is mix / l_max, as
+        in the authors' program; the paper has 1 / (2 T)."""
+        if not self._settings.phases:
+            return self._settings.mix
+        if self._plan.phase(observation) == EXPLORE:
+            return 1.0
+        return self._settings.mix / self._plan.l_max
+
+    def _chances(
+        self, states: Sequence[Seen], previous: Sequence[tuple[int, int]], exploring: Sequence[bool]
+    ) -> dict[int, NDArray[np.float64]]:
+        """Probabilities of each state's actions, by the state's place: each policy works on its own states only."""
+        chances: dict[int, NDArray[np.float64]] = {}
+        explorers = [place for place, explores in enumerate(exploring) if explores]
+        if explorers:
+            chances.update(zip(explorers, self._explore([states[place] for place in explorers]), strict=True))
+        returning = [place for place, explores in enumerate(exploring) if not explores]
+        if returning:
+            contexts = [(*previous[place], *states[place][:3]) for place in returning]
+            lists = [actions.tolist() for actions in self._library.actions([states[place] for place in returning])]
+            imitated = self._imitation.probabilities(contexts, lists)
+            chances.update(zip(returning, imitated, strict=True))
+        return chances
+
+    def _explore(self, states: Sequence[Seen]) -> list[NDArray[np.float64]]:
+        if self._learner is None:
+            return [uniform(len(actions)) for actions in self._library.actions(states)]
+        return [softmax(values, self._settings.q.temperature) for values in self._learner.q_values(states)]
+
+    def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
+        """The mixture of both policies that holds in this state."""
+        state = self._library.see(observation)
+        last = [-1, -1, *(self._library.texts.id(action) for action in previous[-2:])][-2:]
+        share = min(1.0, self._explore_share(observation))
+        mixture = np.zeros(len(observation.actions))
+        for explores, weight in ((True, share), (False, 1 - share)):
+            if weight > 0:
+                mixture += weight * self._chances([state], [(last[0], last[1])], [explores])[0]
+        phase = self._plan.phase(observation) if self._settings.phases else ""
+        return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
+        """The losses, after: intrinsic reward, storing, one update, and imitation training if it is due."""
+        self._vector_steps += 1
+        actions = [self._library.texts.id(t.decision.action) for t in transitions]
+        after = [self._library.see(t.after) for t in transitions]
+        numbers: dict[str, float] = {}
+        if self._learner is not None:
+            numbers["intrinsic_reward"] = self._learner.remember(transitions, self._states, actions, after)
+        for transition, state, action in zip(transitions, self._states, actions, strict=True):
+            running = self._episodes[transition.game]
+            running.add(state, action, transition.after.score)
+            if transition.ended:
+                self._trajectories.add(running.finish(transition.terminated))
+        if self._learner is not None:
+            numbers |= self._learner.update()
+        if self._vector_steps >= self._train_at:
+            numbers |= self._imitate()
+        if self._library.crowded():
+            self._sweep(after)
+        return numbers
+
+    def _imitate(self) -> dict[str, float]:
+        """Draws trajectories, learns them, and makes them the plan."""
+        numbers: dict[str, float] = {}
+        buffer = self._trajectories.sample()
+        if buffer is not None:
+            if self._settings.phases or self._settings.mix < 1:  # else the imitation policy is never asked
+                numbers = {
+                    f"imitation_{name}": number for name, number in self._imitation.train(buffer.prefixes).items()
+                }
+            self._plan = Plan(buffer.target_score, buffer.l_max)
+        self._train_at = self._vector_steps + self._settings.training_every * self.episode_limit
+        return numbers
+
+    def describe(self) -> Mapping[str, float]:
+        """The plan, and what was met so far."""
+        plan = {"target_score": self._plan.target_score, "l_max": self._plan.l_max, "episode_limit": self.episode_limit}
+        return {**plan, **self._library.describe()}
+
+    # --- keeping ------------------------------------------------------------------------------------------------
+
+    def _sweep(self, current: Sequence[Seen]) -> None:
+        texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
+        texts += [running.texts() for running in self._episodes]
+        if self._learner is None:
+            states = np.array(current, np.int32)
+            self._library.sweep(np.concatenate((*texts, states[:, :3].ravel())), states[:, 3])
+        else:
+            self._learner.sweep(current, np.concatenate(texts))
+
+    def state(self) -> State:
+        """Everything."""
+        return {
+            "library": self._library.state(),
+            "learner": self._learner.state() if self._learner is not None else None,
+            "imitation": self._imitation.state(),
+            "trajectories": self._trajectories.state(),
+            "random": self._random.bit_generator.state,
+            "target_score": self._plan.target_score,
+            "l_max": self._plan.l_max,
+            "vector_steps": self._vector_steps,
+            "train_at": self._train_at,
+            "previous": [list(pair) for pair in self._previous],
+            "episodes": [running.state() for running in self._episodes],
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on exactly."""
+        self._library.load(state["library"])
+        if self._learner is not None:
+            self._learner.load(state["learner"])
+        self._imitation.load(state["imitation"])
+        self._trajectories.load(state["trajectories"])
+        self._random.bit_generator.state = state["random"]
+        self._plan = Plan(state["target_score"], state["l_max"])
+        self._vector_steps, self._train_at = state["vector_steps"], state["train_at"]
+        self._previous = [(first, second) for first, second in state["previous"]]
+        for running, saved in zip(self._episodes, state["episodes"], strict=True):
+            running.load(saved)
+
+
+class _Running:
+    """An episode under way."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int, int]] = []
+        self._scores: list[int] = []
+
+    def add(self, state: Seen, action: int, score: int) -> None:
+        """One more step: the state, what was done, the score afterwards."""
+        self._rows.append((state.narration, state.look, state.inventory, action))
+        self._scores.append(score)
+
+    def finish(self, terminated: bool) -> Episode:
+        """The whole episode; the next step begins another."""
+        episode = Episode(self.rows(), np.array(self._scores, np.int32), terminated)
+        self._rows, self._scores = [], []
+        return episode
+
+    def rows(self) -> NDArray[np.int32]:
+        """[length, 4]: narration, look, inventory, action"""
+        return np.array(self._rows, np.int32).reshape(-1, 4)
+
+    def texts(self) -> NDArray[np.int32]:
+        """All texts in it."""
+        return self.rows().ravel()
+
+    def state(self) -> State:
+        """For `load`."""
+        return {"rows": self.rows(), "scores": list(self._scores)}
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        self._rows = [(a, b, c, d) for a, b, c, d in state["rows"].tolist()]
+        self._scores = list(state["scores"])

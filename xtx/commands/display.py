@@ -1,0 +1,147 @@
+"""What a person sees of a run: a live panel in a terminal, plain lines elsewhere, and a summary at the end."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from xtx.games.stage import Stage
+from xtx.runs import Run, read_episodes
+from xtx.train import Progress
+
+LINE_EVERY = 30.0
+"""Seconds between lines where there is no terminal."""
+REFRESH = 0.25
+SPEED_OVER = 20.0
+"""Seconds over which the speed is measured."""
+
+
+class Display:
+    """Shows a run while it is under way."""
+
+    def __init__(self, run: Run, stage: Stage, device: str, *, quiet: bool = False) -> None:
+        self._run = run
+        self._stage = stage
+        self._quiet = quiet
+        self._console = Console(stderr=False)
+        self._live: Live | None = None
+        self._progress: Progress | None = None
+        self._marks: list[tuple[float, int]] = []
+        self._shown = 0.0
+        self._began = time.monotonic()
+        config = run.config
+        self._console.print(
+            f"xtx: {config.agent} learns {stage.name} (at most {stage.max_score} points) on {device}, "
+            f"seed {config.seed}, {config.steps:,} steps; run folder: {run.folder}",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        if not quiet:
+            self._console.print("looking into the game ...", highlight=False)
+
+    def __enter__(self) -> Display:
+        if self._console.is_terminal and not self._quiet:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def note(self, line: str) -> None:
+        """A line for the user, above the panel."""
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True)
+
+    def show(self, progress: Progress) -> None:
+        """The state of the run, not more often than a person can read."""
+        self._progress = progress
+        now = time.monotonic()
+        if not self._marks or now - self._marks[-1][0] > 1:
+            self._marks = [*(m for m in self._marks if now - m[0] < SPEED_OVER), (now, progress.steps)]
+        if self._live is not None and now - self._shown > REFRESH:
+            self._shown = now
+            self._live.update(self._panel(progress))
+        elif self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
+            self._shown = now
+            self._console.print(self._line(progress), highlight=False, soft_wrap=True)
+
+    def _speed(self) -> float:
+        """Game steps a second, of late."""
+        if len(self._marks) < 2:
+            return 0.0
+        (t0, s0), (t1, s1) = self._marks[0], self._marks[-1]
+        return (s1 - s0) / max(t1 - t0, 1e-9)
+
+    def _line(self, p: Progress) -> str:
+        speed = self._speed()
+        plan = f", target {p.plan['target_score']:.0f}" if "target_score" in p.plan else ""
+        return (
+            f"{p.steps:,}/{p.total:,} steps, {p.episodes:,} episodes, score mean {p.score_mean:.1f} "
+            f"max {p.score_max}{plan}, {speed:.0f} steps/s, {_eta(p, speed)} left"
+        )
+
+    def _panel(self, p: Progress) -> Panel:
+        speed = self._speed()
+        bar = Bar(TextColumn("{task.description}"), BarColumn(bar_width=None), TaskProgressColumn(), expand=True)
+        bar.add_task(f"{p.steps:,} of {p.total:,} steps", total=p.total, completed=p.steps)
+        table = Table.grid(padding=(0, 3), expand=True)
+        phases = {phase: p.phases.count(phase) for phase in sorted(set(p.phases)) if phase}
+        cells = {
+            "score (mean of last 100)": f"{p.score_mean:.1f} of {self._stage.max_score}",
+            "best score": str(p.score_max),
+            "episodes": f"{p.episodes:,}",
+            "speed": f"{speed:.0f} steps/s, {_eta(p, speed)} left",
+        }
+        if "target_score" in p.plan:
+            cells["target score M"] = f"{p.plan['target_score']:.0f}"
+            cells["l_max"] = f"{p.plan['l_max']:.0f}, episodes end at {p.plan['episode_limit']:.0f}"
+        if phases:
+            cells["phase"] = ", ".join(f"{count} {phase}" for phase, count in phases.items())
+        losses = {name: number for name, number in p.numbers.items() if "loss" in name}
+        if losses:
+            cells["losses"] = ", ".join(f"{name.removeprefix('loss_')} {n:.3f}" for name, n in losses.items())
+        for name, value in cells.items():
+            table.add_row(f"[dim]{name}[/dim]", value)
+        title = f"{self._run.config.agent} learns {self._stage.name}"
+        return Panel(Group(bar, table), title=title, subtitle="Ctrl-C saves and stops", border_style="cyan")
+
+    def summary(self, finished: bool) -> None:
+        """What came of it, in words."""
+        console, folder = self._console, self._run.folder
+        if not finished:
+            console.print(f"xtx: stopped and saved; go on with: xtx resume {folder}", highlight=False, soft_wrap=True)
+            return
+        episodes = read_episodes(folder)
+        seconds = time.monotonic() - self._began
+        last = [e.score for e in episodes[-100:]]
+        console.print(f"\nDone in {_time(seconds)}: {len(episodes):,} episodes.", highlight=False)
+        if episodes:
+            best = max(episodes, key=lambda e: e.score)
+            most = self._stage.max_score
+            console.print(
+                f"Mean of the last {len(last)} episodes: {sum(last) / len(last):.1f} of {most} points; "
+                f"best episode: {best.score} (after {best.step:,} steps).\n"
+                f"Read the best one: xtx best {folder}\nLet it play: xtx play --agent {folder}",
+                highlight=False, soft_wrap=True,
+            )  # fmt: skip
+
+
+def _eta(p: Progress, speed: float) -> str:
+    return _time((p.total - p.steps) / speed) if speed > 0 else "?"
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"

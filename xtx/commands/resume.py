@@ -1,0 +1,25 @@
+"""`xtx resume`: a run goes on where it was stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from xtx.commands.session import Means, resume
+
+
+@dataclass(frozen=True)
+class Args:
+    """Goes on with a run exactly where its last checkpoint was."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+
+
+def run(args: Args) -> int:
+    """0, or 130 if Ctrl-C stopped it."""
+    return resume(args.run, args.means)

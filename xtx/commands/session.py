@@ -1,0 +1,150 @@
+"""A training session: from the command line's words to a finished or stopped run."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from tyro.conf import arg
+
+from xtx.agents import find_agent
+from xtx.config import RunConfig
+from xtx.core import Agent, Brief, UserError
+from xtx.runs import Run
+
+if TYPE_CHECKING:
+    from xtx.commands.display import Display
+    from xtx.commands.sinks import Sinks
+    from xtx.train import Progress
+
+
+@dataclass(frozen=True)
+class Means:
+    """By what means a run is carried out. None of this changes its results on the same kind of device."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks are computed; auto takes a GPU if there is one."""
+    workers: Annotated[int | None, arg(metavar="N")] = None
+    """Processes that run the games; if not given, as many as there are processors."""
+    threads: Annotated[int | None, arg(metavar="N")] = None
+    """Threads of torch; if not given, as many as there are processors, at most 8."""
+    atlas: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder in which found actions are kept; if not given, in the user's cache folder."""
+    no_atlas: bool = False
+    """Keep what is found in memory only."""
+    search: Literal["zset", "jericho"] = "zset"
+    """How valid actions are searched: all candidates at once by set execution, or one by one."""
+    checkpoint_seconds: float = 60.0
+    """Time between checkpoints; longer where writing one takes long."""
+    tensorboard: bool = False
+    """Also write the metrics for TensorBoard (extra `tensorboard`)."""
+    wandb: bool = False
+    """Also log to Weights & Biases (extra `wandb`); WANDB_MODE=offline works."""
+    quiet: bool = False
+    """Print only where the run is, and the summary."""
+
+
+def train(config: RunConfig, folder: Path, means: Means) -> int:
+    """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
+    with Run.create(folder, config) as run:
+        return _session(run, means)
+
+
+def resume(folder: Path, means: Means) -> int:
+    """Goes on with a run."""
+    with Run.open(folder) as run:
+        return _session(run, means)
+
+
+def _session(run: Run, means: Means) -> int:
+    # Not at the top: these take a while to load, and a wrong option should be answered at once.
+    import torch
+
+    from xtx.commands.display import Display
+    from xtx.commands.sinks import open_sinks
+    from xtx.games.stage import set_stage
+    from xtx.games.vector import GameVector
+    from xtx.train import Training
+
+    config = run.config
+    state = run.restore()
+    forbidden = state["forbidden"] if state is not None else []
+    device = pick_device(means.device)
+    torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
+    stage = set_stage(
+        config.game,
+        extra_actions=config.extra_actions,
+        wide_grammar=config.wide_grammar,
+        atlas=means.atlas,
+        no_atlas=means.no_atlas,
+        engine=means.search,
+    )
+    display = Display(run, stage, device, quiet=means.quiet)
+    agent = make_agent(config, device, stage.walkthrough)
+    with (
+        _stopper() as stop,
+        open_sinks(run, tensorboard=means.tensorboard, wandb=means.wandb) as sinks,
+        contextlib.closing(
+            GameVector(stage.spec, config.games, means.workers, forbidden=forbidden, on_report=display.note)
+        ) as games,
+        display,
+    ):
+        training = Training(run, agent, games, checkpoint_seconds=means.checkpoint_seconds)
+        finished = training.run(state, lambda progress: _show(progress, display, sinks) and not stop.asked)
+    display.summary(finished)
+    return 0 if finished else 130
+
+
+def _show(progress: Progress, display: Display, sinks: Sinks) -> bool:
+    display.show(progress)
+    sinks.show(progress)
+    return True
+
+
+def make_agent(config: RunConfig, device: str, walkthrough: tuple[str, ...], games: int | None = None) -> Agent:
+    """The run's agent, at its beginning."""
+    kind = find_agent(config.agent)
+    try:
+        settings = msgspec.convert(config.settings, kind.Settings)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
+    if config.agent == "walkthrough" and not walkthrough:
+        raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
+    return kind(settings, Brief(games or config.games, config.seed, device, walkthrough))
+
+
+def pick_device(wanted: str) -> str:
+    """cpu or cuda."""
+    import torch
+
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no GPU that torch can use here; leave out --device cuda, or see `nvidia-smi`")
+    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+class _Stop:
+    asked = False
+
+
+@contextlib.contextmanager
+def _stopper() -> Iterator[_Stop]:
+    """Ctrl-C, or the end of a session, asks the loop to save and stop; a second time ends it at once."""
+    stop = _Stop()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

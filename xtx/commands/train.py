@@ -1,0 +1,121 @@
+"""`xtx train`: an agent learns a game."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from xtx.agents import agent_names, find_agent, preset
+from xtx.commands.session import Means, train
+from xtx.config import DEMO_STEPS, PAPER_STEPS, RunConfig
+from xtx.core import UserError
+
+DEMO = "xtx-demo"
+_AGENTS = f"Who learns: {', '.join(agent_names())}. If not given xtx, or xtx-demo where no game is given."
+
+
+@dataclass(frozen=True)
+class Args:
+    """Trains an agent on a game. Without arguments: XTX with its demo settings on the adventure that comes with xtx,
+    some minutes on two cores. With --agent NAME, this help also lists that agent's settings."""
+
+    game: Annotated[Positional[str], arg(metavar="GAME")] = ""
+    """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
+    agent: Annotated[str | None, arg(metavar="NAME", help=f"Who learns: {', '.join(agent_names())}, or your own.")] = (
+        None
+    )
+    seed: int = 0
+    """Where all random numbers begin."""
+    steps: Annotated[int | None, arg(metavar="N")] = None
+    """Game steps in all; if not given 800000, or 100000 for rc-dqn and mprc-dqn, or the demo's."""
+    games: int | None = None
+    """Games played in lock-step; if not given 8, or 1 for rc-dqn and mprc-dqn."""
+    stochastic: bool = False
+    """Another emulator seed in every episode."""
+    extra_actions: bool = False
+    """Also try the actions that the paper adds to the game's grammar."""
+    wide_grammar: bool = False
+    """Also try object and direction, numbers, orders, and all but."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the run; if not given, a new one in runs/."""
+    log_every: int = 100
+    """Vector steps between lines of metrics.jsonl."""
+    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+
+
+def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
+    """The options, with the settings of the agent that they name, as published for the game that they name."""
+    name = _agent_named(options)
+    game = parse(_kind(name or DEMO, "")).game
+    return parse(_kind(name or _default_agent(game), game))
+
+
+def _default_agent(game: str) -> str:
+    return "xtx" if game else DEMO
+
+
+def _kind(agent: str, game: str) -> Any:
+    """Args with the settings of an agent."""
+    settings = preset(agent, Path(game).stem.lower())
+    # No prefix for the settings themselves, but one for each group in them: --q.learning-rate.
+    group = ("settings", Annotated[type(settings), arg(name="")], field(default=settings))
+    kind = make_dataclass("Args", [group], bases=(Args,), frozen=True)
+    kind.__doc__ = Args.__doc__
+    return kind
+
+
+def _agent_named(options: Sequence[str]) -> str | None:
+    for place, word in enumerate(options):
+        if word == "--agent" and place + 1 < len(options):
+            return options[place + 1]
+        if word.startswith("--agent="):
+            return word.partition("=")[2]
+    return None
+
+
+def run(args: Any) -> int:
+    """0, or 130 if Ctrl-C stopped it."""
+    agent = args.agent or _default_agent(args.game)
+    find_agent(agent)
+    single = agent in ("rc-dqn", "mprc-dqn")
+    steps = args.steps or (DEMO_STEPS if agent == DEMO else 100_000 if single else PAPER_STEPS)
+    config = RunConfig(
+        game=args.game if "/" not in args.game else str(Path(args.game).absolute()),
+        agent=agent,
+        settings=asdict(args.settings),
+        seed=args.seed,
+        steps=steps,
+        games=args.games or (1 if single else 8),
+        stochastic=args.stochastic,
+        extra_actions=args.extra_actions,
+        wide_grammar=args.wide_grammar,
+        log_every=args.log_every,
+    )
+    _check(config)
+    return train(config, args.out or _new_folder(config), args.means)
+
+
+def _check(config: RunConfig) -> None:
+    for name in ("steps", "games", "log_every"):
+        value = getattr(config, name)
+        if value < 1:
+            raise UserError(f"--{name.replace('_', '-')} takes a number from 1, not {value}")
+    if not 0 <= config.seed < 2**31:
+        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {config.seed}")
+
+
+def _new_folder(config: RunConfig) -> Path:
+    """A folder that says what is in it, and does not exist yet."""
+    game = (Path(config.game).stem or "lowwater").replace(":", "-")
+    name = f"{game}-{config.agent}-{config.seed}" + ("-stochastic" if config.stochastic else "")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        folder = Path("runs") / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
+        if not folder.exists():
+            return folder
+    raise UserError("runs/ is full of runs of this second; give --out")

@@ -1,0 +1,196 @@
+"""Every setting, with what it means, and the presets: the paper's systems and its settings for each game.
+
+Frozen dataclasses; the docstring under a field is its help on the command line. Numbers are the paper's unless it says
+otherwise; docs/fidelity.md lists where we differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """Words."""
+
+    vocabulary: int = 2048
+    """Rows for words; when they are taken, new words share rows by their hash."""
+    longest: int = 256
+    """Words of one text, its two marks included; the rest is cut off."""
+
+
+@dataclass(frozen=True)
+class QSettings:
+    """The Q-learner: networks, replay memory, updates."""
+
+    hidden: int = 128
+    """Width of embeddings, encoders and hidden layers."""
+    gamma: float = 0.9
+    """Discount of rewards to come."""
+    learning_rate: float = 1e-4
+    """Of Adam."""
+    clip: float = 5.0
+    """Largest norm of the gradient."""
+    batch_size: int = 64
+    """Transitions in an update."""
+    target_every: int = 100
+    """Updates between copies to the target network."""
+    temperature: float = 1.0
+    """Of the softmax over Q-values."""
+    capacity: int = 10_000
+    """Transitions in the replay memory."""
+    priority_share: float = 0.4
+    """Share of the memory and of each batch that is for the best episodes."""
+
+
+@dataclass(frozen=True)
+class InverseSettings:
+    """Inverse dynamics: guess the action from the states before and after."""
+
+    alpha1: float = 1.0
+    """Weight of the guess's loss as intrinsic reward."""
+    alpha2: float = 1.0
+    """Weight of the guess's loss in learning."""
+    alpha3: float = 1.0
+    """Weight of decoding an action from its own code in learning."""
+
+
+@dataclass(frozen=True)
+class ImitationSettings:
+    """Settings of the imitation policy; the defaults are the paper's."""
+
+    layers: int = 3
+    """Blocks of the transformer."""
+    heads: int = 4
+    """Attention heads of a block."""
+    width: int = 128
+    """Numbers that stand for one token; the feed-forward layers are four times as wide."""
+    context: int = 512
+    """Most tokens of a context and its action together; the oldest are dropped."""
+    action_room: int = 32
+    """How many of them are kept free for the action, so that all actions of a state see the same context; a longer
+    action is cut."""
+    dropout: float = 0.1
+    """Share that is left out while training: of embeddings, attention and what each layer adds."""
+    learning_rate: float = 1e-3
+    """AdamW's, without weight decay."""
+    batch_size: int = 64
+    """Pairs of context and action in one step."""
+    passes: int = 40
+    """How often one training goes through its buffer."""
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    temperature: float = 3.0
+    """What an action's mean log-probability is multiplied with before the softmax over the valid actions."""
+    length_buckets: bool = True
+    """Whether a batch is computed in groups of about equal length: the same loss without paying for padding."""
+    merge_identical: bool = False
+    """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
+    as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.action_room < self.context - 1:
+            raise ValueError("action_room must leave room for at least two tokens of context")
+
+
+@dataclass(frozen=True)
+class TrajectorySettings:
+    """Which trajectories are imitated."""
+
+    k: int = 10
+    """Trajectories in the buffer."""
+    beta1: float = 1.0
+    """How much higher scores are preferred."""
+    beta2: float = 10_000.0
+    """How much shorter trajectories of a score are preferred."""
+    reservoir: int = 64
+    """Trajectories that are kept of each score and length."""
+
+
+@dataclass(frozen=True)
+class DrrnSettings:
+    """DRRN: Q-learning on texts, softmax policy."""
+
+    text: TextSettings = field(default_factory=TextSettings)
+    q: QSettings = field(default_factory=lambda: QSettings(capacity=500_000, priority_share=0.5))
+    episode_limit: int = 100
+    """Steps of an episode."""
+
+
+@dataclass(frozen=True)
+class InvDySettings:
+    """INV-DY: DRRN with inverse dynamics as intrinsic reward."""
+
+    text: TextSettings = field(default_factory=TextSettings)
+    q: QSettings = field(default_factory=QSettings)
+    inverse: InverseSettings = field(default_factory=InverseSettings)
+    episode_limit: int = 100
+    """Steps of an episode."""
+
+
+@dataclass(frozen=True)
+class XtxSettings:
+    """XTX: return to where the best trajectories led (exploit), then explore."""
+
+    text: TextSettings = field(default_factory=TextSettings)
+    q: QSettings = field(default_factory=QSettings)
+    inverse: InverseSettings = field(default_factory=InverseSettings)
+    imitation: ImitationSettings = field(default_factory=ImitationSettings)
+    trajectories: TrajectorySettings = field(default_factory=TrajectorySettings)
+    phases: bool = True
+    """Decide at every step between exploit and explore; without, `mix` holds at every step."""
+    mix: float = 0.5
+    """Share of the exploring policy: divided by l_max in the phase `exploit`; as it stands without phases."""
+    uniform: bool = False
+    """Explore by valid actions drawn alike instead of by Q-values; nothing but imitation is learned then."""
+    explore_steps: int = 50
+    """R: steps that an episode may take beyond the longest imitated trajectory."""
+    first_training: int = 500
+    """Vector steps before the first imitation training."""
+    training_every: int = 5
+    """Imitation training happens every so many times (l_max + explore_steps) vector steps."""
+
+
+PAPER_STEPS = 800_000
+DEMO_STEPS = 40_000
+
+ALPHA1 = {"deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, "detective": 2.0, "pentari": 2.0}
+"""The paper's weight of the intrinsic reward in XTX, where it is not 1."""
+
+
+def xtx_settings(game: str = "") -> XtxSettings:
+    """The paper's settings of XTX for a game."""
+    return XtxSettings(inverse=InverseSettings(alpha1=ALPHA1.get(game, 1.0)))
+
+
+def xtx_demo_settings() -> XtxSettings:
+    """XTX made small, so that it learns the embedded adventure within minutes on two cores."""
+    return XtxSettings(
+        text=TextSettings(vocabulary=1024),
+        q=QSettings(hidden=64, learning_rate=1e-3),
+        imitation=ImitationSettings(layers=2, width=64, passes=10),
+        first_training=250,
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run: what is played, by whom, how long. Kept as config.json in the run's folder."""
+
+    game: str
+    """Name of the game, or path of its story."""
+    agent: str
+    settings: dict[str, object]
+    """The agent's, all of them."""
+    seed: int = 0
+    steps: int = 800_000
+    """Game steps of the whole run."""
+    games: int = 8
+    """Games played in lock-step."""
+    stochastic: bool = False
+    """Another emulator seed in every episode."""
+    extra_actions: bool = False
+    """The actions that the paper adds to the game's grammar."""
+    wide_grammar: bool = False
+    log_every: int = 100
+    """Vector steps between lines of metrics.jsonl."""

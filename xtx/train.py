@@ -1,0 +1,237 @@
+"""THE loop: the only place that knows both the games and the agent."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition
+from xtx.games.seeds import Seeds
+from xtx.games.vector import GameVector
+from xtx.runs import Run
+
+LAST = 100
+"""Episodes over which scores are averaged."""
+
+
+@dataclass
+class Progress:
+    """How far a run is; everything that the display shows."""
+
+    steps: int = 0
+    """Game steps."""
+    total: int = 0
+    episodes: int = 0
+    score_mean: float = 0.0
+    """Mean final score of the last 100 episodes."""
+    score_max: int = 0
+    """Best final score."""
+    phases: list[str] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
+    """The last line of metrics."""
+    plan: dict[str, float] = field(default_factory=dict)
+
+
+class Training:
+    """A run under way."""
+
+    def __init__(self, run: Run, agent: Agent, games: GameVector, *, checkpoint_seconds: float = 60.0) -> None:
+        self._run = run
+        self._agent = agent
+        self._games = games
+        self._config = run.config
+        self._seeds = Seeds(run.config.seed, games.walkthrough_seed, stochastic=run.config.stochastic)
+        self._episodes = [_Episode() for _ in range(len(games))]
+        self._observations: list[Observation] = []
+        self._scores: deque[int] = deque(maxlen=LAST)
+        self._window = _Window()
+        self._vector_steps = 0
+        self._best_mean = float("-inf")
+        self._checkpoint_seconds = checkpoint_seconds
+        self._saved_at = time.monotonic()
+        self._save_cost = 0.0
+        self.progress = Progress(total=run.config.steps)
+
+    def run(self, state: State | None = None, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
+        """True if the run is finished; False if `on_step`, which is called after every vector step, said to stop.
+        `state` is what the run's folder has to go on from."""
+        self._begin() if state is None else self._load(state)
+        going_on = True
+        while going_on and self.progress.steps < self._config.steps:
+            self._vector_step()
+            self._keep_records()
+            going_on = on_step(self.progress)
+            if time.monotonic() - self._saved_at > max(self._checkpoint_seconds, 100 * self._save_cost):
+                self._save()
+        self._save()
+        return self.progress.steps >= self._config.steps
+
+    def _vector_step(self) -> None:
+        """Act, step the games, begin anew what ended, learn."""
+        before, agent = self._observations, self._agent
+        decisions = agent.act(before)
+        limit = agent.episode_limit
+        last = {game for game, o in enumerate(before) if o.step + 1 >= limit}
+        steps = self._games.step([decision.action for decision in decisions], last)
+        self._observations = [step.observation for step in steps]
+        self._vector_steps += 1
+        self.progress.steps += len(steps)
+        self.progress.phases = [decision.phase for decision in decisions]
+        for game, (decision, step) in enumerate(zip(decisions, steps, strict=True)):
+            self._episodes[game].add(decision, step)
+        ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
+        for game in ended:
+            self._finish(game, steps[game])
+        self._reset(ended)
+        self._window.add(agent.learn(transitions(before, decisions, steps)))
+
+    def _reset(self, games: list[int]) -> None:
+        if games:
+            seeds = [self._seeds.next() for _ in games]
+            for game, seed, observation in zip(games, seeds, self._games.reset(games, seeds), strict=True):
+                self._observations[game] = observation
+                self._episodes[game] = _Episode(seed)
+
+    def _finish(self, game: int, step: Step) -> None:
+        """Writes the record of an episode that ended."""
+        progress, episode = self.progress, self._episodes[game]
+        progress.episodes += 1
+        score = step.observation.score
+        record = progress.episodes == 1 or score > progress.score_max
+        progress.score_max = score if record else progress.score_max
+        self._scores.append(score)
+        progress.score_mean = sum(self._scores) / len(self._scores)
+        self._run.write(
+            "episodes", episode.record(progress.episodes, progress.steps, game, step, record)
+        )  # fmt: skip
+
+    def _keep_records(self) -> None:
+        """Writes a line of metrics when it is due."""
+        progress = self.progress
+        progress.plan = dict(self._agent.describe())
+        if self._vector_steps % self._config.log_every == 0:
+            progress.numbers = self._window.means()
+            scores = {"score_mean": progress.score_mean, "score_max": progress.score_max}
+            self._run.write(
+                "metrics",
+                {"step": progress.steps, "episodes": progress.episodes, **scores, **progress.plan, **progress.numbers},
+            )
+            self._run.write("timing", {"step": progress.steps, "time": time.time()})
+            self._run.flush()
+
+    # --- stopping and going on ----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._observations = [Observation("", "", "", (), 0, 0)] * len(self._games)
+        self._reset(list(range(len(self._games))))
+
+    def _save(self) -> None:
+        began = time.monotonic()
+        best = self.progress.episodes >= LAST and self.progress.score_mean >= self._best_mean
+        if best:
+            self._best_mean = self.progress.score_mean
+        self._run.save(self.progress.steps, self._state(), best)
+        self._saved_at = time.monotonic()
+        self._save_cost = self._saved_at - began
+
+    def _state(self) -> State:
+        progress = self.progress
+        return {
+            "agent": self._agent.state(),
+            "games": self._games.save(),
+            "forbidden": self._games.forbidden,
+            "observations": [msgspec.to_builtins(o) for o in self._observations],
+            "episodes": [msgspec.to_builtins(episode) for episode in self._episodes],
+            "seeds_drawn": self._seeds.drawn,
+            "scores": list(self._scores),
+            "window": {"sums": self._window.sums, "counts": self._window.counts},
+            "vector_steps": self._vector_steps,
+            "best_mean": self._best_mean if self._best_mean > float("-inf") else None,
+            "progress": {"steps": progress.steps, "episodes": progress.episodes, "score_max": progress.score_max},
+        }
+
+    def _load(self, state: State) -> None:
+        self._agent.load(state["agent"])
+        self._games.restore(state["games"])
+        self._observations = msgspec.convert(state["observations"], list[Observation])
+        self._episodes = msgspec.convert(state["episodes"], list[_Episode])
+        self._seeds.drawn = state["seeds_drawn"]
+        self._scores.extend(state["scores"])
+        self._window = _Window(**state["window"])
+        self._vector_steps = state["vector_steps"]
+        self._best_mean = float("-inf") if state["best_mean"] is None else state["best_mean"]
+        for name, value in state["progress"].items():
+            setattr(self.progress, name, value)
+        if self._scores:
+            self.progress.score_mean = sum(self._scores) / len(self._scores)
+
+
+def transitions(
+    before: list[Observation], decisions: list[Decision], steps: list[Step]
+) -> list[Transition]:  # fmt: skip
+    """What an agent learns from: one step of every game."""
+    return [
+        Transition(game, before[game], decision, step.reward, step.observation, step.terminated, step.truncated)
+        for game, (decision, step) in enumerate(zip(decisions, steps, strict=True))
+    ]
+
+
+@dataclass
+class _Episode:
+    """An episode under way, as far as its record needs it."""
+
+    seed: int = 0
+    actions: list[str] = field(default_factory=list)
+    peak: int = 0
+    exploited: int = 0
+    explored_from: int | None = None
+
+    def add(self, decision: Decision, step: Step) -> None:
+        """One more step."""
+        if decision.phase == "explore" and self.explored_from is None:
+            self.explored_from = len(self.actions)
+        self.exploited += decision.phase == "exploit"
+        self.actions.append(decision.action)
+        self.peak = max(self.peak, step.observation.score)
+
+    def record(self, episode: int, step: int, game: int, last: Step, record: bool) -> EpisodeRecord:
+        """Its line in episodes.jsonl."""
+        return EpisodeRecord(
+            episode=episode,
+            step=step,
+            game=game,
+            score=last.observation.score,
+            peak=self.peak,
+            length=len(self.actions),
+            ended="won" if last.won else "died" if last.terminated else "limit",
+            seed=self.seed,
+            explored_from=self.explored_from,
+            exploited=self.exploited,
+            record=record,
+            actions=self.actions if record else [],
+        )
+
+
+@dataclass
+class _Window:
+    """Means of the numbers since the last line of metrics."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, numbers: Any) -> None:
+        """One vector step's numbers; a step may lack some of them."""
+        for name, number in numbers.items():
+            self.sums[name] = self.sums.get(name, 0.0) + number
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def means(self) -> dict[str, float]:
+        """The means; the next window begins."""
+        means = {name: self.sums[name] / self.counts[name] for name in sorted(self.sums)}
+        self.sums, self.counts = {}, {}
+        return means

@@ -86,7 +86,7 @@ class Plan:
         self.rows = len(lengths)
         self._highest_word = int(used.max())
         # C fills only as much as is needed, and memory that nobody touches costs nothing.
-        self._arrays = {name: np.empty(len(used) + 1, np.int32) for name in _ARRAYS}
+        self._arrays = dict(zip(_ARRAYS, np.empty((len(_ARRAYS), len(used) + 1), np.int32), strict=True))
         words = np.empty(len(used), np.int32)
         self._struct = _Plan(**{name: array.ctypes.data for name, array in self._arrays.items()})
         if _library.gru_make_plan(

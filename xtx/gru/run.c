@@ -119,22 +119,26 @@ static int forward_chunk(const job *j, int32_t chunk) {
     return 0;
 }
 
-/* What the nodes of a chunk add to the gradient of w, in blocks of nodes whatever their levels. */
-static void add_outer(const job *j, int32_t chunk, float *room, float *grad_w) {
-    const gru_plan *p = j->plan;
-    size_t size = (size_t)j->size;
+/* Nodes whose share of the gradient of w is still to be added. */
+typedef struct {
     const float *gates[GRU_BLOCK], *states[GRU_BLOCK];
-    int32_t count = 0;
-    for (int32_t l = p->chunk_level[chunk] + 1; l < p->chunk_level[chunk + 1]; l++)
-        for (int32_t node = p->level_node[l]; node < p->level_node[l + 1]; node++) {
-            gates[count] = j->kept + node * 4 * size;
-            states[count++] = j->state + (p->level_node[l - 1] + p->parent[node]) * size;
-            if (count == GRU_BLOCK) {
-                j->kernel->outer(j->size, count, gates, states, room, grad_w);
-                count = 0;
-            }
-        }
-    if (count) j->kernel->outer(j->size, count, gates, states, room, grad_w);
+    float *room, *grad_w;
+    int32_t count;
+} waiting;
+
+static void add_waiting(const job *j, waiting *w) {
+    if (w->count) j->kernel->outer(j->size, w->count, w->gates, w->states, w->room, w->grad_w);
+    w->count = 0;
+}
+
+/* Levels are narrow, so nodes are collected until the product is worth it; they then still lie in the second cache. */
+static void add_level(const job *j, const gru_level *level, waiting *w) {
+    size_t size = (size_t)j->size;
+    for (int32_t i = 0; i < level->width; i++) {
+        w->gates[w->count] = level->kept + i * 4 * size;
+        w->states[w->count++] = level->before + level->parent[i] * size;
+        if (w->count == GRU_BLOCK) add_waiting(j, w);
+    }
 }
 
 static int backward_chunk(const job *j, int32_t chunk) {
@@ -143,6 +147,7 @@ static int backward_chunk(const job *j, int32_t chunk) {
     float *part = j->parts + chunk * (3 * size + 1) * size;
     float *room = room_for(2 * most * size + GRU_BLOCK * 4 * size), *grad = room, *grad_before = room + most * size;
     if (!room) return -1;
+    waiting nodes = {.room = room + 2 * most * size, .grad_w = part};
     memset(part, 0, (3 * size + 1) * size * sizeof *part);
     memset(grad, 0, most * size * sizeof *grad);
     for (int32_t first = p->chunk_level[chunk], l = p->chunk_level[chunk + 1] - 1; l >= first; l--) {
@@ -160,10 +165,11 @@ static int backward_chunk(const job *j, int32_t chunk) {
             memset(grad_before, 0, (p->level_node[l] - p->level_node[l - 1]) * size * sizeof *grad);
         }
         j->kernel->backward(&level);
+        if (l > first) add_level(j, &level, &nodes);
         grad_before = grad;
         grad = level.grad_before;
     }
-    add_outer(j, chunk, room + 2 * most * size, part);
+    add_waiting(j, &nodes);
     free(room);
     return 0;
 }

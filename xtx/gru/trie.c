@@ -4,8 +4,8 @@
 
 #include "gru.h"
 
-/* A chunk is worth a thread's while from this many nodes; with many nodes, chunks get larger, because wide levels are
- * faster than narrow ones. */
+/* A chunk is worth a thread's while from this many nodes. There are no more chunks than needed for this size, because
+ * wide levels are faster than narrow ones; their number is a power of two, as the number of threads often is. */
 #define SMALL_CHUNK 160
 #define LARGE_CHUNK 1024
 #define MOST_CHUNKS 16
@@ -43,9 +43,8 @@ static void sort(entry *e, entry *room, int32_t n) {
 /* Where the sorted rows are cut: cut[0] = 0 < cut[1] < ... < cut[chunks] = n. fresh[i] is how many nodes the rows
  * before i have; a cut at i costs the nodes that it doubles and what the parts are out of balance. */
 static int32_t choose_cuts(const int32_t *common, const int64_t *fresh, int32_t n, int32_t *cut) {
-    int64_t total = fresh[n], wanted = total / LARGE_CHUNK;
-    if (wanted < 2) wanted = total / SMALL_CHUNK < 2 ? 1 : 2;
-    if (wanted > MOST_CHUNKS) wanted = MOST_CHUNKS;
+    int64_t total = fresh[n], wanted = total < 2 * SMALL_CHUNK ? 1 : 2;
+    while (wanted < MOST_CHUNKS && total > wanted * LARGE_CHUNK) wanted *= 2;
     int32_t chunks = 0, i = 1;
     cut[0] = 0;
     for (int64_t c = 1; c < wanted; c++) {

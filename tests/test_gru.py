@@ -85,7 +85,8 @@ def check(rows: Rows, size: int, width: int, seed: int = 0) -> None:
         torch.autograd.grad(theirs, given, direction.double()),
         strict=True,
     ):
-        assert (mine - other).abs().max() <= 1e-4 * other.abs().max()
+        # a gate near its end leaves few digits in 1 - z, in PyTorch's float32 as in ours
+        assert (mine - other).abs().max() <= 1e-4 * other.abs().max() + 1e-6
 
 
 @given(

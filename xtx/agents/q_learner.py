@@ -172,7 +172,7 @@ class QLearner:
         """For `load`."""
         return {
             "network": _tensors(self.network),
-            "target": _tensors(self._target.network),
+            "target": self._target.state(),
             "optimiser": optimiser_state(self._optimiser),
             "memory": self.memory.state(),
             "updates": self.updates,
@@ -181,11 +181,10 @@ class QLearner:
     def load(self, state: State) -> None:
         """Goes on from a saved state."""
         _load_tensors(self.network, state["network"])
-        _load_tensors(self._target.network, state["target"])
+        self._target.load(state["target"])
         load_optimiser(self._optimiser, state["optimiser"])
         self.memory.load(state["memory"])
         self.updates = state["updates"]
-        self._target.forget()
 
 
 class _Target:
@@ -220,6 +219,24 @@ class _Target:
             self._values.update(zip(missing, self._compute(np.array(list(missing.values()))).tolist(), strict=True))
         return np.array([self._values[name] for name in names], np.float32)
 
+    def state(self) -> State:
+        """For `load`. What was said is part of it: worked out again, in other company, its last bits would differ."""
+        return {
+            "network": _tensors(self.network),
+            "codes": {name: codes.state() for name, codes in self._codes.items()},
+            "keys": np.frombuffer(b"".join(self._values), np.int32),
+            "values": np.array(list(self._values.values()), np.float32),
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        _load_tensors(self.network, state["network"])
+        self.forget()
+        for name, codes in self._codes.items():
+            codes.load(state["codes"][name])
+        keys = state["keys"].reshape(-1, len(PARTS) + 1)
+        self._values = {key.tobytes(): value for key, value in zip(keys, state["values"].tolist(), strict=True)}
+
     def _compute(self, keys: Ints) -> Floats:
         lists = [self._library.action_sets.actions(number) for number in keys[:, 3]]
         counts = np.array([len(actions) for actions in lists])
@@ -247,17 +264,31 @@ class _Codes:
 
     def of(self, texts: NDArray[np.integer]) -> Tensor:
         """[n, hidden]"""
+        self._reserve()
+        new = np.unique(texts[~self._known[texts]])
+        if len(new):
+            self._codes[new] = _encode(self._encoder, self._embedding, self._library, new)
+            self._known[new] = True
+        return self._codes[texts]
+
+    def _reserve(self) -> None:
         size = self._library.texts.rows.size
         if size > len(self._known):
             grown = max(size, 2 * len(self._known))
             self._known = np.concatenate((self._known, np.zeros(grown - len(self._known), np.bool_)))
             more = torch.zeros(grown - len(self._codes), self._codes.shape[1], device=self._codes.device)
             self._codes = torch.cat((self._codes, more))
-        new = np.unique(texts[~self._known[texts]])
-        if len(new):
-            self._codes[new] = _encode(self._encoder, self._embedding, self._library, new)
-            self._known[new] = True
-        return self._codes[texts]
+
+    def state(self) -> State:
+        """For `load`."""
+        known = np.flatnonzero(self._known)
+        return {"texts": known, "codes": self._codes[known].cpu().numpy()}
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        self._reserve()
+        self._known[state["texts"]] = True
+        self._codes[state["texts"]] = torch.from_numpy(state["codes"]).to(self._codes.device)
 
 
 def _encode(encoder: Encoder, embedding: Tensor, library: Library, texts: NDArray[np.integer]) -> Tensor:

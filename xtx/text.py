@@ -46,7 +46,7 @@ class Vocabulary:
             raise ValueError(f"a vocabulary needs at least {2 * len(MARKS)} rows")
         self.capacity = capacity
         self.shared = 0
-        """How many distinct words had to share a row."""
+        """How many words had to share a row; where they are many, one that was long not met may count again."""
         self._on_full = on_full
         self._ids = {mark: number for number, mark in enumerate(MARKS)}
         self._shared: dict[str, int] = {}
@@ -68,9 +68,12 @@ class Vocabulary:
             self.shared += 1
             if len(self._shared) >= self.capacity:  # only a cache: the hash says the same again
                 self._shared.clear()
-            # crc32 and not hash(): the latter differs from process to process.
-            self._shared[word] = len(MARKS) + zlib.crc32(word.encode()) % (self.capacity - len(MARKS))
+            self._shared[word] = self._hashed(word)
         return self._shared[word]
+
+    def _hashed(self, word: str) -> int:
+        # crc32 and not hash(): the latter differs from process to process.
+        return len(MARKS) + zlib.crc32(word.encode()) % (self.capacity - len(MARKS))
 
     def encode(self, text: str, longest: int) -> Ints:
         """The text's words between a start and an end mark, cut to `longest` numbers in all."""
@@ -79,13 +82,14 @@ class Vocabulary:
 
     def state(self) -> State:
         """For `load`."""
-        return {"words": list(self._ids)[len(MARKS) :], "shared": self.shared}
+        return {"words": list(self._ids)[len(MARKS) :], "shared": self.shared, "sharing": list(self._shared)}
 
     def load(self, state: State) -> None:
         """Goes on from a saved state."""
         self._ids = {word: number for number, word in enumerate((*MARKS, *state["words"]))}
         self.shared = state["shared"]
-        self._shared = {}
+        # Also the cache: a word that it has forgotten is counted once more when it is met again.
+        self._shared = {word: self._hashed(word) for word in state["sharing"]}
 
 
 class Ragged:
@@ -161,6 +165,8 @@ class TextTable:
     """Each distinct text once: its words' numbers, by the number of the text."""
 
     def __init__(self, vocabulary: Vocabulary, longest: int) -> None:
+        if longest < 3:
+            raise ValueError("the longest text must have room for a word between its two marks: at least 3")
         self.vocabulary = vocabulary
         self.longest = longest
         """No text has more numbers than this, its two marks included; the rest is cut off."""
@@ -212,10 +218,9 @@ class TextTable:
     def load(self, state: State) -> None:
         """Goes on from a saved state. Words are looked up again: a word's row never changes."""
         self.vocabulary.load(state["vocabulary"])
-        shared = self.vocabulary.shared
         self._ids, self._texts = {}, {}
         rows = [self.vocabulary.encode(text, self.longest) for text in state["texts"]]
-        self.vocabulary.shared = shared
+        self.vocabulary.load(state["vocabulary"])  # as if nothing had been looked up
         offsets = np.cumsum([0, *map(len, rows)])
         flat = np.concatenate([*rows, np.zeros(0, np.int32)])
         self.rows = Ragged.of(state["size"], state["numbers"], flat, offsets)

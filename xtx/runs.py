@@ -97,12 +97,14 @@ def read_checkpoint(path: Path) -> State:
 def _take_arrays(tree: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """The tree with a reference in the place of each array."""
     if isinstance(tree, Mapping):
+        if tree.keys() in ({"array"}, {"bytes"}) or not all(isinstance(key, str) for key in tree):
+            raise TypeError(f"a state's keys are strings, and not `array` or `bytes` alone: {list(tree)[:3]}")
         return {key: _take_arrays(value, arrays) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
         return [_take_arrays(value, arrays) for value in tree]
     if isinstance(tree, np.ndarray):
         name = str(len(arrays))
-        arrays[name] = np.ascontiguousarray(tree)
+        arrays[name] = np.asarray(tree, order="C")  # not ascontiguousarray, which makes a row of a single number
         return {"array": name}
     if isinstance(tree, bytes):
         return {"bytes": tree.hex()}
@@ -174,8 +176,17 @@ class Run:
             os.close(self._lock)
             self._lock = None
             raise UserError(f"another process works on {self.folder}; wait for it, or end it first") from None
+        for left in (self.folder / "checkpoints").glob(".*"):  # by a process that was killed while writing
+            left.unlink()
+        self._note_versions()
+
+    def _note_versions(self) -> None:
         path = self.folder / "versions.json"
-        known = json.loads(path.read_text()) if path.exists() else []
+        known: list[object] = []
+        try:
+            known = json.loads(path.read_text()) if path.exists() else []
+        except ValueError:
+            warn(f"{path} is damaged; what the run's earlier starts ran with is lost")
         _replace_text(path, json.dumps([*known, versions()], indent=2) + "\n")
 
     # --- lines --------------------------------------------------------------------------------------------------
@@ -212,14 +223,17 @@ class Run:
 
     def restore(self) -> State | None:
         """The newest good state, with the files of lines cut back to it; None if nothing was saved yet."""
-        saved = read_newest(self.folder)
+        path, saved = _find_newest(self.folder, warn)
         sizes = saved["sizes"] if saved is not None else {"metrics": 0, "episodes": 0}
         for name, size in sizes.items():
-            path = self.folder / f"{name}.jsonl"
-            if path.exists() and path.stat().st_size < size:
-                raise UserError(f"{path} is shorter than the checkpoint says; the run cannot go on exactly")
-            if path.exists():
-                os.truncate(path, size)
+            lines = self.folder / f"{name}.jsonl"
+            if self._size(name) < size:
+                raise UserError(f"{lines} is shorter than the checkpoint says; the run cannot go on exactly")
+            if lines.exists():
+                os.truncate(lines, size)
+        for damaged in checkpoints(self.folder):
+            if path is not None and damaged.name > path.name:  # else it would count as one of the last two
+                damaged.rename(damaged.with_suffix(".damaged"))
         return None if saved is None else dict(saved["state"])
 
     def _size(self, name: str) -> int:
@@ -228,12 +242,13 @@ class Run:
 
     def close(self) -> None:
         """Writes out what is left and lets others work on the run."""
-        for file in self._files.values():
-            file.close()
-        self._files = {}
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        with contextlib.ExitStack() as stack:  # all of them, also if the disk is full
+            if self._lock is not None:
+                stack.callback(os.close, self._lock)
+                self._lock = None
+            for file in self._files.values():
+                stack.callback(file.close)
+            self._files = {}
 
     def __enter__(self) -> Run:
         return self
@@ -251,15 +266,24 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def read_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> State | None:
     """The newest checkpoint that can be read; a damaged one is passed over with a warning. None if there is none."""
-    paths = checkpoints(folder)
+    return _find_newest(folder, on_warning)[1]
+
+
+def _find_newest(folder: Path, on_warning: Callable[[str], None]) -> tuple[Path | None, State | None]:
+    """Where the newest checkpoint is that can be read, and what it holds."""
+    paths, troubles = checkpoints(folder), []
     for path in paths:
         try:
-            return read_checkpoint(path)
+            saved = read_checkpoint(path)
         except (ValueError, OSError) as error:
-            on_warning(f"the checkpoint {path} cannot be read ({error}); trying the one before")
+            troubles.append(f"the checkpoint {path} cannot be read ({error})")
+            continue
+        for trouble in troubles:
+            on_warning(f"{trouble}; going on from the one before")
+        return path, saved
     if paths:
         raise UserError(f"no checkpoint in {folder} can be read; start the run again in another folder")
-    return None
+    return None, None
 
 
 def read_config(folder: Path) -> RunConfig:

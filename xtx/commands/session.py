@@ -21,6 +21,7 @@ from xtx.runs import Run
 if TYPE_CHECKING:
     from xtx.commands.display import Display
     from xtx.commands.sinks import Sinks
+    from xtx.games.stage import Stage
     from xtx.train import Progress
 
 
@@ -41,7 +42,7 @@ class Means:
     search: Literal["zset", "jericho"] = "zset"
     """How valid actions are searched: all candidates at once by set execution, or one by one."""
     checkpoint_seconds: float = 60.0
-    """Time between checkpoints; longer where writing one takes long."""
+    """Time between checkpoints; longer where writing one takes long, 0 for one after every vector step."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard (extra `tensorboard`)."""
     wandb: bool = False
@@ -52,29 +53,37 @@ class Means:
 
 def train(config: RunConfig, folder: Path, means: Means) -> int:
     """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
+    cast = _prepare(config, means)  # first, so that a mistake leaves no folder behind
     with Run.create(folder, config) as run:
-        return _session(run, means)
+        return _session(run, means, cast)
 
 
 def resume(folder: Path, means: Means) -> int:
     """Goes on with a run."""
     with Run.open(folder) as run:
-        return _session(run, means)
+        return _session(run, means, _prepare(run.config, means))
 
 
-def _session(run: Run, means: Means) -> int:
+@dataclass(frozen=True)
+class _Cast:
+    """Who plays what, and where it is computed."""
+
+    stage: Stage
+    agent: Agent
+    device: str
+
+
+def _prepare(config: RunConfig, means: Means) -> _Cast:
+    """Finds the game and the device and makes the agent: whatever is wrong with them shows here."""
+    for name, least in (("workers", 0), ("threads", 1), ("checkpoint_seconds", 0)):
+        value = getattr(means, name)
+        if value is not None and value < least:
+            raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
     # Not at the top: these take a while to load, and a wrong option should be answered at once.
     import torch
 
-    from xtx.commands.display import Display
-    from xtx.commands.sinks import open_sinks
     from xtx.games.stage import set_stage
-    from xtx.games.vector import GameVector
-    from xtx.train import Training
 
-    config = run.config
-    state = run.restore()
-    forbidden = state["forbidden"] if state is not None else []
     device = pick_device(means.device)
     torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
     stage = set_stage(
@@ -85,17 +94,28 @@ def _session(run: Run, means: Means) -> int:
         no_atlas=means.no_atlas,
         engine=means.search,
     )
-    display = Display(run, stage, device, quiet=means.quiet)
-    agent = make_agent(config, device, stage.walkthrough)
+    return _Cast(stage, make_agent(config, device, stage.walkthrough), device)
+
+
+def _session(run: Run, means: Means, cast: _Cast) -> int:
+    from xtx.commands.display import Display
+    from xtx.commands.sinks import open_sinks
+    from xtx.games.vector import GameVector
+    from xtx.train import Training
+
+    stage, games_played = cast.stage, run.config.games
+    state = run.restore()
+    forbidden = state["forbidden"] if state is not None else []
+    display = Display(run, stage, cast.device, quiet=means.quiet)
     with (
         _stopper() as stop,
         open_sinks(run, tensorboard=means.tensorboard, wandb=means.wandb) as sinks,
         contextlib.closing(
-            GameVector(stage.spec, config.games, means.workers, forbidden=forbidden, on_report=display.note)
+            GameVector(stage.spec, games_played, means.workers, forbidden=forbidden, on_report=display.note)
         ) as games,
         display,
     ):
-        training = Training(run, agent, games, checkpoint_seconds=means.checkpoint_seconds)
+        training = Training(run, cast.agent, games, checkpoint_seconds=means.checkpoint_seconds)
         finished = training.run(state, lambda progress: _show(progress, display, sinks) and not stop.asked)
     display.summary(finished)
     return 0 if finished else 130
@@ -116,7 +136,11 @@ def make_agent(config: RunConfig, device: str, walkthrough: tuple[str, ...], gam
         raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
-    return kind(settings, Brief(games or config.games, config.seed, device, walkthrough))
+    brief = Brief(games or config.games, config.seed, device, walkthrough)
+    try:
+        return kind(settings, brief)
+    except ValueError as error:
+        raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
 
 
 def pick_device(wanted: str) -> str:

@@ -14,6 +14,7 @@ from xtx.agents import agent_names, find_agent, preset
 from xtx.commands.session import Means, train
 from xtx.config import DEMO_STEPS, PAPER_STEPS, RunConfig
 from xtx.core import UserError
+from xtx.games.catalog import default_game, is_story_name
 
 DEMO = "xtx-demo"
 _AGENTS = f"Who learns: {', '.join(agent_names())}. If not given xtx, or xtx-demo where no game is given."
@@ -83,14 +84,14 @@ def run(args: Any) -> int:
     agent = args.agent or _default_agent(args.game)
     find_agent(agent)
     single = agent in ("rc-dqn", "mprc-dqn")
-    steps = args.steps or (DEMO_STEPS if agent == DEMO else 100_000 if single else PAPER_STEPS)
+    steps = DEMO_STEPS if agent == DEMO else 100_000 if single else PAPER_STEPS
     config = RunConfig(
-        game=args.game if "/" not in args.game else str(Path(args.game).absolute()),
+        game=_lasting_name(args.game),
         agent=agent,
         settings=asdict(args.settings),
         seed=args.seed,
-        steps=steps,
-        games=args.games or (1 if single else 8),
+        steps=steps if args.steps is None else args.steps,
+        games=(1 if single else 8) if args.games is None else args.games,
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
         wide_grammar=args.wide_grammar,
@@ -98,6 +99,14 @@ def run(args: Any) -> int:
     )
     _check(config)
     return train(config, args.out or _new_folder(config), args.means)
+
+
+def _lasting_name(game: str) -> str:
+    """What names the game also tomorrow and in another folder."""
+    path = Path(game)
+    if "/" in game or (is_story_name(path) and path.is_file()):
+        return str(path.absolute())
+    return game or default_game()
 
 
 def _check(config: RunConfig) -> None:
@@ -111,7 +120,7 @@ def _check(config: RunConfig) -> None:
 
 def _new_folder(config: RunConfig) -> Path:
     """A folder that says what is in it, and does not exist yet."""
-    game = (Path(config.game).stem or "lowwater").replace(":", "-")
+    game = Path(config.game).stem.replace(":", "-")
     name = f"{game}-{config.agent}-{config.seed}" + ("-stochastic" if config.stochastic else "")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):

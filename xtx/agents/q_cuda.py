@@ -1,0 +1,335 @@
+"""The Q-learner's networks on a GPU: every step is recorded once for each of a few sizes and then replayed, because
+launching its hundred small kernels one by one takes several times as long as running them.
+
+The same losses as q_plain.py's, to rounding; sums have a fixed order, so a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xtx.agents.q_plain import PARTS, KeptValues, load_tensors, make_network, optimiser_state, tensors
+from xtx.agents.states import Library
+from xtx.config import InverseSettings, QSettings
+from xtx.core import State
+from xtx.cuda.kernels import HIDDEN, Rows, decode, encode
+from xtx.cuda.shelf import Mail, Shelf
+from xtx.cuda.values import ENCODERS, Frozen, Values, inputs, no_steps, power_of_two, record, recurrent
+from xtx.nets import InvDyNetwork
+from xtx.text import Ints
+
+Floats = NDArray[np.float32]
+NUMBERS = ("loss_td", "q", "reward", "gradient_norm", "loss_inverse", "loss_decoding")
+
+
+class CudaEngine:
+    """Networks, target network and optimiser; see `Engine` in q_learner.py."""
+
+    def __init__(self, q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> None:
+        self._q = q
+        self._inverse = inverse
+        self._library = library
+        self._device = device
+        self._vocabulary = library.texts.vocabulary.capacity
+        self.network = make_network(inverse, self._vocabulary, q.hidden).to(device)
+        self._target = make_network(inverse, self._vocabulary, q.hidden).to(device).requires_grad_(False)
+        self._target.load_state_dict(self.network.state_dict())
+        self._optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=q.learning_rate, fused=True, capturable=True
+        )  # fmt: skip
+        self._start_optimiser()
+        self._shelf = Shelf(library.texts, device)
+        self._frozen = Frozen(self.network)
+        self._frozen_target = Frozen(self._target)
+        self._values = Values(self._frozen, self._shelf, device)
+        self._target_values = Values(self._frozen_target, self._shelf, device)
+        self._kept = KeptValues(library)
+        self._updates_by_size: dict[tuple[int, int, int], _Update] = {}
+        self._surprises_by_size: dict[tuple[int, int, int], _Surprise] = {}
+        self._pending: tuple[Tensor, torch.cuda.Event] | None = None
+        self._numbers: dict[str, float] = {}
+        self.updates = 0
+
+    @staticmethod
+    def can(q: QSettings) -> bool:
+        """Whether these settings, and this torch, can be served."""
+        return q.hidden in HIDDEN and "_compile_kernel" in dir(torch.cuda)
+
+    def _start_optimiser(self) -> None:
+        """Gives the optimiser its memory now: what is recorded must find it in place."""
+        for parameter in self.network.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self._optimiser.step()
+        for slot in self._optimiser.state.values():
+            for tensor in slot.values():
+                tensor.zero_()
+
+    def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
+        """The value of each action of each state, one after the other."""
+        return self._values.of(texts, actions)
+
+    # --- intrinsic reward ---------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
+        """L_inv(o, a, o') of each row."""
+        n = power_of_two(len(before), 8)
+        length = self._decoded(actions)
+        texts = np.full((3, 2, n), -1, np.int32)
+        texts[:, 0, : len(before)], texts[:, 1, : len(after)] = before.T, after.T
+        padded = np.full(n, actions[0], np.int32)
+        padded[: len(actions)] = actions
+        self._shelf.bring(texts.ravel())
+        self._shelf.bring(padded)
+        name = (n, length, self._shelf.generation)
+        if name not in self._surprises_by_size:
+            self._surprises_by_size[name] = self._record_surprise(n, length)
+        step = self._surprises_by_size[name]
+        step.mail.clear()
+        step.mail.put(np.concatenate((texts.ravel(), padded)))
+        step.mail.send()
+        step.graph.replay()
+        found: Floats = step.result[: len(before)].cpu().numpy()
+        return found
+
+    def _record_surprise(self, n: int, length: int) -> _Surprise:
+        mail = Mail(7 * n, torch.int32, self._device)
+        network, texts = self.network, self._shelf.texts
+        assert isinstance(network, InvDyNetwork)
+        encoders = torch.arange(3, dtype=torch.int32, device=self._device).repeat_interleave(2 * n)
+        nothing = no_steps(self._device)
+        rows = Rows(mail.device[: 6 * n], encoders, torch.full_like(encoders, -1), nothing, nothing, 0)
+        mail.device.zero_()
+
+        def step() -> Tensor:
+            codes = network.state(_side_by_side(self._frozen.encode(texts, rows), 2 * n))
+            guess = network.guess(codes[:n], codes[n:])
+            tokens, counts = self._action_tokens(mail.device[6 * n :].long(), length)
+            surprise = self._decode(network, guess, tokens, counts)
+            return surprise.sum(dim=1) / counts.sum(dim=1)
+
+        return _Surprise(mail, *record(step))
+
+    def _decoded(self, actions: Ints) -> int:
+        """Steps of the decoder that the longest of the actions needs, rounded up to few different numbers."""
+        return power_of_two(int(self._library.texts.rows.lengths[actions].max()) - 1, 4)
+
+    def _action_tokens(self, actions: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """The actions' tokens [n, length + 1], and which of those after the first count [n, length]."""
+        texts = self._shelf.texts
+        tokens = texts.words[actions, : length + 1]
+        if tokens.shape[1] < length + 1:
+            tokens = torch.nn.functional.pad(tokens, (0, length + 1 - tokens.shape[1]))
+        places = torch.arange(1, length + 1, device=self._device)
+        return tokens, (places < texts.lengths[actions, None]).float()
+
+    def _decode(self, network: InvDyNetwork, start: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
+        decoder = network.decoder
+        fed = torch.addmm(decoder.bias_ih, network.texts.embedding, decoder.weight_ih.t())
+        return decode(
+            start, fed, decoder.weight_hh, decoder.bias_hh, network.words.weight, network.words.bias, tokens, counts
+        )  # fmt: skip
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
+        """The losses of the update before this one: those of this one are still being worked out."""
+        sides = 2 if self._inverse is not None else 1
+        size = self._q.batch_size
+        kept = self._kept.of(batch, lambda texts, actions: self._target_values.of(texts, actions, 64))
+        texts = np.full((3, sides, size), -1, np.int32)
+        for place, name in enumerate(PARTS):
+            for side in range(sides):
+                texts[place, side, : len(batch)] = batch[("", "next_")[side] + name]
+        actions = np.full(size, -1, np.int32)
+        actions[: len(batch)] = batch["action"]
+        flat = np.concatenate((texts.ravel(), actions))
+        self._shelf.bring(flat)
+        encoders = np.repeat(np.arange(4, dtype=np.int32), [sides * size] * 3 + [size])
+        at, starts, steps, room = self._places(flat, encoders)
+        length = self._decoded(batch["action"])
+        step = self._step_for(room, length)
+        step.ints.clear()
+        for part in (flat, at, starts, steps):
+            step.ints.put(part)
+        step.ints.send()
+        step.floats.clear()
+        for column in (batch["reward"], kept, ~batch["terminal"], np.ones(len(batch), np.float32)):
+            padded = np.zeros(size, np.float32)
+            padded[: len(batch)] = column
+            step.floats.put(padded)
+        step.floats.send()
+        numbers = self._take_numbers()
+        step.graph.replay()
+        self._send_numbers(step.result)
+        self.updates += 1
+        if self.updates % self._q.target_every == 0:
+            self._copy_target()
+        return numbers
+
+    def _places(self, texts: Ints, encoders: Ints) -> tuple[Ints, Ints, Ints, int]:
+        """For rows of texts: where each begins in its encoder's room, and the places of all steps by word and encoder,
+        in an order that depends on nothing but the rows."""
+        real = texts >= 0
+        lengths = np.where(real, self._library.texts.rows.lengths[np.maximum(texts, 0)], 0)
+        per_encoder = np.bincount(encoders, lengths, 4).astype(np.int64)
+        room = power_of_two(int(per_encoder.max()), 2048)
+        ends = np.cumsum(lengths)
+        before = np.cumsum(per_encoder) - per_encoder
+        at = (ends - lengths - before[encoders] + encoders.astype(np.int64) * room).astype(np.int32)
+        words, offsets = self._library.texts.rows.gather(texts[real])
+        rows = np.repeat(np.flatnonzero(real), np.diff(offsets))
+        places = at[rows] + (np.arange(len(words)) - np.repeat(offsets[:-1], np.diff(offsets)))
+        keys = words * 4 + encoders[rows]
+        order = np.argsort(keys.astype(np.uint16) if self._vocabulary <= 16384 else keys, kind="stable")
+        starts = np.zeros(self._vocabulary * 4 + 1, np.int32)
+        np.cumsum(np.bincount(keys, minlength=self._vocabulary * 4), out=starts[1:])
+        at[~real] = -1
+        return at, starts, places[order].astype(np.int32), room
+
+    def _step_for(self, room: int, length: int) -> _Update:
+        name = (room, length, self._shelf.generation)
+        if name not in self._updates_by_size:
+            # Recording also carries the step out: on what is then put back.
+            parameters = list(self.network.parameters())
+            slots = [tensor for slot in self._optimiser.state.values() for tensor in slot.values()]
+            saved = [tensor.detach().clone() for tensor in (*parameters, *slots)]
+            self._updates_by_size[name] = self._record_update(room, length)
+            with torch.no_grad():
+                for tensor, value in zip((*parameters, *slots), saved, strict=True):
+                    tensor.copy_(value)
+            self._frozen.refresh()
+        return self._updates_by_size[name]
+
+    def _record_update(self, room: int, length: int) -> _Update:
+        network, device, size = self.network, self._device, self._q.batch_size
+        states = size * (2 if self._inverse is not None else 1)
+        n = 3 * states + size
+        ints = Mail(2 * n + 4 * self._vocabulary + 1 + len(ENCODERS) * room, torch.int32, device)
+        floats = Mail(4 * size, torch.float32, device)
+        ints.device[:n] = -1  # no texts while it is recorded
+        texts = self._shelf.texts
+        encoders = torch.arange(4, dtype=torch.int32, device=device).repeat_interleave(
+            torch.tensor([states, states, states, size], device=device)
+        )
+        first = 2 * n + 4 * self._vocabulary + 1
+        rows = Rows(
+            ints.device[:n], encoders, ints.device[n : 2 * n], ints.device[2 * n : first], ints.device[first:], room
+        )
+        rewards, next_values, alive, weight = floats.device.view(4, size)
+
+        def losses() -> list[Tensor]:
+            codes = encode(inputs(network.texts), *recurrent(network.texts), texts, rows)
+            state = network.state(_side_by_side(codes, states))
+            before, actions = state[:size], codes[3 * states :]
+            q = network.q(before, actions)
+            targets = rewards + self._q.gamma * next_values * alive
+            count = weight.sum().clamp(min=1)
+            td = (torch.nn.functional.smooth_l1_loss(q, targets, reduction="none") * weight).sum() / count
+            found = [td, (q.detach() * weight).sum() / count, (rewards * weight).sum() / count]
+            if not isinstance(network, InvDyNetwork):
+                return found
+            guess = network.guess(before, state[size:])
+            tokens, counts = self._action_tokens(rows.texts[3 * states :].clamp(min=0).long(), length)
+            counts = counts * weight[:, None]
+            surprise = self._decode(
+                network, torch.cat((guess, actions)), tokens.repeat(2, 1), counts.repeat(2, 1)
+            ).view(2, -1)  # fmt: skip
+            return [*found, *(surprise.sum(dim=1) / counts.sum().clamp(min=1))]
+
+        def step() -> Tensor:
+            self._optimiser.zero_grad(set_to_none=True)
+            found = losses()
+            loss = found[0]
+            if self._inverse is not None:
+                loss = loss + self._inverse.alpha2 * found[3] + self._inverse.alpha3 * found[4]
+            loss.backward()  # type: ignore[no-untyped-call]
+            norm = torch.nn.utils.clip_grad_norm_(network.parameters(), self._q.clip, foreach=True)
+            self._optimiser.step()
+            self._frozen.refresh()
+            return torch.stack([f.detach() for f in (*found[:3], norm, *found[3:])])
+
+        return _Update(ints, floats, *record(step))
+
+    def _copy_target(self) -> None:
+        self._target.load_state_dict(self.network.state_dict())
+        self._frozen_target.refresh()
+        self._kept.clear()
+
+    # --- numbers to log, one update late ------------------------------------------------------------------------
+
+    def _send_numbers(self, result: Tensor) -> None:
+        host = torch.empty(result.shape, pin_memory=True)
+        host.copy_(result, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._pending = host, event
+
+    def _take_numbers(self) -> dict[str, float]:
+        """The numbers of the last update, waiting for it if need be; empty if they were taken or there was none."""
+        numbers, self._numbers = self._numbers, {}
+        if self._pending is not None:
+            host, event = self._pending
+            event.synchronize()
+            numbers = dict(zip(NUMBERS, host.tolist(), strict=False))
+            self._pending = None
+        return numbers
+
+    # --- keeping ------------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Drops texts and values."""
+        self._shelf.forget()
+        self._kept.clear()
+
+    def state(self) -> State:
+        """For `load`."""
+        self._numbers = self._take_numbers()
+        return {
+            "network": tensors(self.network),
+            "target": {"network": tensors(self._target), "values": self._kept.state()},
+            "optimiser": optimiser_state(self._optimiser),
+            "numbers": self._numbers,
+            "updates": self.updates,
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        load_tensors(self.network, state["network"])
+        load_tensors(self._target, state["target"]["network"])
+        self._kept.load(state["target"]["values"])
+        # In place, not by the optimiser's own load: recorded steps know the tensors.
+        for place, slot in enumerate(self._optimiser.state.values()):
+            for name, tensor in slot.items():
+                tensor.copy_(torch.from_numpy(state["optimiser"][str(place)][name]))
+        self._numbers = dict(state.get("numbers", {}))
+        self.updates = state["updates"]
+        self._frozen.refresh()
+        self._frozen_target.refresh()
+        self._shelf.forget()
+
+
+@dataclass(frozen=True)
+class _Surprise:
+    mail: Mail
+    graph: torch.cuda.CUDAGraph
+    result: Tensor
+
+
+@dataclass(frozen=True)
+class _Update:
+    ints: Mail
+    floats: Mail
+    graph: torch.cuda.CUDAGraph
+    result: Tensor
+
+
+def _side_by_side(codes: Tensor, states: int) -> Tensor:
+    """[states, 3 * hidden]: the codes of each state's three texts, of which all narrations come first."""
+    return codes[: 3 * states].view(3, states, -1).transpose(0, 1).reshape(states, -1)

@@ -1,0 +1,317 @@
+"""The Q-learner's networks on any device, plainly: the reference for every other engine, and the one for CPUs.
+
+Whatever is encoded is encoded once: each distinct text of a batch by the network that learns, and by the target network
+each distinct text between two copies. The target's value of a state is kept as well until the next copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xtx.agents.states import Library
+from xtx.config import InverseSettings, QSettings
+from xtx.core import State
+from xtx.gru import Plan
+from xtx.losses import mean_over_tokens, mean_per_action, td_loss
+from xtx.nets import DrrnNetwork, Encoder, InvDyNetwork
+from xtx.text import Ints
+
+PARTS = ("narration", "look", "inventory")
+Floats = NDArray[np.float32]
+
+
+class PlainEngine:
+    """Networks, target network and optimiser; see `Engine` in q_learner.py."""
+
+    def __init__(self, q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> None:
+        self._q = q
+        self._inverse = inverse
+        self._library = library
+        self._device = device
+        vocabulary = library.texts.vocabulary.capacity
+        self.network = make_network(inverse, vocabulary, q.hidden).to(device)
+        self._target = _Target(make_network(inverse, vocabulary, q.hidden).to(device), library)
+        self._target.copy(self.network)
+        self._optimiser = torch.optim.Adam(self.network.parameters(), lr=q.learning_rate, fused=True)
+        self.updates = 0
+
+    @torch.no_grad()
+    def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
+        """The value of each action of each state, one after the other."""
+        rows = np.repeat(np.arange(len(texts)), [len(numbers) for numbers in actions])
+        network = self.network
+        codes = network.state(self._codes(texts))
+        values: Floats = (
+            network.q(codes[rows], self._encode(network.texts.action, np.concatenate(actions))).cpu().numpy()
+        )
+        return values
+
+    @torch.no_grad()
+    def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
+        """L_inv(o, a, o') of each row."""
+        assert isinstance(self.network, InvDyNetwork)
+        codes = self.network.state(self._codes(np.concatenate((before, after))))
+        guess = self.network.guess(codes[: len(before)], codes[len(before) :])
+        surprise, counts = self.network.surprise(guess, *self._padded(actions))
+        bonus: Floats = mean_per_action(surprise, counts).cpu().numpy()
+        return bonus
+
+    def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
+        """Losses of one update."""
+        loss, numbers = self._loss(batch)
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._q.clip, foreach=True)
+        self._optimiser.step()
+        self.updates += 1
+        if self.updates % self._q.target_every == 0:
+            self._target.copy(self.network)
+        return {name: float(number) for name, number in {**numbers, "gradient_norm": norm}.items()}
+
+    def _loss(self, batch: NDArray[np.void]) -> tuple[Tensor, dict[str, Tensor]]:
+        network, device = self.network, self._device
+        rewards = torch.from_numpy(batch["reward"].copy()).to(device)
+        terminal = torch.from_numpy(batch["terminal"].copy()).to(device)
+        next_values = torch.from_numpy(self._target.values(batch)).to(device)
+        texts = _columns(batch, "")
+        if isinstance(network, InvDyNetwork):  # it also needs to see where the actions led
+            texts = np.concatenate((texts, _columns(batch, "next_")))
+        codes = network.state(self._codes(texts))
+        before = codes[: len(batch)]
+        actions = self._encode(network.texts.action, batch["action"])
+        q = network.q(before, actions)
+        loss = td_loss(q, rewards, next_values, terminal, self._q.gamma)
+        numbers = {"loss_td": loss.detach(), "q": q.detach().mean(), "reward": rewards.mean()}
+        if isinstance(network, InvDyNetwork) and self._inverse is not None:
+            guess = network.guess(before, codes[len(batch) :])
+            tokens, lengths = self._padded(batch["action"])
+            # Both decodings in one go: the rows do not know of each other.
+            surprise, counts = network.surprise(
+                torch.cat((guess, actions)), tokens.repeat(2, 1), lengths.repeat(2)
+            )  # fmt: skip
+            n = len(batch)
+            inverse_loss = mean_over_tokens(surprise[:n], counts[:n])
+            decoding_loss = mean_over_tokens(surprise[n:], counts[n:])
+            loss = loss + self._inverse.alpha2 * inverse_loss + self._inverse.alpha3 * decoding_loss
+            numbers |= {"loss_inverse": inverse_loss.detach(), "loss_decoding": decoding_loss.detach()}
+        return loss, numbers
+
+    def _codes(self, texts: Ints) -> Tensor:
+        """[n, 3]: numbers of narrations, looks, inventories -> [n, 3 * hidden]"""
+        encoders = self.network.texts
+        parts = (encoders.narration, encoders.look, encoders.inventory)
+        return torch.cat([self._encode(part, texts[:, i]) for i, part in enumerate(parts)], dim=1)
+
+    def _encode(self, encoder: Encoder, texts: NDArray[np.integer]) -> Tensor:
+        return _encode(encoder, self.network.texts.embedding, self._library, texts)
+
+    def _padded(self, texts: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
+        """The texts' tokens [n, L] with zeros behind, and their lengths [n]."""
+        rows = self._library.texts.rows
+        flat, offsets = rows.gather(texts)
+        lengths = np.diff(offsets)
+        tokens = np.zeros((len(texts), lengths.max()), np.int64)
+        tokens[np.arange(lengths.max()) < lengths[:, None]] = flat
+        return torch.from_numpy(tokens).to(self._device), torch.from_numpy(lengths).to(self._device)
+
+    def forget(self) -> None:
+        """Drops the target's codes and values."""
+        self._target.forget()
+
+    def state(self) -> State:
+        """For `load`."""
+        return {
+            "network": tensors(self.network),
+            "target": self._target.state(),
+            "optimiser": optimiser_state(self._optimiser),
+            "updates": self.updates,
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        load_tensors(self.network, state["network"])
+        self._target.load(state["target"])
+        load_optimiser(self._optimiser, state["optimiser"])
+        self.updates = state["updates"]
+
+
+class _Target:
+    """The target network, with what it said since it was last copied: its codes of texts, its values of states."""
+
+    def __init__(self, network: DrrnNetwork | InvDyNetwork, library: Library) -> None:
+        self.network = network.requires_grad_(False)
+        self._library = library
+        self._codes: dict[str, _Codes] = {}
+        self._values = KeptValues(library)
+        self.forget()
+
+    def copy(self, network: DrrnNetwork | InvDyNetwork) -> None:
+        """Takes over the weights."""
+        self.network.load_state_dict(network.state_dict())
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops what was said."""
+        texts = self.network.texts
+        encoders = {"action": texts.action, **{part: getattr(texts, part) for part in PARTS}}
+        self._codes = {name: _Codes(encoder, texts.embedding, self._library) for name, encoder in encoders.items()}
+        self._values.clear()
+
+    @torch.no_grad()
+    def values(self, batch: NDArray[np.void]) -> Floats:
+        """max_a' Q_target(o', a') of each row; 0 where there are no actions."""
+        return self._values.of(batch, self._compute)
+
+    def state(self) -> State:
+        """For `load`. What was said is part of it: worked out again, in other company, its last bits would differ."""
+        return {
+            "network": tensors(self.network),
+            "codes": {name: codes.state() for name, codes in self._codes.items()},
+            "values": self._values.state(),
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        load_tensors(self.network, state["network"])
+        self.forget()
+        for name, codes in self._codes.items():
+            codes.load(state["codes"][name])
+        self._values.load(state["values"])
+
+    def _compute(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
+        network = self.network
+        codes = torch.cat([self._codes[part].of(texts[:, i]) for i, part in enumerate(PARTS)], dim=1)
+        rows = np.repeat(np.arange(len(texts)), [len(numbers) for numbers in actions])
+        acts = self._codes["action"].of(np.concatenate(actions))
+        values: Floats = network.q(network.state(codes)[rows], acts).cpu().numpy()
+        return values
+
+
+class KeptValues:
+    """What a target network, which does not change, said states are worth: the value of their best action."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._values: dict[bytes, float] = {}
+
+    def clear(self) -> None:
+        """Drops all: the network has changed, or numbers will mean other texts."""
+        self._values = {}
+
+    def of(self, batch: NDArray[np.void], q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
+        """max_a' Q_target(o', a') of each row; 0 where there are no actions. What is not known is asked for."""
+        keys = np.column_stack([*(batch[f"next_{part}"] for part in PARTS), batch["next_actions"]])
+        names = [key.tobytes() for key in keys]
+        missing = {name: key for name, key in zip(names, keys, strict=True) if name not in self._values}
+        if missing:
+            values = self._best(np.array(list(missing.values())), q_values)
+            self._values.update(zip(missing, values.tolist(), strict=True))
+        return np.array([self._values[name] for name in names], np.float32)
+
+    def _best(self, keys: Ints, q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
+        lists = [self._library.action_sets.actions(number) for number in keys[:, 3]]
+        counts = np.array([len(actions) for actions in lists])
+        values = np.zeros(len(keys), np.float32)
+        alive = np.flatnonzero(counts)
+        if len(alive):
+            q = q_values(keys[alive, :3], [lists[i] for i in alive])
+            values[alive] = np.maximum.reduceat(q, np.cumsum(counts[alive]) - counts[alive])
+        return values
+
+    def state(self) -> State:
+        """For `load`."""
+        return {
+            "keys": np.frombuffer(b"".join(self._values), np.int32),
+            "values": np.array(list(self._values.values()), np.float32),
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        keys = state["keys"].reshape(-1, len(PARTS) + 1)
+        self._values = {key.tobytes(): value for key, value in zip(keys, state["values"].tolist(), strict=True)}
+
+
+class _Codes:
+    """Codes of texts by one encoder that does not change, each worked out once."""
+
+    def __init__(self, encoder: Encoder, embedding: Tensor, library: Library) -> None:
+        self._encoder = encoder
+        self._embedding = embedding
+        self._library = library
+        self._known = np.zeros(0, np.bool_)
+        self._codes = torch.zeros(0, encoder.weight_hh.shape[1], device=embedding.device)
+
+    def of(self, texts: NDArray[np.integer]) -> Tensor:
+        """[n, hidden]"""
+        self._reserve()
+        new = np.unique(texts[~self._known[texts]])
+        if len(new):
+            self._codes[new] = _encode(self._encoder, self._embedding, self._library, new)
+            self._known[new] = True
+        return self._codes[texts]
+
+    def _reserve(self) -> None:
+        size = self._library.texts.rows.size
+        if size > len(self._known):
+            grown = max(size, 2 * len(self._known))
+            self._known = np.concatenate((self._known, np.zeros(grown - len(self._known), np.bool_)))
+            more = torch.zeros(grown - len(self._codes), self._codes.shape[1], device=self._codes.device)
+            self._codes = torch.cat((self._codes, more))
+
+    def state(self) -> State:
+        """For `load`."""
+        known = np.flatnonzero(self._known)
+        return {"texts": known, "codes": self._codes[known].cpu().numpy()}
+
+    def load(self, state: State) -> None:
+        """Goes on from a saved state."""
+        self._reserve()
+        self._known[state["texts"]] = True
+        self._codes[state["texts"]] = torch.from_numpy(state["codes"]).to(self._codes.device)
+
+
+def _encode(encoder: Encoder, embedding: Tensor, library: Library, texts: NDArray[np.integer]) -> Tensor:
+    """The texts' codes, [n, hidden]; a text that occurs several times is encoded once."""
+    distinct, where = np.unique(texts, return_inverse=True)
+    codes = encoder(Plan(*library.texts.rows.gather(distinct)), embedding)
+    return torch.as_tensor(codes[torch.from_numpy(where).to(codes.device)])
+
+
+def _columns(batch: NDArray[np.void], prefix: str) -> Ints:
+    return np.column_stack([batch[prefix + part] for part in PARTS])
+
+
+def make_network(inverse: InverseSettings | None, vocabulary: int, hidden: int) -> DrrnNetwork | InvDyNetwork:
+    return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden)
+
+
+def tensors(module: torch.nn.Module) -> dict[str, NDArray[np.float32]]:
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
+
+
+def load_tensors(module: torch.nn.Module, arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def optimiser_state(optimiser: torch.optim.Optimizer) -> State:
+    """What Adam remembers of each parameter, by the parameter's place."""
+    slots = optimiser.state_dict()["state"]
+    return {
+        str(place): {name: tensor.detach().cpu().numpy().copy() for name, tensor in slot.items()}
+        for place, slot in slots.items()
+    }
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, state: State) -> None:
+    """Gives an optimiser of the same parameters its memory back."""
+    whole = optimiser.state_dict()
+    whole["state"] = {
+        int(place): {name: torch.from_numpy(array.copy()) for name, array in slot.items()}
+        for place, slot in state.items()
+    }
+    optimiser.load_state_dict(whole)

@@ -1,0 +1,77 @@
+"""The text table on a GPU, and the numbers that steps send there."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xtx.cuda.kernels import Texts
+from xtx.text import TextTable
+
+_FIRST_ROOM = 65_536
+
+
+class Shelf:
+    """A copy of the text table's words on the device, kept up to date."""
+
+    def __init__(self, table: TextTable, device: torch.device) -> None:
+        self._table = table
+        self._device = device
+        self._seen = np.zeros(0, np.int64)
+        self.texts = self._room_for(_FIRST_ROOM)
+        self.generation = 0
+        """Grows when `texts` moves: what was recorded with the old one must be recorded again."""
+
+    def _room_for(self, texts: int) -> Texts:
+        words = torch.zeros(texts, self._table.longest, dtype=torch.int32, device=self._device)
+        self._present = np.zeros(texts, np.bool_)
+        return Texts(words, torch.zeros(texts, dtype=torch.int32, device=self._device))
+
+    def forget(self) -> None:
+        """To be called after texts were swept: numbers will mean other texts."""
+        self._present[:] = False
+
+    def bring(self, numbers: NDArray[np.integer]) -> None:
+        """Sees to it that the texts of these numbers are there."""
+        numbers = numbers[numbers >= 0]
+        if self._table.rows.size > len(self._present):
+            self.texts = self._room_for(max(self._table.rows.size, 2 * len(self._present)))
+            self.generation += 1
+        new = np.unique(numbers[~self._present[numbers]])
+        if not len(new):
+            return
+        flat, offsets = self._table.rows.gather(new)
+        lengths = np.diff(offsets)
+        words = np.zeros((len(new), self._table.longest), np.int32)
+        words[np.arange(self._table.longest) < lengths[:, None]] = flat
+        where = torch.from_numpy(new.astype(np.int64)).to(self._device)
+        self.texts.words[where] = torch.from_numpy(words).to(self._device)
+        self.texts.lengths[where] = torch.from_numpy(lengths.astype(np.int32)).to(self._device)
+        self._present[new] = True
+
+
+class Mail:
+    """Numbers for the device: written on this side, and sent in one go."""
+
+    def __init__(self, size: int, dtype: torch.dtype, device: torch.device) -> None:
+        self._host = torch.zeros(size, dtype=dtype, pin_memory=True)
+        self.device = torch.zeros(size, dtype=dtype, device=device)
+        self._written: NDArray[np.generic] = self._host.numpy()
+        self._used = 0
+
+    def clear(self) -> None:
+        """Begins a new letter."""
+        self._used = 0
+
+    def put(self, numbers: NDArray[np.generic], room: int | None = None) -> Tensor:
+        """Where the numbers will be on the device; with `room`, so many, whatever is left over being of no meaning."""
+        begin = self._used
+        self._written[begin : begin + len(numbers)] = numbers
+        self._used = begin + (len(numbers) if room is None else room)
+        return self.device[begin : self._used]
+
+    def send(self) -> None:
+        """Sends what was written. The host must not write again before the device has read it."""
+        self.device[: self._used].copy_(self._host[: self._used], non_blocking=True)

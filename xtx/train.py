@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import torch
 
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition
 from xtx.games.seeds import Seeds
@@ -155,6 +156,7 @@ class Training:
             "observations": [msgspec.to_builtins(o) for o in self._observations],
             "episodes": [msgspec.to_builtins(episode) for episode in self._episodes],
             "seeds_drawn": self._seeds.drawn,
+            "threads": torch.get_num_threads(),  # on which the last bits of every sum depend
             "scores": list(self._scores),
             "window": {"sums": self._window.sums, "counts": self._window.counts},
             "vector_steps": self._vector_steps,

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Means:
-    """By what means a run is carried out. None of this changes its results on the same kind of device."""
+    """By what means a run is carried out. Nothing but device and threads changes its results."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where networks are computed; auto takes a GPU if there is one."""
     workers: Annotated[int | None, arg(metavar="N")] = None
     """Processes that run the games; if not given, as many as there are processors."""
     threads: Annotated[int | None, arg(metavar="N")] = None
-    """Threads of torch; if not given, as many as there are processors, at most 8."""
+    """Threads of torch; if not given, as many as there are processors, at most 8, or as before where a run goes on.
+    Another number changes the last bits of sums, and so the run."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
     """Folder in which found actions are kept; if not given, in the user's cache folder."""
     no_atlas: bool = False
@@ -98,6 +99,8 @@ def _prepare(config: RunConfig, means: Means) -> _Cast:
 
 
 def _session(run: Run, means: Means, cast: _Cast) -> int:
+    import torch
+
     from xtx.commands.display import Display
     from xtx.commands.sinks import open_sinks
     from xtx.games.vector import GameVector
@@ -107,6 +110,11 @@ def _session(run: Run, means: Means, cast: _Cast) -> int:
     state = run.restore()
     forbidden = state["forbidden"] if state is not None else []
     display = Display(run, stage, cast.device, quiet=means.quiet)
+    if state is not None and state["threads"] != torch.get_num_threads():
+        if means.threads is None:
+            torch.set_num_threads(state["threads"])
+        else:
+            display.note(f"the run had {state['threads']} threads so far; with {means.threads} it will not be the same")
     with (
         _stopper() as stop,
         open_sinks(run, tensorboard=means.tensorboard, wandb=means.wandb) as sinks,

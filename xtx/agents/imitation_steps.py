@@ -154,6 +154,7 @@ class GraphedSteps:
     def step(self, examples: Sequence[Example]) -> None:
         """One step of the optimiser."""
         length = _next(LENGTHS, max(len(example.tokens) for example in examples) - 1)
+        length = min(length, self._model.sizes.context)
         said = _next(SAID, max(example.said for example in examples))
         batch = Batch.of(examples, (self._rows, length, said))
         if (length, said) not in self._graphs:

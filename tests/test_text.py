@@ -14,8 +14,8 @@ from xtx.config import TextSettings
 from xtx.core import Observation
 from xtx.text import END, MARKS, PAD, SEP, START, ActionSets, Ragged, TextTable, Vocabulary, split
 
-WORDS = st.sampled_from(["lamp", "key", "north", "open", "door", "it's", "7", "."])
-TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
+WORDS = st.sampled_from(["lamp", "key", "open", "it's", "7", *"abcdefghij"])
+TEXTS = st.lists(WORDS, max_size=9).map(" ".join)
 
 
 def silent(line: str) -> None:
@@ -86,12 +86,17 @@ def test_too_small_settings_are_refused() -> None:
         TextTable(Vocabulary(8), 2)
 
 
-@given(st.lists(st.one_of(TEXTS, st.just(None)), max_size=40), st.integers(0, 40))
+STEPS = st.lists(st.one_of(TEXTS, st.just(None)), min_size=2, max_size=20)
+
+
+@given(STEPS, STEPS)
 @settings(deadline=None)
-def test_a_resumed_vocabulary_goes_on_as_if_never_stopped(texts: list[str | None], stop: int) -> None:
+def test_a_resumed_vocabulary_goes_on_as_if_never_stopped(
+    before: list[str | None], after: list[str | None]
+) -> None:  # fmt: skip
     """Rows, the count of shared words and the numbers of texts: with forgetting (None) before and after the stop."""
-    plain = TextTable(Vocabulary(8, silent), 10)
-    stopped = TextTable(Vocabulary(8, silent), 10)
+    plain = TextTable(Vocabulary(8, silent), 12)
+    stopped = TextTable(Vocabulary(8, silent), 12)
 
     def go(table: TextTable, text: str | None, place: int) -> None:
         if text is None:
@@ -99,10 +104,10 @@ def test_a_resumed_vocabulary_goes_on_as_if_never_stopped(texts: list[str | None
         else:
             table.id(text)
 
-    for place, text in enumerate(texts):
-        if place == stop:
+    for place, text in enumerate([*before, *after]):
+        if place == len(before):
             saved = stopped.state()
-            stopped = TextTable(Vocabulary(8, silent), 10)
+            stopped = TextTable(Vocabulary(8, silent), 12)
             stopped.load(saved)
         go(plain, text, place)
         go(stopped, text, place)

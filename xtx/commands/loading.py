@@ -1,0 +1,133 @@
+"""A run's agent, taken out of its folder to be tried, watched or asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from tyro.conf import arg
+
+from xtx.agents import find_agent
+from xtx.config import RunConfig
+from xtx.core import Agent, EpisodeRecord, State, UserError
+from xtx.runs import read_checkpoint, read_config, read_episodes, read_newest
+
+if TYPE_CHECKING:
+    from xtx.games.stage import Stage
+    from xtx.games.vector import GameVector
+
+Which = Literal["newest", "best"]
+
+
+@dataclass(frozen=True)
+class Means:
+    """By what means games are played and networks computed. Nothing but device and threads changes results."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks are computed; auto takes a GPU if there is one."""
+    workers: Annotated[int | None, arg(metavar="N")] = None
+    """Processes that run the games; if not given, as many as there are processors."""
+    threads: Annotated[int | None, arg(metavar="N")] = None
+    """Threads of torch; if not given, as many as there are processors, at most 8."""
+    atlas: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder in which found actions are kept; if not given, in the user's cache folder."""
+    no_atlas: bool = False
+    """Keep what is found in memory only."""
+    search: Literal["zset", "jericho"] = "zset"
+    """How valid actions are searched: all candidates at once by set execution, or one by one."""
+
+    def check(self) -> None:
+        """Raises `UserError` if one of the numbers cannot be."""
+        for name, least in (("workers", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"--{name} takes a number from {least}, not {value}")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An agent as it was at a checkpoint, and what it was trained on."""
+
+    agent: Agent
+    """Made for as many games as the run has; it can be asked about fewer."""
+    config: RunConfig
+    stage: Stage
+    step: int
+    """Game steps that it was trained for."""
+    seeds_drawn: int
+    """Episodes that it had begun by then."""
+    forbidden: list[tuple[str, str, bool]]
+    """What the run found out that the emulator does not survive; for a vector of games."""
+
+    def open_games(self, games: int, workers: int | None) -> GameVector:
+        """So many of the run's games."""
+        from xtx.games.vector import GameVector
+
+        return GameVector(self.stage.spec, games, workers, forbidden=self.forbidden)
+
+
+def load_agent(folder: Path, which: Which = "newest", means: Means | None = None) -> Loaded:
+    """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best."""
+    config = read_config(folder)
+    find_agent(config.agent)  # for its complaint, before anything that takes time
+    state = read_state(folder, which)
+    if state is None:
+        raise UserError(f"{folder} has no checkpoint yet, so there is no trained agent; wait a minute or train longer")
+    means = means or Means()
+    stage = open_stage(config, means)
+    # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
+    import torch
+
+    from xtx.commands.session import make_agent, pick_device
+
+    torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
+    agent = make_agent(config, pick_device(means.device), stage.walkthrough)
+    try:
+        agent.load(state["agent"])
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"the state of {config.agent} in {folder} was written by another version ({what})") from error
+    forbidden = [(key, action, deadly) for key, action, deadly in state["forbidden"]]
+    return Loaded(agent, config, stage, state["progress"]["steps"], state["seeds_drawn"], forbidden)
+
+
+def open_stage(config: RunConfig, means: Means) -> Stage:
+    """The run's game."""
+    from xtx.games.stage import set_stage
+
+    return set_stage(
+        config.game,
+        extra_actions=config.extra_actions,
+        wide_grammar=config.wide_grammar,
+        atlas=means.atlas,
+        no_atlas=means.no_atlas,
+        engine=means.search,
+    )
+
+
+def read_state(folder: Path, which: Which = "newest") -> State | None:
+    """The state of a run at a checkpoint; None if there is none yet."""
+    if which == "newest":
+        saved = read_newest(folder)
+        return None if saved is None else dict(saved["state"])
+    path = folder / "checkpoints" / "best"
+    try:
+        return dict(read_checkpoint(path)["state"])
+    except FileNotFoundError:
+        raise UserError(f"{folder} has no best checkpoint before 100 episodes; try --checkpoint newest") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); try --checkpoint newest") from None
+
+
+def read_records(folder: Path) -> list[EpisodeRecord]:
+    """The run's episodes whose actions are known: each was better than all before it, so the last is the best."""
+    read_config(folder)  # for its complaint about a folder that is no run
+    try:
+        records = [episode for episode in read_episodes(folder) if episode.record and episode.actions]
+    except msgspec.MsgspecError as error:
+        raise UserError(f"{folder / 'episodes.jsonl'} is damaged ({error})") from None
+    if not records:
+        raise UserError(f"no episode of {folder} has ended yet; train longer: xtx resume {folder}")
+    return records

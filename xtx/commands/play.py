@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,8 +15,10 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
+from xtx.commands.loading import Loaded, Means, Which, load_agent
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog import default_game, find_story
+from xtx.runs import read_config
 
 if TYPE_CHECKING:
     from xtx.play.screen import Screen
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 RANDOM_STEPS = 100
 WATCHING_DELAY = 0.4
 MAX_DELAY = 3600
+UNTRAINED = ("random", "walkthrough")
 
 
 @dataclass(frozen=True)
@@ -30,17 +35,25 @@ class Args:
     """Plays a game in the terminal, by hand or with an agent; /help while playing lists the commands."""
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
-    """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
-    agent: Literal["random", "walkthrough"] | None = None
-    """Let an agent play: one that takes any valid action, or one that knows the way."""
+    """A game's name, or the path of a story file; if not given, the run's game, or else the adventure that comes with
+    xtx."""
+    agent: Annotated[str | None, arg(metavar="random|walkthrough|RUN")] = None
+    """Let an agent play: one that takes any valid action, one that knows the way, or the trained one of a run, by the
+    run's folder."""
+    hint: Annotated[Path | None, arg(metavar="RUN")] = None
+    """While you play, /hint shows what the trained agent of this run would do."""
+    checkpoint: Which = "newest"
+    """Which state of the trained agent: the last one, or the one at its best mean score."""
     delay: Annotated[float | None, arg(metavar="SECONDS")] = None
     """Pause before each of the agent's steps; 0.4 if not given, and none if the output is no terminal."""
     episodes: Annotated[int | None, arg(metavar="N")] = None
     """How often the agent plays; once if not given."""
     steps: Annotated[int | None, arg(metavar="LIMIT")] = None
-    """Steps after which an episode of the agent ends; if not given 100, or the length of the walkthrough."""
+    """Steps after which an episode of the agent ends; if not given 100, the length of the walkthrough, or the trained
+    agent's own limit."""
     seed: Annotated[int | None, arg(metavar="N")] = None
-    """Where random numbers begin: with --agent random the agent's, else the emulator's (if not given, the game's)."""
+    """Where random numbers begin: with --agent random the agent's, else the emulator's (if not given, those of the run,
+    or the game's)."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
@@ -58,7 +71,10 @@ class Args:
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C ended it."""
     _check(args)
-    story = find_story(args.game or default_game())
+    folder = _run_folder(args)
+    config = read_config(folder) if folder is not None else None
+    game = args.game or (config.game if config is not None else "") or default_game()
+    path = game if game.startswith("toy:") else str(find_story(game).path.absolute())
     # Not at the top: Jericho takes a while to load, and a wrong name should be answered at once.
     from xtx.games.atlas import default_path
     from xtx.games.game import GameSpec
@@ -70,11 +86,12 @@ def run(args: Args) -> int:
         # What a terminal cannot show or a pipe cannot say must not end the game.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    searching = args.agent == "random"
+    searching = args.agent is not None and args.agent != "walkthrough"
     spec = GameSpec(
-        path=str(story.path.absolute()),
-        extra_actions=args.extra_actions,
-        wide_grammar=args.wide_grammar,
+        path=path,
+        # A trained agent is to find the actions that it was trained with.
+        extra_actions=args.extra_actions or (config is not None and config.extra_actions),
+        wide_grammar=args.wide_grammar or (config is not None and config.wide_grammar),
         atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
         search=searching,
         engine=args.search,
@@ -82,22 +99,56 @@ def run(args: Args) -> int:
     with contextlib.closing(Screen()) as screen:
         if args.transcript is not None:
             screen.open_transcript(args.transcript)
+        loaded = None if folder is None else _load(args, folder, screen)
         with screen.busy("looking into the game...") if searching else contextlib.nullcontext():
             table = Table(spec, lambda spec: GuardedGame(spec, screen.note))
         with contextlib.closing(table):
-            return _play(args, table, screen)
+            return _by_hand(args, table, screen, loaded) if args.agent is None else _watch(args, table, screen, loaded)
 
 
-def _play(args: Args, table: Table, screen: Screen) -> int:
-    if args.agent is None:
-        from xtx.play.hand import Keyboard, Session
+def _load(args: Args, folder: Path, screen: Screen) -> Loaded:
+    with screen.busy("loading the agent..."):
+        return load_agent(folder, args.checkpoint, Means(atlas=args.atlas, no_atlas=args.no_atlas, search=args.search))
 
-        table.seed = table.seed if args.seed is None else args.seed
-        return Session(table, screen, Keyboard()).run()
+
+def _run_folder(args: Args) -> Path | None:
+    """The folder of the run whose agent plays or is asked."""
+    if args.agent is None or args.agent in UNTRAINED:
+        return args.hint
+    folder = Path(args.agent)
+    if not folder.is_dir():
+        raise UserError(f"--agent takes random, walkthrough or the folder of a run; there is no folder {args.agent!r}")
+    return folder
+
+
+def _seeds(args: Args, table: Table, loaded: Loaded) -> Iterator[int]:
+    """The emulator's, by the rule that holds in the run."""
+    from xtx.evaluate import evaluation_seeds
+
+    if args.seed is not None:
+        return repeat(args.seed)
+    return evaluation_seeds(loaded.config, table.seed, loaded.seeds_drawn)
+
+
+def _by_hand(args: Args, table: Table, screen: Screen, loaded: Loaded | None) -> int:
+    from xtx.play.hand import Keyboard, Session
+
+    if loaded is not None:
+        table.seed = next(_seeds(args, table, loaded))
+    elif args.seed is not None:
+        table.seed = args.seed
+    return Session(table, screen, Keyboard(), loaded.agent if loaded is not None else None).run()
+
+
+def _watch(args: Args, table: Table, screen: Screen, loaded: Loaded | None) -> int:
     from xtx.play.watch import Watch
 
     agent: Agent
-    if args.agent == "random":
+    seeds: Iterator[int] | None = None
+    if loaded is not None:
+        agent, seeds = loaded.agent, _seeds(args, table, loaded)
+        limit, words = args.steps or agent.episode_limit, "stopped at the step limit"
+    elif args.agent == "random":
         agent = RandomAgent(NoSettings(), Brief(games=1, seed=args.seed or 0))
         limit, words = args.steps or RANDOM_STEPS, "stopped at the step limit"
     else:
@@ -109,13 +160,16 @@ def _play(args: Args, table: Table, screen: Screen) -> int:
         if args.steps is not None and args.steps < limit:
             limit, words = args.steps, "stopped at the step limit"
     delay = args.delay if args.delay is not None else WATCHING_DELAY if screen.console.is_terminal else 0.0
-    return Watch(table, agent, screen, delay).run(args.episodes or 1, limit, words)
+    watch = Watch(table, agent, screen, delay, seeds=seeds, thoughts=loaded is not None)
+    return watch.run(args.episodes or 1, limit, words)
 
 
 def _check(args: Args) -> None:
     for name in ("delay", "episodes", "steps"):
         if args.agent is None and getattr(args, name) is not None:
             raise UserError(f"--{name} is for agents; add --agent random or --agent walkthrough")
+    if args.agent is not None and args.hint is not None:
+        raise UserError("--hint is for people; leave out --agent")
     if args.delay is not None and not 0 <= args.delay <= MAX_DELAY:
         raise UserError(f"--delay takes seconds from 0 to {MAX_DELAY}, not {args.delay}")
     for name in ("episodes", "steps"):

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtx.core import UserError
+from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog import user_folder
 from xtx.games.typed import fault, plain, to_the_program
+from xtx.play.advice import top
 from xtx.play.saves import SavedGame, read_save, saved_games, write_save
 from xtx.play.screen import Screen, points
 from xtx.play.table import Table
@@ -88,13 +89,16 @@ class Keyboard:
 class Session:
     """One person at one game."""
 
-    def __init__(self, table: Table, screen: Screen, keyboard: Keyboard) -> None:
+    def __init__(self, table: Table, screen: Screen, keyboard: Keyboard, adviser: Agent | None = None) -> None:
+        """`adviser`: who answers `/hint`."""
         self._table = table
         self._screen = screen
         self._keyboard = keyboard
+        self._adviser = adviser
         self._done = False
         self._commands = {
             "actions": _Command("/actions", "show the actions that would change something here", self._actions),
+            "hint": _Command("/hint", "show what a trained agent would do here (needs --hint RUN)", self._hint),
             "undo": _Command("/undo [N]", "take back the last move, or the last N", self._undo),
             "save": _Command("/save NAME", "save the game", self._save),
             "load": _Command("/load [NAME]", "load a saved game, or show which there are", self._load),
@@ -176,14 +180,38 @@ class Session:
         if self._table.scene.over:
             self._screen.note("The game is over: nothing would change.")
             return
+        seen = self._look_around()
+        if seen is not None:
+            self._screen.words(seen.actions)
+
+    def _hint(self, _: str) -> None:
+        if self._adviser is None:
+            raise UserError("There is nobody to ask: begin with --hint RUN, the folder of a trained agent's run.")
+        if self._table.scene.over:
+            self._screen.note("The game is over: nobody can do anything.")
+            return
+        seen = self._look_around()
+        if seen is None:
+            return
+        insight = self._adviser.insight(seen, self._table.previous)
+        likeliest = top(insight)
+        if likeliest:
+            phase = f" (phase: {insight.phase})" if insight.phase else ""
+            self._screen.note(f"The agent would now{phase}:")
+            self._screen.pairs([(share, action) for action, share in likeliest])
+        else:  # one that only acts and has no probabilities to show
+            [decision] = self._adviser.act([seen])
+            self._screen.note(f"The agent would now: {decision.action}")
+
+    def _look_around(self) -> Observation | None:
+        """What an agent sees here; None if Ctrl-C stopped the search."""
         first = "" if self._table.prepared else " (for the first time, so it takes a while; Ctrl-C stops it)"
         try:
             with self._screen.busy(f"looking...{first}"):
-                actions = self._table.actions()
+                return self._table.seen()
         except KeyboardInterrupt:
             self._screen.note("Stopped looking.")
-            return
-        self._screen.words(actions)
+            return None
 
     def _undo(self, rest: str) -> None:
         if rest and not (rest.isascii() and rest.isdigit() and int(rest)):

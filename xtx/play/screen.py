@@ -68,6 +68,10 @@ class Screen:
         """Shows a command that nobody typed on this screen."""
         self._print(Text.assemble("> ", (command, "bold cyan"), (f"  ({phase})" if phase else "", "dim")))
 
+    def aside(self, line: str) -> None:
+        """Shows what the one who plays has in mind."""
+        self._print(Text(f"  {line}", "dim"))
+
     def record(self, command: str) -> None:
         """Writes a command into the transcript."""
         self._write(f"\n> {command}\n")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from xtx.core import Game, Observation, Step
-from xtx.games.game import GameSpec, StoryGame
+from xtx.games.game import GameSpec
 from xtx.games.guarded import GuardedGame
-from xtx.games.jericho import Status
 from xtx.games.narration import clean
+from xtx.play.mirror import open_mirror
 
 UNDO_LEVELS = 500
 
@@ -55,15 +52,16 @@ class Table:
         self._game = open_game(spec if spec.search else replace(spec, atlas=None))
         self._finder: Game | None = None
         # States are put into it to be read. Nothing that people type is run in it unless it was seen to end well.
-        self._mirror = StoryGame(replace(spec, search=False, atlas=None))
-        emulator = self._mirror.emulator
-        self.name, self.max_score, self.md5 = emulator.name, emulator.max_score, emulator.story.md5
-        self.walkthrough = emulator.walkthrough
-        self.seed = emulator.walkthrough_seed
+        self._mirror = open_mirror(spec)
+        self.name, self.max_score, self.md5 = self._mirror.name, self._mirror.max_score, self._mirror.md5
+        self.walkthrough = self._mirror.walkthrough
+        self.seed = self._mirror.walkthrough_seed
         """The emulator seed under which the game is played."""
-        self._past: deque[tuple[bytes, Scene]] = deque(maxlen=UNDO_LEVELS)
+        self._past: deque[tuple[bytes, Scene, tuple[str, ...]]] = deque(maxlen=UNDO_LEVELS)
         self._state = b""
         """The state of the game, as long as it goes on."""
+        self.previous: tuple[str, ...] = ()
+        """The commands that led here, since the game began or was loaded."""
         self.observation: Observation
         self.scene: Scene
 
@@ -78,18 +76,21 @@ class Table:
     def begin(self) -> Scene:
         """The first scene of a new game."""
         self._past.clear()
+        self.previous = ()
         return self._arrive(self._game.reset(self.seed))
 
     def restart(self) -> Scene:
         """The first scene again; that can be taken back, unless the game was over."""
         self._remember()
+        self.previous = ()
         return self._arrive(self._game.reset(self.seed))
 
     def move(self, command: str, *, last: bool = False) -> tuple[Scene, Step]:
         """The scene after a command, and what the game gave back."""
         state, before = self._state, self.scene
         step = self._game.step(command, last=last)
-        self._past.append((state, before))
+        self._past.append((state, before, self.previous))
+        self.previous = (*self.previous, command)
         if step.terminated:
             self._mirror.restore(state)
             self._mirror.step(command)
@@ -99,7 +100,7 @@ class Table:
         """How many moves could be taken back, of those asked for."""
         levels = min(levels, len(self._past))
         if levels:
-            state, self.scene = [self._past.pop() for _ in range(levels)][-1]
+            state, self.scene, self.previous = [self._past.pop() for _ in range(levels)][-1]
             self.observation = self._game.restore(state)
             self._state = state
         return levels
@@ -112,26 +113,32 @@ class Table:
         """The scene in a saved state; that can be taken back, unless the game was over."""
         self._remember()
         self._arrive(self._game.restore(state))
-        self.scene = replace(self.scene, text=self._look())
+        self.previous = ()
+        if not self.scene.over and not self.scene.wants_key:
+            self.scene = replace(self.scene, text=paragraphs(self._mirror.look()) or self.scene.text)
         return self.scene
 
     def _remember(self) -> None:
         if not self.scene.over:
-            self._past.append((self._state, self.scene))
+            self._past.append((self._state, self.scene, self.previous))
 
     @property
     def prepared(self) -> bool:
         """Whether `actions` need not look into the game for the first time, which takes longer."""
-        return self._spec.search or self._finder is not None
+        return self._spec.search or self._finder is not None or bool(self.observation.actions)
 
     def actions(self) -> tuple[str, ...]:
         """The valid actions in the present state; finding them may take seconds."""
+        return self.seen().actions
+
+    def seen(self) -> Observation:
+        """All that an agent sees of the present state; finding it may take seconds."""
         if self.scene.over or self.observation.actions:
-            return self.observation.actions
+            return self.observation
         if self._finder is None:
             self._finder = self._open(replace(self._spec, search=True))
         try:
-            return self._finder.restore(self._state).actions
+            return replace(self._finder.restore(self._state), text=self.observation.text)
         except KeyboardInterrupt:
             self._finder.close()  # stopped halfway: nobody knows what state it is in
             self._finder = None
@@ -144,48 +151,22 @@ class Table:
         if step is None or not step.terminated:
             self._state = self._game.save()
             self._mirror.restore(self._state)
-        emulator = self._mirror.emulator
-        raw = emulator.narration
-        over = step.terminated if step is not None else emulator.over
+        mirror = self._mirror
+        raw = mirror.narration
+        over = step.terminated if step is not None else mirror.over
         # What the emulator printed has the paragraphs; it is not used where the game says something instead.
         text = paragraphs(raw) if clean(raw) == observation.text else paragraphs(observation.text)
         self.scene = Scene(
             text=text or (BROKEN if over else ""),
-            room=self._room(),
+            room=mirror.room,
             score=observation.score,
-            moves=emulator.moves,
+            moves=mirror.moves,
             over=over,
-            won=step.won if step is not None else over and emulator.won,
+            won=step.won if step is not None else over and mirror.won,
             reward=step.reward if step is not None else 0,
-            wants_key=not over and not emulator.wants_line_in(emulator.save_registers()),
+            wants_key=not over and mirror.wants_key,
         )
         return self.scene
-
-    def _look(self) -> str:
-        """The present scene as the game describes it; the last narration where it does not."""
-        emulator = self._mirror.emulator
-        if self.scene.over or self.scene.wants_key or emulator.step("look") is not Status.DONE:
-            return self.scene.text
-        return paragraphs(emulator.narration)
-
-    def _room(self) -> str:
-        """The name of the room that the player is in; empty where the game does not say."""
-        emulator = self._mirror.emulator
-        names, ram = emulator.tree.names, emulator.ram
-        profile = emulator.story.profile
-        if profile is not None and profile.location is not None:
-            with contextlib.suppress(ValueError, IndexError):
-                name = names[profile.location.read(ram)]
-                # Inform's names for things that are never shown are in brackets: here, the dark.
-                return "Darkness" if name.startswith("(") else name
-        links = emulator.tree.links(np.asarray(ram))
-        number, seen, room = emulator.player, {0}, ""
-        while 0 < number < len(names) and number not in seen:
-            seen.add(number)
-            number = int(links[number, 0])
-            if 0 < number < len(names) and names[number]:
-                room = names[number]  # the outermost that has a name: on a bed in a bedroom is in the bedroom
-        return room
 
 
 def paragraphs(text: str) -> str:

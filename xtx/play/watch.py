@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table as Grid
 
 from xtx.core import Agent
+from xtx.play.advice import in_a_line
 from xtx.play.screen import Screen
 from xtx.play.table import Table
 
@@ -25,11 +27,24 @@ class Result:
 class Watch:
     """An agent at a game, and what became of it."""
 
-    def __init__(self, table: Table, agent: Agent, screen: Screen, delay: float = 0.0) -> None:
+    def __init__(
+        self,
+        table: Table,
+        agent: Agent,
+        screen: Screen,
+        delay: float = 0.0,
+        *,
+        seeds: Iterator[int] | None = None,
+        thoughts: bool = False,
+    ) -> None:
+        """`seeds`: the emulator's, one for each episode; if not given, always the table's. `thoughts`: also show which
+        actions the agent finds likeliest."""
         self._table = table
         self._agent = agent
         self._screen = screen
         self._delay = delay
+        self._seeds = seeds
+        self._thoughts = thoughts
         self._results: list[Result] = []
 
     def run(self, episodes: int, limit: int, limit_words: str = "stopped at the step limit") -> int:
@@ -49,12 +64,18 @@ class Watch:
 
     def _episode(self, limit: int, limit_words: str) -> None:
         table, screen = self._table, self._screen
+        if self._seeds is not None:
+            table.seed = next(self._seeds)
         with screen.busy("looking..."):
             scene = table.begin()
         screen.scene(scene, table.max_score)
         ending = limit_words
         for number in range(1, limit + 1):
             time.sleep(self._delay)
+            if self._thoughts:
+                mind = in_a_line(self._agent.insight(table.observation, table.previous))
+                if mind:
+                    screen.aside(mind)
             [decision] = self._agent.act([table.observation])
             screen.echo(decision.action, decision.phase)
             screen.record(decision.action)

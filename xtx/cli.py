@@ -35,6 +35,9 @@ class Command:
 COMMANDS = {
     "train": Command("xtx.commands.train", "train an agent on a game", own_arguments=True),
     "resume": Command("xtx.commands.resume", "go on with a run that was stopped"),
+    "evaluate": Command("xtx.commands.evaluate", "see how well a trained agent plays"),
+    "best": Command("xtx.commands.best", "read a run's best episode"),
+    "export": Command("xtx.commands.export", "write episodes as data for other programs"),
     "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),
     "games add": Command("xtx.commands.add", "copy story files into your collection"),

@@ -20,7 +20,7 @@ from xtx.config import InverseSettings, QSettings
 from xtx.core import State
 from xtx.cuda.kernels import HIDDEN, Rows, decode, encode
 from xtx.cuda.shelf import Mail, Shelf
-from xtx.cuda.values import ENCODERS, Frozen, Values, inputs, no_steps, power_of_two, record, recurrent
+from xtx.cuda.values import ENCODERS, Frozen, Recorded, Values, inputs, no_steps, power_of_two, record, recurrent
 from xtx.nets import InvDyNetwork
 from xtx.text import Ints
 
@@ -94,8 +94,8 @@ class CudaEngine:
         step.mail.clear()
         step.mail.put(np.concatenate((texts.ravel(), padded)))
         step.mail.send()
-        step.graph.replay()
-        found: Floats = step.result[: len(before)].cpu().numpy()
+        step.recorded.graph.replay()
+        found: Floats = step.recorded.result[: len(before)].cpu().numpy()
         return found
 
     def _record_surprise(self, n: int, length: int) -> _Surprise:
@@ -114,7 +114,7 @@ class CudaEngine:
             surprise = self._decode(network, guess, tokens, counts)
             return surprise.sum(dim=1) / counts.sum(dim=1)
 
-        return _Surprise(mail, *record(step))
+        return _Surprise(mail, record(step))
 
     def _decoded(self, actions: Ints) -> int:
         """Steps of the decoder that the longest of the actions needs, rounded up to few different numbers."""
@@ -166,8 +166,8 @@ class CudaEngine:
             step.floats.put(padded)
         step.floats.send()
         numbers = self._take_numbers()
-        step.graph.replay()
-        self._send_numbers(step.result)
+        step.recorded.graph.replay()
+        self._send_numbers(step.recorded.result)
         self.updates += 1
         if self.updates % self._q.target_every == 0:
             self._copy_target()
@@ -240,7 +240,7 @@ class CudaEngine:
             counts = counts * weight[:, None]
             surprise = self._decode(
                 network, torch.cat((guess, actions)), tokens.repeat(2, 1), counts.repeat(2, 1)
-            ).view(2, -1)  # fmt: skip
+            ).reshape(2, -1)  # fmt: skip
             return [*found, *(surprise.sum(dim=1) / counts.sum().clamp(min=1))]
 
         def step() -> Tensor:
@@ -255,7 +255,7 @@ class CudaEngine:
             self._frozen.refresh()
             return torch.stack([f.detach() for f in (*found[:3], norm, *found[3:])])
 
-        return _Update(ints, floats, *record(step))
+        return _Update(ints, floats, record(step))
 
     def _copy_target(self) -> None:
         self._target.load_state_dict(self.network.state_dict())
@@ -318,16 +318,14 @@ class CudaEngine:
 @dataclass(frozen=True)
 class _Surprise:
     mail: Mail
-    graph: torch.cuda.CUDAGraph
-    result: Tensor
+    recorded: Recorded
 
 
 @dataclass(frozen=True)
 class _Update:
     ints: Mail
     floats: Mail
-    graph: torch.cuda.CUDAGraph
-    result: Tensor
+    recorded: Recorded
 
 
 def _side_by_side(codes: Tensor, states: int) -> Tensor:

@@ -16,6 +16,9 @@ HIDDEN = (32, 64, 128)
 """Sizes whose recurrent weights fit into the registers of one block of threads."""
 
 
+_PIECES = 16
+
+
 class Kernels:
     """The compiled kernels for one hidden size."""
 
@@ -109,9 +112,12 @@ class Encode(torch.autograd.Function):
         )  # fmt: skip
         d_inputs = w_hh.new_empty(ctx.words, encoders, width)
         run.inputs(ctx.words * encoders, rows.starts, rows.steps, d_hidden, d_new, d_inputs)
-        d_hidden = d_hidden.view(encoders, rows.room, width)
-        states = states.view(encoders, rows.room, hidden)
-        return d_inputs, d_hidden.transpose(1, 2) @ states, d_hidden.sum(1), None, None
+        # The long sums over steps are cut into pieces, so that all of the device works on them.
+        d_hidden = d_hidden.view(encoders * _PIECES, rows.room // _PIECES, width)
+        states = states.view(encoders * _PIECES, rows.room // _PIECES, hidden)
+        d_w_hh = (d_hidden.transpose(1, 2) @ states).view(encoders, _PIECES, width, hidden).sum(1)
+        d_b_hh = d_hidden.sum(1).view(encoders, _PIECES, width).sum(1)
+        return d_inputs, d_w_hh, d_b_hh, None, None
 
 
 class Decode(torch.autograd.Function):

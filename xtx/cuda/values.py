@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -63,9 +64,14 @@ class Frozen:
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class Recorded:
+    """A step that can be replayed."""
+
     graph: torch.cuda.CUDAGraph
     result: Tensor
+    """What the step gives back; each replay writes it anew."""
+    step: Callable[[], Tensor]
+    """Kept because it holds the tensors that the graph knows by address only."""
 
 
 class Values:
@@ -76,7 +82,7 @@ class Values:
         self._shelf = shelf
         self._device = device
         self._mails: dict[tuple[int, int, int], Mail] = {}
-        self._recorded: dict[tuple[int, int, int, int], _Recorded] = {}
+        self._recorded: dict[tuple[int, int, int, int], Recorded] = {}
 
     @torch.no_grad()
     def of(
@@ -112,7 +118,7 @@ class Values:
         values: NDArray[np.float32] = step.result[: len(which)].cpu().numpy()
         return values
 
-    def _record(self, n: int, a: int, p: int, mail: Tensor) -> _Recorded:
+    def _record(self, n: int, a: int, p: int, mail: Tensor) -> Recorded:
         network, frozen, texts = self._frozen.network, self._frozen, self._shelf.texts
         encoders = torch.repeat_interleave(
             torch.arange(4, dtype=torch.int32, device=self._device), torch.tensor([n, n, n, a], device=self._device)
@@ -127,11 +133,11 @@ class Values:
             states, actions = network.state(parts), codes[3 * n :]
             return network.q(states[pairs[0].long()], actions[pairs[1].long()])
 
-        return _Recorded(*record(step))
+        return record(step)
 
 
-def record(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """A graph of the step, and what it gives back."""
+def record(step: Callable[[], Tensor]) -> Recorded:
+    """A graph of the step."""
     # A few times as it is first: libraries set themselves up, which cannot be recorded.
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
@@ -140,6 +146,12 @@ def record(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = step()
-    return graph, result
+    # What Python's garbage collector finds meanwhile may be an old graph, and freeing one spoils the recording.
+    gc.collect()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph):
+            result = step()
+    finally:
+        gc.enable()
+    return Recorded(graph, result, step)

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -204,7 +206,7 @@ def test_the_interpreter_is_not_spoken_to(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_help_and_unknown_commands() -> None:
     done = play(typed="/help\n/undp\n/xyzzy\n/\n")
-    for word in ("/actions", "/undo [N]", "/save NAME", "/load [NAME]", "/transcript [FILE]", "/quit"):
+    for word in ("/actions", "/hint", "/undo [N]", "/save NAME", "/load [NAME]", "/transcript [FILE]", "/quit"):
         assert word in done.stdout
     assert "did you mean /undo?" in done.stdout
     assert done.stdout.count("/help lists the commands") == 3  # the greeting is one of them
@@ -291,6 +293,117 @@ def test_watching_can_be_interrupted() -> None:
     assert err == ""
 
 
+# --- trained agents -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a small run; its seed is also the emulator's."""
+    folder = str(tmp_path_factory.mktemp("runs") / "xtx")
+    words = ["train", "toy:corridor-5", "--agent", "xtx", "--steps", "400", "--seed", "3", "--out", folder, "--quiet"]
+    small = "--q.hidden 16 --text.vocabulary 128 --imitation.width 16 --imitation.layers 1 --imitation.heads 2"
+    quick = "--first-training 20 --imitation.passes 2 --workers 1 --threads 1"
+    assert main([*words, *small.split(), *quick.split()]) == 0
+    return folder
+
+
+def test_watching_a_trained_agent(trained: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    words = ["play", "--agent", trained, "--episodes", "2", "--transcript", str(tmp_path / "t")]
+    assert main([*words]) == 0
+    out = capsys.readouterr().out
+    assert "Episode 2 of 2" in out
+    assert "mean score" in out
+    commands = re.findall(r"^> (.*?)  \((exploit|explore)\)$", out, re.MULTILINE)
+    thoughts = re.findall(r"^  (exploit|explore): (\w.*%)$", out, re.MULTILINE)
+    assert len(commands) == len(thoughts) > 2
+    for (action, phase), (thought_phase, listed) in zip(commands, thoughts, strict=True):
+        assert phase == thought_phase
+        assert action in [re.sub(r" (under )?\d+ %", "", part) for part in listed.split(", ")]
+        assert 97 <= sum(map(int, re.findall(r"(\d+) %", listed))) <= 103
+    assert f"> {commands[0][0]}\n" in (tmp_path / "t").read_text()
+    assert main([*words[:3], "--steps", "1", "--checkpoint", "newest"]) == 0
+    assert "stopped at the step limit: " in capsys.readouterr().out
+
+
+def test_a_trained_agent_in_another_game(trained: str, atlas: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["play", LOWWATER, "--agent", trained, "--steps", "2", "--atlas", atlas]) == 0
+    out = capsys.readouterr().out
+    assert "Sennet Quay" in out
+    assert "of 75 points after 2 steps" in out
+
+
+def hints(out: str) -> list[dict[str, int]]:
+    """What was said to each /hint."""
+    blocks = re.findall(r"The agent would now \(phase: \w+\):\n((?: *\d+ %  .*\n)+)", out)
+    return [{action.strip(): int(n) for n, action in re.findall(r"(\d+) %  (.*)\n", block)} for block in blocks]
+
+
+def test_hints(trained: str) -> None:
+    done = play("--hint", trained, typed="/hint\neast\n/hint\n/undo\n/hint\ntake lamp\n/hint\neast\n/restart\n/hint\n")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    first, second, undone, third, again = hints(done.stdout)
+    assert first.keys() == {"east", "take lamp"}
+    assert second.keys() == {"east", "west"}
+    assert undone == first
+    assert third.keys() == {"east", "drop lamp"}
+    assert again == first
+    assert sum(first.values()) == 100
+
+
+def test_hints_in_a_story(trained: str, atlas: str) -> None:
+    done = play(LOWWATER, "--hint", trained, "--atlas", atlas, typed="north\n/hint\ndown\nsouth\ndown\neast\n/hint\n")
+    [shown] = hints(done.stdout)
+    assert len(shown) == 5
+    assert "take doorstop" in shown
+    assert list(shown.values()) == sorted(shown.values(), reverse=True)
+    assert "The game is over: nobody can do anything." in done.stdout
+
+
+def test_hints_know_the_persons_own_commands(trained: str) -> None:
+    from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation
+    from xtx.games.guarded import GuardedGame
+    from xtx.play.hand import Keyboard, Session
+    from xtx.play.screen import Screen
+
+    class Adviser(Agent):
+        asked: ClassVar[list[tuple[int, list[str]]]] = []
+
+        def act(self, observations: Sequence[Observation]) -> list[Decision]:
+            return [Decision("sing") for _ in observations]
+
+        def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
+            self.asked.append((observation.step, list(previous)))
+            return Insight({})
+
+    table = Table(GameSpec("toy:corridor-5"), GuardedGame)
+    with contextlib.closing(table):
+        session = Session(table, screen := Screen(), Keyboard(), Adviser(NoSettings(), Brief(1, 0)))
+        table.begin()
+        with screen.console.capture() as shown:
+            for line in ("take lamp", "east", "/hint", "/undo", "/hint", "east", "east", "/hint", "/undo 3", "/hint"):
+                session.line(line)
+    assert shown.get().count("The agent would now: sing") == 4
+    assert Adviser.asked == [
+        (2, ["take lamp", "east"]), (1, ["take lamp"]), (3, ["take lamp", "east", "east"]), (0, [])
+    ]  # fmt: skip
+
+
+def test_hints_need_somebody_to_ask() -> None:
+    done = play(typed="/hint\n")
+    assert "begin with --hint RUN" in " ".join(done.stdout.split())
+
+
+def test_a_toy_world_by_hand() -> None:
+    done = play("toy:corridor-5", typed="take lamp\n/save a\neast\n/actions\n/load a\ndrop lamp\n")
+    assert done.returncode == 0
+    assert "Loaded a.\n\nRoom 1 of 5.\nYou carry a lamp." in done.stdout
+    assert "[Room 2 of 5" in done.stdout
+    assert done.stdout.endswith("You leave with 0 of 10 points after 2 moves.\n")
+
+
 # --- mistakes -------------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +414,11 @@ def test_watching_can_be_interrupted() -> None:
         (["./absent.z5"], "does not exist"),
         (["zork1"], "zork1 is not here"),
         (["--agnt", "random"], "--agnt"),
-        (["--agent", "clever"], "--agent"),
+        (["--agent", "clever"], "--agent takes random, walkthrough or the folder of a run"),
+        (["--agent", "."], "is not a run"),
+        (["--hint", "absent"], "is not a run"),
+        (["--hint", "absent", "--agent", "random"], "--hint is for people"),
+        (["toy:corridor-2"], "there is no toy world"),
         (["--delay", "1"], "--delay is for agents"),
         (["--agent", "random", "--delay", "-1"], "--delay takes seconds"),
         (["--agent", "random", "--delay", "nan"], "--delay takes seconds"),

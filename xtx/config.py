@@ -129,6 +129,49 @@ class InvDySettings:
 
 
 @dataclass(frozen=True)
+class RcDqnSettings:
+    """RC-DQN: acting as reading comprehension (Guo et al. 2020); with history it is MPRC-DQN."""
+
+    text: TextSettings = field(default_factory=lambda: TextSettings(longest=400))
+    history: bool = False
+    """Also read earlier observations that mention the objects of the present actions."""
+    history_window: int = 2
+    """How many of them."""
+    hidden: int = 64
+    """Width of the encoders, each way."""
+    embedding: int = 100
+    """Numbers that stand for one word."""
+    longest_question: int = 8
+    """Words of a template; the rest is cut off."""
+    most_actions: int = 64
+    """Actions of a state whose values are compared, the first ones; exploration draws from all."""
+    gamma: float = 0.98
+    """Discount of rewards to come, which are clipped to their sign."""
+    learning_rate: float = 1e-4
+    """Of Adam."""
+    clip: float = 10.0
+    """Largest norm of the gradient."""
+    batch_size: int = 64
+    """Transitions in an update; the first one happens when so many are stored."""
+    target_every: int = 300
+    """Updates between copies to the target network."""
+    capacity: int = 20_000
+    """Transitions in the replay memory."""
+    priority_share: float = 0.5
+    """Share of the memory and of each batch that is for episodes better than usual of late."""
+    usual_decay: float = 0.95
+    """Weight of the earlier episodes in what is usual of late."""
+    epsilon_start: float = 1.0
+    """Probability of exploring, at the beginning."""
+    epsilon_end: float = 0.05
+    """Probability of exploring, in the long run."""
+    epsilon_decay: float = 10_000.0
+    """Game steps in which the difference between the two falls to 1/e."""
+    episode_limit: int = 100
+    """Steps of an episode."""
+
+
+@dataclass(frozen=True)
 class XtxSettings:
     """XTX: return to where the best trajectories led (exploit), then explore."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xtx.config import DrrnSettings, InvDySettings, XtxSettings, xtx_demo_settings, xtx_settings
+from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, xtx_demo_settings, xtx_settings
 from xtx.core import Agent, NoSettings, UserError
 
 GROUP = "xtx.agents"
@@ -43,6 +43,10 @@ AGENTS = {
     "xtx-lambda-1": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=1.0), "exploration alone"),
     "inv-dy": Listed("xtx.agents.q_agent:InvDyAgent", lambda game: InvDySettings(), "curious Q-learning"),
     "drrn": Listed("xtx.agents.q_agent:DrrnAgent", lambda game: DrrnSettings(), "plain Q-learning"),
+    "rc-dqn": Listed("xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(), "acting as reading comprehension"),
+    "mprc-dqn": Listed(
+        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(history=True), "the same with a history of objects"
+    ),
     "random": Listed("xtx.agents.random:RandomAgent", lambda game: NoSettings(), "any valid action: the floor"),
     "walkthrough": Listed(
         "xtx.agents.walkthrough:WalkthroughAgent", lambda game: NoSettings(), "the known solution: the ceiling"

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from xtx.gru.both_ways import BothWays
+from xtx.rc_net import Attention, RcNetwork, Reading
+
+VOCABULARY = 30
+
+
+@pytest.fixture(autouse=True)
+def one_seed() -> None:
+    torch.manual_seed(0)
+
+
+def network(hidden: int = 8) -> RcNetwork:
+    made = RcNetwork(VOCABULARY, 10, hidden)
+    with torch.no_grad():
+        for parameter in made.parameters():  # biases and first states begin at 0: let them matter
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return made
+
+
+# --- an independent, slow version: one action at a time, nothing padded, the formulas as they are written -----------
+
+
+def gru(way: BothWays, inputs: Tensor) -> Tensor:
+    """[T, width] -> [T, 2 * hidden], token by token."""
+    results = []
+    for direction, (w_ih, w_hh, b_ih, b_hh) in enumerate(way.gru.all_weights):
+        state = way.start[direction, 0]
+        states = []
+        for token in inputs.flip(0) if direction else inputs:
+            i_r, i_z, i_n = (w_ih @ token + b_ih).chunk(3)
+            h_r, h_z, h_n = (w_hh @ state + b_hh).chunk(3)
+            r, z = torch.sigmoid(i_r + h_r), torch.sigmoid(i_z + h_z)
+            state = (1 - z) * torch.tanh(i_n + r * h_n) + z * state
+            states.append(state)
+        results.append(torch.stack(states[::-1] if direction else states))
+    return torch.cat(results, dim=1)
+
+
+def attention(layer: Attention, context: Tensor, memory: Tensor) -> Tensor:
+    """[T, width], [M, width] -> [T, hidden]"""
+    similarity = torch.zeros(len(context), len(memory))
+    for i, c in enumerate(context):
+        for j, m in enumerate(memory):
+            product = (layer.product_weight * c * m).sum()
+            similarity[i, j] = layer.context_weight(c)[0] + layer.memory_weight(m)[0] + product
+    a = torch.softmax(similarity, dim=1) @ memory
+    b = torch.softmax(similarity.max(dim=1).values, dim=0) @ context
+    wide = torch.cat((context, a, context * a, b * a), dim=1)
+    return torch.nn.functional.leaky_relu(layer.mix(wide))
+
+
+def slow_q(net: RcNetwork, text: Sequence[int], question: Sequence[int], first: list[int], second: list[int]) -> float:
+    context = gru(net.read, net.embedding(torch.tensor(text)))
+    memory = gru(net.read, net.embedding(torch.tensor(question)))
+    read = attention(net.attend, context, memory)
+    again = gru(net.reread, net.norm(read))
+    read = read + attention(net.attend_self, again, again)
+    last = gru(net.last, net.last_norm(read))
+    hidden = net.hidden
+    wide = torch.cat((last[first, hidden:].mean(dim=0), last[second, :hidden].mean(dim=0)))
+    return float(net.value(wide).detach())
+
+
+# --- the same as a Reading -------------------------------------------------------------------------------------------
+
+TEXTS = [[5, 6, 7, 8, 9, 6], [10, 11, 12], [13, 14, 15, 16]]
+QUESTIONS = [[20, 4, 21, 4], [22], [23, 4]]
+ACTIONS = [  # text, question, places of the first and the second object
+    (0, 0, [1, 5], [3]),
+    (0, 0, [3], [1, 5]),
+    (0, 1, [0], [5]),
+    (1, 2, [1], [2]),
+    (1, 1, [0], [2]),
+    (2, 0, [1, 2, 3], [0]),
+]
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int = 0, more: int = 0) -> Tensor:
+    longest = max(map(len, rows)) + more
+    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
+
+
+def weights(rows: Sequence[Sequence[int]]) -> Tensor:
+    return padded([[1] * len(row) for row in rows]) / torch.tensor([[len(row)] for row in rows])
+
+
+def reading(
+    fill: int = 0, more: int = 0, actions: Sequence[tuple[int, int, list[int], list[int]]] = ACTIONS
+) -> Reading:
+    pairs = list(dict.fromkeys((text, question) for text, question, _, _ in actions))
+    first, second = [a[2] for a in actions], [a[3] for a in actions]
+    return Reading(
+        padded(TEXTS, fill, more),
+        torch.tensor([len(text) for text in TEXTS]),
+        padded(QUESTIONS, fill, more),
+        torch.tensor([len(question) for question in QUESTIONS]),
+        torch.tensor([text for text, _ in pairs]),
+        torch.tensor([question for _, question in pairs]),
+        torch.tensor([pairs.index(action[:2]) for action in actions]),
+        padded(first),
+        weights(first),
+        padded(second),
+        weights(second),
+    )
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
+
+
+def test_values_are_those_of_the_slow_version() -> None:
+    net = network()
+    slow = torch.tensor([slow_q(net, TEXTS[t], QUESTIONS[q], first, second) for t, q, first, second in ACTIONS])
+    assert slow.std() > 0.05  # they do tell actions apart
+    close(net(reading()).detach(), slow)
+    with torch.no_grad():  # goes another way
+        close(net(reading()), slow)
+
+
+def test_padding_changes_nothing() -> None:
+    net = network()
+    plain = net(reading())
+    close(net(reading(fill=17, more=5)), plain)
+    gradient = torch.autograd.grad(plain.sum(), list(net.parameters()))
+    other = torch.autograd.grad(net(reading(fill=0, more=3)).sum(), list(net.parameters()))
+    for a, b in zip(gradient, other, strict=True):
+        close(a, b)
+
+
+def test_company_changes_nothing() -> None:
+    net = network()
+    together = net(reading())
+    for i, action in enumerate(ACTIONS):
+        close(net(reading(actions=[action])), together[i : i + 1])
+
+
+def test_places_with_weight_0_change_nothing() -> None:
+    net, asked = network(), reading()
+    other = replace(asked, first=torch.where(asked.first_weights > 0, asked.first, 2))
+    assert not torch.equal(other.first, asked.first)
+    close(net(other), net(asked))
+
+
+def test_the_gradient_is_the_one_that_torch_finds() -> None:
+    way = BothWays(5, 4).double()
+    with torch.no_grad():
+        for parameter in way.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    lengths = torch.tensor([3, 7, 1, 7, 4])
+    inputs = torch.randn(5, 7, 5, dtype=torch.double, requires_grad=True)
+    mine = way(inputs, lengths)
+    packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    theirs, _ = way.gru(packed, way.start.expand(-1, 5, -1).contiguous())
+    expected, _ = pad_packed_sequence(theirs, batch_first=True, total_length=7)
+    close(mine, expected, 1e-12)
+    weighting = torch.randn_like(expected)
+    leaves = [inputs, *way.parameters()]
+    for a, b in zip(
+        torch.autograd.grad((mine * weighting).sum(), leaves),
+        torch.autograd.grad((expected * weighting).sum(), leaves),
+        strict=True,
+    ):
+        close(a, b, 1e-12)
+
+
+def test_behind_the_end_is_0() -> None:
+    way = BothWays(5, 4)
+    states = way(torch.randn(2, 6, 5), torch.tensor([2, 6]))
+    assert not states[0, 2:].any()
+    assert states[0, :2].all()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same() -> None:
+    net = network()
+    expected = net(reading()).detach()
+    device = torch.device("cuda")
+    close(net.to(device)(reading().to(device)).detach().cpu(), expected, 1e-4)

@@ -1,0 +1,159 @@
+"""Actions as questions about a text: a command is split into a template and up to two objects, by the texts alone.
+
+The rule. The first word of an action is its verb and belongs to the template, and so do particles: prepositions, `all`
+and the like. The other words are the names of things. Names that stand side by side in the text in the same order are
+one object (`put brass lantern in case`), others are an object each (`give attendant card`). An object that occurs
+nowhere in the text cannot be pointed at; its words stay in the question, so that `take lamp` and `take rope` are
+different questions in the dark. The same holds for a third object.
+
+A story may know only the first letters of its words (`exting`, `frobozzica`), so a word of an action also stands for
+longer words in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xtx.text import split
+
+OBJECT = "<obj>"
+"""What stands in a template for an object."""
+
+PARTICLES = frozenset(
+    [
+        "about",
+        "above",
+        "across",
+        "after",
+        "against",
+        "all",
+        "along",
+        "and",
+        "any",
+        "around",
+        "as",
+        "aside",
+        "at",
+        "away",
+        "back",
+        "before",
+        "behind",
+        "below",
+        "beneath",
+        "beside",
+        "between",
+        "beyond",
+        "but",
+        "by",
+        "down",
+        "except",
+        "for",
+        "forward",
+        "from",
+        "in",
+        "inside",
+        "into",
+        "near",
+        "of",
+        "off",
+        "on",
+        "onto",
+        "out",
+        "outside",
+        "over",
+        "past",
+        "through",
+        "to",
+        "toward",
+        "towards",
+        "under",
+        "underneath",
+        "up",
+        "upon",
+        "using",
+        "via",
+        "with",
+        "within",
+        "without",
+        "the",
+        "a",
+        "an",
+    ]
+)
+SHORTEST_CUT = 6
+"""Letters of the shortest word that may be one cut off by the story: the oldest stories know six."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An action, as it is asked of a text."""
+
+    template: str
+    """The action with every object taken out: what exploration counts."""
+    words: tuple[str, ...]
+    """The question: the template's words, with the names of what the text does not mention."""
+    objects: tuple[str, ...]
+    """The names of all its objects, whether the text mentions them or not."""
+    first: tuple[int, ...]
+    """Where the first object stands in the text; empty if there is none, or not there."""
+    second: tuple[int, ...]
+
+
+class Passage:
+    """A text in which objects can be found. Words are counted from 0."""
+
+    def __init__(self, text: str, longest: int) -> None:
+        """`longest`: words beyond this are cut off."""
+        self.words = split(text)[:longest]
+        self._places: dict[str, list[int]] = {}
+        for place, word in enumerate(self.words):
+            self._places.setdefault(word, []).append(place)
+
+    def find(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Where the last of these words stands right behind the others."""
+        places = self._find(names[0])
+        for offset, name in enumerate(names[1:], start=1):
+            following = set(self._find(name))
+            places = [place for place in places if place + offset in following]
+        return tuple(place + len(names) - 1 for place in places)
+
+    def _find(self, name: str) -> list[int]:
+        places = self._places.get(name)
+        if places is None:
+            cut = len(name) >= SHORTEST_CUT
+            longer = (at for word, at in self._places.items() if word.startswith(name)) if cut else ()
+            places = self._places[name] = sorted(place for at in longer for place in at) if cut else []
+        return places
+
+    def ask(self, action: str) -> Question:
+        """The action as a question about this text."""
+        words = split(action)
+        template, question = words[:1], words[:1]
+        objects: list[str] = []
+        slots: list[tuple[int, ...]] = []
+        start = 1
+        while start < len(words):
+            if words[start] in PARTICLES:
+                template.append(words[start])
+                question.append(words[start])
+                start += 1
+                continue
+            end = self._end_of_object(words, start)
+            name = words[start:end]
+            slots.append(self.find(name))
+            objects.append(" ".join(name))
+            template.append(OBJECT)
+            question.extend([OBJECT] if slots[-1] and len(slots) <= 2 else name)
+            start = end
+        first, second, *_ = [*slots, (), ()]
+        return Question(" ".join(template), tuple(question), tuple(objects), first, second)
+
+    def _end_of_object(self, words: Sequence[str], start: int) -> int:
+        """One behind the longest row of names from `start` that stands in the text; at least one name is taken."""
+        end = start + 1
+        while end < len(words) and words[end] not in PARTICLES:
+            end += 1
+        while end > start + 1 and not self.find(words[start:end]):
+            end -= 1
+        return end

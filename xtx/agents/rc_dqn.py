@@ -1,0 +1,146 @@
+"""RC-DQN and MPRC-DQN (Guo et al. 2020): acting as reading comprehension, with epsilon-greedy exploration that prefers
+templates it has seldom used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xtx.agents.object_history import ObjectHistory
+from xtx.agents.policy import draw, softmax
+from xtx.agents.questions import Passage
+from xtx.agents.rc_learner import RcLearner
+from xtx.agents.rc_reading import Read, Reader, present, with_past
+from xtx.agents.states import Library
+from xtx.config import RcDqnSettings
+from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
+
+
+def epsilon(settings: RcDqnSettings, steps: int) -> float:
+    """The probability of exploring after so many game steps."""
+    fading = math.exp(-steps / settings.epsilon_decay)
+    return settings.epsilon_end + (settings.epsilon_start - settings.epsilon_end) * fading
+
+
+def exploration(counts: Sequence[int]) -> NDArray[np.float64]:
+    """Probabilities of actions by how often their templates were used, from 1: softmax of log(2 * sum) / count."""
+    used = np.array(counts, np.float64)
+    return softmax(np.log(2 * used.sum()) / used)
+
+
+class RcDqnAgent(Agent):
+    """Either of them: with history it is MPRC-DQN."""
+
+    Settings = RcDqnSettings
+
+    def __init__(self, settings: RcDqnSettings, brief: Brief) -> None:
+        super().__init__(settings, brief)
+        self._library = Library(settings.text)
+        self._reader = Reader(settings, self._library)
+        self._learner = RcLearner(
+            settings, self._library, self._reader, brief.games, brief.seed, torch.device(brief.device)
+        )
+        self._random = np.random.default_rng(brief.seed)
+        self._histories = [ObjectHistory(settings.history_window) for _ in range(brief.games)]
+        self._used: dict[str, int] = {}  # templates, by how often
+        self._steps = 0
+        self._states: list[Read] = []
+
+    @property
+    def episode_limit(self) -> int:
+        """Always the same."""
+        limit: int = self.settings.episode_limit
+        return limit
+
+    def act(self, observations: Sequence[Observation]) -> list[Decision]:
+        """The best of the first actions, or with probability epsilon one of a seldom used template."""
+        self._states = []
+        decisions = []
+        for game, observation in enumerate(observations):
+            if observation.step == 0:
+                self._histories[game].load(())
+            state = self._see(observation, self._histories[game])
+            if self.settings.history:
+                self._histories[game].add(observation.look)
+            self._states.append(state)
+            decisions.append(self._decide(observation, state))
+        return decisions
+
+    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
+        """The losses, after storing the transitions and one update."""
+        after = []
+        for t, before in zip(transitions, self._states, strict=True):
+            # Nothing is expected after the end, so nothing needs to be known of it.
+            state = before if t.ended else self._see(t.after, self._histories[t.game])
+            after.append(state)
+            action = self._library.texts.id(t.decision.action)
+            template = self._reader.passage(before.text).ask(t.decision.action).template
+            self._used[template] = self._used.get(template, 0) + 1
+            self._learner.remember(t.game, before.text, action, state, t.reward, t.ended)
+        self._steps += len(transitions)
+        numbers = self._learner.update()
+        if self._library.crowded():
+            self._learner.sweep(after)
+        return numbers
+
+    def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
+        """Epsilon-greedy probabilities. What was seen earlier in the episode is not known here, so MPRC-DQN answers
+        without its history."""
+        state = self._see(observation, ObjectHistory())
+        exploring = epsilon(self.settings, self._steps)
+        chances = exploring * exploration(self._counts(observation, state))
+        chances[int(self._learner.q_values(state).argmax())] += 1 - exploring
+        return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
+
+    def describe(self) -> Mapping[str, float]:
+        """What was met so far, and how much is explored."""
+        return {
+            **self._library.describe(),
+            "templates": len(self._used),
+            "epsilon": epsilon(self.settings, self._steps),
+        }
+
+    def _decide(self, observation: Observation, state: Read) -> Decision:
+        if self._random.random() < epsilon(self.settings, self._steps):
+            chances = exploration(self._counts(observation, state))
+            return Decision(observation.actions[draw(self._random, chances)])
+        return Decision(observation.actions[int(self._learner.q_values(state).argmax())])
+
+    def _counts(self, observation: Observation, state: Read) -> list[int]:
+        passage = self._reader.passage(state.text)
+        return [1 + self._used.get(passage.ask(action).template, 0) for action in observation.actions]
+
+    def _see(self, observation: Observation, history: ObjectHistory) -> Read:
+        text = present(observation)
+        if history.looks:
+            here = Passage(text, self._reader.words)
+            past = history.recall(name for action in observation.actions for name in here.ask(action).objects)
+            text = with_past(text, past, self._reader.words)
+        number = self._library.texts.id
+        return Read(number(text), self._library.action_sets.id([number(action) for action in observation.actions]))
+
+    def state(self) -> State:
+        """Networks, memory, texts, counts, histories and random numbers."""
+        return {
+            "library": self._library.state(),
+            "learner": self._learner.state(),
+            "random": self._random.bit_generator.state,
+            "histories": [history.looks for history in self._histories],
+            "templates": list(self._used),
+            "used": np.array(list(self._used.values()), np.int64),
+            "steps": self._steps,
+        }
+
+    def load(self, state: State) -> None:
+        """Goes on exactly."""
+        self._library.load(state["library"])
+        self._learner.load(state["learner"])
+        self._random.bit_generator.state = state["random"]
+        for history, looks in zip(self._histories, state["histories"], strict=True):
+            history.load(looks)
+        self._used = dict(zip(state["templates"], state["used"].tolist(), strict=True))
+        self._steps = state["steps"]

@@ -1,0 +1,145 @@
+"""States and actions as RC-DQN keeps them: numbers of texts, and what must be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xtx.agents.questions import OBJECT, Passage, Question
+from xtx.agents.states import UNKNOWN, Library
+from xtx.config import RcDqnSettings
+from xtx.core import Observation
+from xtx.rc_net import Reading
+from xtx.text import split
+
+Tokens = tuple[int, ...]
+
+
+class Read(NamedTuple):
+    """A state: the numbers of its whole text and of its list of actions."""
+
+    text: int
+    actions: int
+
+
+class Asked(NamedTuple):
+    """A list of actions, as it is asked of one text."""
+
+    text: int
+    questions: list[Tokens]
+    """The distinct ones."""
+    which: list[int]
+    """The question of each action."""
+    first: list[Tokens]
+    """Of each action, the places of its first object in the text, counted with the text's start mark."""
+    second: list[Tokens]
+
+
+def present(observation: Observation) -> str:
+    """The text of an observation by itself: look | inventory | narration."""
+    return f"{observation.look or UNKNOWN} | {observation.inventory or UNKNOWN} | {observation.text}"
+
+
+def with_past(text: str, past: Sequence[str], longest: int) -> str:
+    """The text after earlier passages; where all that has more than `longest` words, the oldest of the past go."""
+    words = split("".join(f"{passage} | " for passage in past))
+    room = max(0, longest - len(split(text)))
+    return " ".join((*words[len(words) - min(room, len(words)) :], text))
+
+
+class Reader:
+    """Turns texts and actions into questions and places, each only once."""
+
+    def __init__(self, settings: RcDqnSettings, library: Library) -> None:
+        self._library = library
+        self._most = settings.most_actions
+        self._longest_question = settings.longest_question
+        self.words = settings.text.longest - 2
+        """Words of a text, without its marks."""
+        self._asked: dict[Read, Asked] = {}
+        self._single: dict[tuple[int, int], Asked] = {}
+        library.texts.vocabulary.id(OBJECT)
+
+    def forget(self) -> None:
+        """Drops what was worked out: numbers will mean other texts."""
+        self._asked, self._single = {}, {}
+
+    def passage(self, text: int) -> Passage:
+        """A text to find objects in."""
+        return Passage(self._library.texts.text(text), self.words)
+
+    def asked(self, state: Read) -> Asked:
+        """The state's actions as questions, the first `most_actions` of them."""
+        known = self._asked.get(state)
+        if known is None:
+            actions = self._library.action_sets.actions(state.actions)[: self._most]
+            known = self._asked[state] = self._ask(state.text, actions.tolist())
+        return known
+
+    def single(self, text: int, action: int) -> Asked:
+        """One action as a question."""
+        known = self._single.get((text, action))
+        if known is None:
+            known = self._single[text, action] = self._ask(text, [action])
+        return known
+
+    def _ask(self, text: int, actions: Sequence[int]) -> Asked:
+        passage = self.passage(text)
+        questions = [passage.ask(self._library.texts.text(action)) for action in actions]
+        tokens = [self._tokens(question) for question in questions]
+        distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
+        last = len(passage.words) + 1  # the end mark; the start mark has place 0
+        return Asked(
+            text,
+            list(distinct),
+            [distinct[question] for question in tokens],
+            [tuple(place + 1 for place in q.first) or (0,) for q in questions],
+            [tuple(place + 1 for place in q.second) or (last,) for q in questions],
+        )
+
+    def _tokens(self, question: Question) -> Tokens:
+        # An action without a word that we know of (none is known) would have no question.
+        words = question.words[: self._longest_question] or (OBJECT,)
+        return tuple(map(self._library.texts.vocabulary.id, words))
+
+    def reading(self, asked: Sequence[Asked]) -> Reading:
+        """All these actions, one after the other, as tensors; each text, question and pair of them once."""
+        texts: dict[int, int] = {}
+        questions: dict[Tokens, int] = {}
+        pairs: dict[tuple[int, int], int] = {}
+        action_pair: list[int] = []
+        for a in asked:
+            text = texts.setdefault(a.text, len(texts))
+            numbers = [questions.setdefault(question, len(questions)) for question in a.questions]
+            places = [pairs.setdefault((text, number), len(pairs)) for number in numbers]
+            action_pair.extend(places[which] for which in a.which)
+        tokens, lengths = _padded([self._library.texts.tokens(text).tolist() for text in texts])
+        question_tokens, question_lengths = _padded(list(questions))
+        pair = np.array(list(pairs), np.int64).reshape(-1, 2)
+        first, firsts = _padded([places for a in asked for places in a.first])
+        second, seconds = _padded([places for a in asked for places in a.second])
+        return Reading(
+            *map(torch.from_numpy, (tokens, lengths, question_tokens, question_lengths)),
+            *map(torch.from_numpy, (pair[:, 0].copy(), pair[:, 1].copy(), np.array(action_pair, np.int64))),
+            *map(torch.from_numpy, (first, _weights(firsts), second, _weights(seconds))),
+        )
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[n, L] with zeros behind, and the lengths [n]."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    table = np.zeros((len(rows), lengths.max(initial=1)), np.int64)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = [number for row in rows for number in row]
+    return table, lengths
+
+
+def _weights(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """[n, F]: 1 / count as often as the count says, then 0."""
+    weights: NDArray[np.float32] = (
+        (np.arange(counts.max(initial=1)) < counts[:, None]) / counts[:, None]
+    ).astype(np.float32)  # fmt: skip
+    return weights

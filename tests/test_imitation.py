@@ -174,6 +174,7 @@ def test_a_number_that_stands_for_another_text_is_noticed() -> None:
     agent = policy(texts=texts)
     before = agent.probabilities([(-1, -1, 1, 2, 3)], [[4, 5]])[0]
     texts.texts[4] = texts.texts[9]
+    agent.forget()
     assert not np.array_equal(before, agent.probabilities([(-1, -1, 1, 2, 3)], [[4, 5]])[0])
 
 

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "gpt": GROUND | {"gru", "nets"},
     "rc_net": GROUND | {"gru", "nets"},
     "losses": GROUND | {"text", "gru", "nets", "gpt", "rc_net"},
-    "cuda": GROUND | {"text", "nets", "gru"},
+    "cuda": GROUND | {"text", "nets", "gru", "gpt"},
     "agents": LEARNING | {"cuda"},
     "runs": GROUND,
     "train": LEARNING | {"games", "agents", "runs"},

@@ -95,10 +95,15 @@ class BitDropout:
         return torch.addcmul(residual, x, self._kept(x), value=self._scale)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, unseen: Tensor, drop: Dropout | None) -> Tensor:
-    """What each query [B, H, Q, D] reads from the values [B, H, L, D]; `unseen` is -inf where it may not look."""
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, unseen: Tensor, drop: Dropout | None, causal: bool = False
+) -> Tensor:
+    """What each query [B, H, Q, D] reads from the values [B, H, L, D]; `unseen` is -inf where it may not look, and
+    `causal` says that this is all that comes after it."""
     if drop is None or query.is_cuda:
         rate = 0.0 if drop is None else drop.rate
+        if causal and query.is_cuda:  # which has quicker ways than reading a mask
+            return F.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=rate)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=unseen, dropout_p=rate)
     # On a CPU torch's fused attention knows no dropout.
     batch, heads, queries, depth = query.shape
@@ -153,7 +158,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, unseen: Tensor, drop: Dropout | None) -> Tensor:
         """The block's output [B, L, W] at all tokens."""
-        return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop), drop)
+        return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal=True), drop)
 
     def at(self, x: Tensor, at: Tensor, drop: Dropout | None) -> Tensor:
         """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values."""
@@ -227,7 +232,7 @@ class GPT(nn.Module):
         for block in first:
             query, key, value = block.queries_keys_values(x)
             memory.append((key, value))
-            x = block.finish(x, attend(query, key, value, unseen, None), None)
+            x = block.finish(x, attend(query, key, value, unseen, None, causal=True), None)
         memory.append(last.keys_values(x))
         return memory
 

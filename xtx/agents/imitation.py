@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xtx.agents.imitation_steps import EagerSteps, Example, GraphedSteps, Ints, Steps
+from xtx.agents.imitation_steps import EagerSteps, Example, Ints
 from xtx.config import ImitationSettings
 from xtx.core import State
 from xtx.gpt import GPT, NOTHING, BitDropout, Sizes, TorchDropout
 from xtx.text import SEP, START
+
+if TYPE_CHECKING:
+    from xtx.cuda.imitation import RecordedScores, RecordedTraining
 
 Context = tuple[int, int, int, int, int]
 """The actions at t-2 and t-1 (-1 where the episode had not begun), narration, look, inventory at t."""
@@ -57,8 +60,14 @@ class ImitationPolicy:
         self.model = GPT(sizes, start).to(self.device)
         self._shuffle = np.random.Generator(np.random.SFC64(shuffle))
         self._bits = np.random.SFC64(bits)
-        self._known: dict[bytes, NDArray[np.float64]] = {}
-        self._graphed: GraphedSteps | None = None
+        self._known: dict[tuple[Context, tuple[int, ...]], NDArray[np.float64]] = {}
+        self._recorded: tuple[RecordedTraining, RecordedScores] | None = None
+        if self.device.type == "cuda" and settings.length_buckets and not settings.merge_identical:
+            from xtx.cuda.imitation import RecordedScores, RecordedTraining
+
+            rates = (settings.learning_rate, settings.clip, settings.dropout)
+            training = RecordedTraining(self.model, *rates, settings.batch_size)
+            self._recorded = training, RecordedScores(self.model)
 
     # -- contexts
 
@@ -76,20 +85,22 @@ class ImitationPolicy:
 
     def probabilities(self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
         """For each context, the probability of each of its valid actions. The arrays must not be written to."""
-        rows = [self._context(context) for context in contexts]
-        says = [[self._action(action) for action in valid] for valid in actions]
-        # Keys are the tokens themselves: the number of a text may later stand for another text.
-        keys = [_key(row, said) for row, said in zip(rows, says, strict=True)]
-        missing = list({key: at for at, key in enumerate(keys) if key not in self._known}.values())
+        keys = [(context, tuple(valid)) for context, valid in zip(contexts, actions, strict=True)]
+        missing = list({key: None for key in keys if key not in self._known})
         if len(self._known) + len(missing) > REMEMBERED:
-            found = {key: self._known[key] for key in keys if key in self._known}
-            self._known = found
+            self._known = {key: self._known[key] for key in keys if key in self._known}
         # On a CPU one state at a time: no padding, and the same bits whoever else is asked for.
-        for group in [missing] if self.device.type == "cuda" and missing else [[at] for at in missing]:
-            scores = self._score([rows[at] for at in group], [says[at] for at in group])
-            for at, score in zip(group, scores, strict=True):
-                self._known[keys[at]] = _softmax(self.settings.temperature * score)
+        for group in [missing] if self.device.type == "cuda" and missing else [[key] for key in missing]:
+            rows = [self._context(context) for context, _ in group]
+            says = [[self._action(action) for action in valid] for _, valid in group]
+            scores = self._score(rows, says) if self._recorded is None else self._recorded[1].of(rows, says)
+            for key, score in zip(group, scores, strict=True):
+                self._known[key] = _softmax(self.settings.temperature * score)
         return [self._known[key] for key in keys]
+
+    def forget(self) -> None:
+        """Drops what is known by the numbers of texts, which will mean other texts."""
+        self._known.clear()
 
     @torch.no_grad()
     def _score(self, rows: list[Ints], says: list[list[Ints]]) -> list[NDArray[np.float64]]:
@@ -122,21 +133,11 @@ class ImitationPolicy:
         """
         examples = self._examples(prefixes)
         said = max(1, sum(example.count * example.said for example in examples))
-        steps = self._steps()
         self._known.clear()
-        first, last, hits, done = 0.0, 0.0, 0.0, 0
-        for number in range(self.settings.passes):
-            batches = list(self._batches(examples))
-            for batch in batches:
-                steps.step(batch)
-                done += 1
-                if progress is not None:
-                    progress(done, self.settings.passes * len(batches))
-            if number in (0, self.settings.passes - 1):
-                last, hits = steps.totals()
-                first = first if number else last
-            elif number == self.settings.passes - 2:
-                steps.totals()
+        if self._recorded is None:
+            first, last, hits, done = self._train(examples, progress)
+        else:
+            first, last, hits, done = self._train_recorded(self._recorded[0], examples, progress)
         return {
             "loss_first": first / said,
             "loss_last": last / said,
@@ -144,6 +145,39 @@ class ImitationPolicy:
             "pairs": sum(example.count for example in examples),
             "steps": done,
         }
+
+    def _train(
+        self, examples: list[Example], progress: Callable[[int, int], None] | None
+    ) -> tuple[float, float, float, int]:
+        """The sums of -log p in the first and the last pass, right guesses in the last, steps."""
+        steps, passes = self._steps(), self.settings.passes
+        first, last, hits, done = 0.0, 0.0, 0.0, 0
+        for number in range(passes):
+            batches = list(self._batches(examples))
+            for batch in batches:
+                steps.step(batch)
+                done += 1
+                if progress is not None:
+                    progress(done, passes * len(batches))
+            last, hits = steps.totals()
+            first = first if number else last
+        return first, last, hits, done
+
+    def _train_recorded(
+        self, training: RecordedTraining, examples: list[Example], progress: Callable[[int, int], None] | None
+    ) -> tuple[float, float, float, int]:
+        """The same on a GPU."""
+        passes = self.settings.passes
+        training.begin([example.tokens for example in examples], [example.context for example in examples])
+        first, last, hits = 0.0, 0.0, 0.0
+        for number in range(passes):
+            training.run(self._shuffle.permutation(len(examples)))
+            if number in (0, passes - 2, passes - 1):
+                last, hits = training.totals()
+                first = first if number else last
+            if progress is not None:
+                progress(number + 1, passes)
+        return first, last, hits, passes * -(-len(examples) // self.settings.batch_size)
 
     def _examples(self, prefixes: Sequence[Ints]) -> list[Example]:
         """One for each step of each prefix; each distinct one once, with its number, if they are to be merged."""
@@ -171,17 +205,10 @@ class ImitationPolicy:
         if batch:
             yield batch
 
-    def _steps(self) -> Steps:
+    def _steps(self) -> EagerSteps:
         """A training with a fresh optimiser."""
         settings = self.settings
-        if self.device.type == "cuda" and settings.length_buckets:
-            if self._graphed is None:
-                self._graphed = GraphedSteps(
-                    self.model, settings.learning_rate, settings.clip, settings.dropout, settings.batch_size
-                )
-            self._graphed.begin()
-            return self._graphed
-        drop = None
+        drop: BitDropout | TorchDropout | None = None
         if settings.dropout:
             on_cpu = self.device.type == "cpu"
             drop = BitDropout(settings.dropout, self._bits) if on_cpu else TorchDropout(settings.dropout)
@@ -212,11 +239,6 @@ def _pairs(prefix: Ints) -> Iterator[tuple[Context, int]]:
     for narration, look, inventory, action in prefix.tolist():
         yield (before, last, narration, look, inventory), action
         before, last = last, action
-
-
-def _key(row: Ints, said: Sequence[Ints]) -> bytes:
-    """What a state's probabilities depend on: the texts and where each begins."""
-    return b"".join(chain.from_iterable((len(text).to_bytes(4), text.tobytes()) for text in (row, *said)))
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

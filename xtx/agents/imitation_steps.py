@@ -1,13 +1,9 @@
-"""The learning step of the imitation policy: eager, or as CUDA graphs over a few fixed shapes.
-
-A step is a function of tensors of fixed shapes and reads nothing back, so that both ways run the same lines.
-"""
+"""The learning step of the imitation policy on any device; xtx/cuda/imitation.py has the one for GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,13 +12,9 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
-from xtx.gpt import GPT, Dropout, TorchDropout, loss_and_hits
+from xtx.gpt import GPT, Dropout, loss_and_hits
 
 Ints = NDArray[np.int32]
-
-LENGTHS = (64, 96, 128, 160, 192, 256, 384, 512)
-SAID = (4, 8, 16, 32)
-"""Shapes of the graphs: a batch is filled up to the next."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +70,6 @@ class Batch:
         yield from (self.tokens, self.at, self.labels, self.weights)
 
 
-class Steps(Protocol):
-    """A training under way."""
-
-    def step(self, examples: Sequence[Example]) -> None:
-        """One step of the optimiser."""
-
-    def totals(self) -> tuple[float, float]:
-        """The sums of -log p and of right guesses over all tokens predicted since this was last asked."""
-
-
 def accumulate(model: GPT, batch: Batch, share: Tensor, drop: Dropout | None, totals: Tensor) -> None:
     """Adds to the gradients those of the sum of -log p times `share`, and the sums to `totals` [2]."""
     loss, hits = loss_and_hits(model(batch.tokens, batch.at, drop), batch.labels, batch.weights)
@@ -126,82 +108,3 @@ class EagerSteps:
         loss, hits = self._totals.tolist()
         self._totals.zero_()
         return loss, hits
-
-
-class GraphedSteps:
-    """The same step captured in CUDA graphs, one for each shape met. Lives as long as the model's tensors do: the
-    optimiser is made fresh by `begin`, in place, because the graphs hold its tensors."""
-
-    def __init__(self, model: GPT, rate: float, clip: float, dropout: float, rows: int) -> None:
-        self._model = model
-        self._clip = clip
-        self._drop = TorchDropout(dropout) if dropout else None
-        self._rows = rows
-        self._device = model.words.weight.device
-        self._parameters = list(model.parameters())
-        self._optimiser = AdamW(self._parameters, lr=rate, weight_decay=0, fused=True, capturable=True)
-        self._totals = torch.zeros(2, device=self._device)
-        self._share = torch.zeros((), device=self._device)
-        self._graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Batch]] = {}
-
-    def begin(self) -> None:
-        """Forgets all that the optimiser gathered."""
-        for state in self._optimiser.state.values():
-            for tensor in state.values():
-                tensor.zero_()
-        self._totals.zero_()
-
-    def step(self, examples: Sequence[Example]) -> None:
-        """One step of the optimiser."""
-        length = _next(LENGTHS, max(len(example.tokens) for example in examples) - 1)
-        length = min(length, self._model.sizes.context)
-        said = _next(SAID, max(example.said for example in examples))
-        batch = Batch.of(examples, (self._rows, length, said))
-        if (length, said) not in self._graphs:
-            self._graphs[length, said] = self._capture(batch)
-        graph, static = self._graphs[length, said]
-        for tensor, new in zip(static.tensors(), batch.tensors(), strict=True):
-            tensor.copy_(new.pin_memory(), non_blocking=True)
-        self._share.fill_(1 / sum(example.count * example.said for example in examples))
-        graph.replay()
-
-    def _run(self, batch: Batch) -> None:
-        self._optimiser.zero_grad(set_to_none=False)
-        accumulate(self._model, batch, self._share, self._drop, self._totals)
-        clip_grad_norm_(self._parameters, self._clip, foreach=True)
-        self._optimiser.step()
-
-    def _capture(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
-        """A graph, and the tensors that it reads. The runs before the capture are undone: they only warm up."""
-        static = Batch(*(tensor.to(self._device) for tensor in batch.tensors()))
-        if not self._optimiser.state:
-            self._share.zero_()  # a step that changes nothing: it makes the gradients and the optimiser's tensors
-            self._run(static)
-            self.begin()
-        touched = [*self._parameters, self._totals]
-        touched += [tensor for state in self._optimiser.state.values() for tensor in state.values()]
-        before = [tensor.detach().clone() for tensor in touched]
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                self._run(static)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._run(static)
-        with torch.no_grad():
-            for tensor, old in zip(touched, before, strict=True):
-                tensor.copy_(old)
-        return graph, static
-
-    def totals(self) -> tuple[float, float]:
-        """The sums of -log p and of right guesses over all tokens predicted since this was last asked."""
-        loss, hits = self._totals.tolist()
-        self._totals.zero_()
-        return loss, hits
-
-
-def _next(sizes: Sequence[int], least: int) -> int:
-    """The smallest of the sizes that is enough, else `least` itself."""
-    return next((size for size in sizes if size >= least), least)

@@ -175,6 +175,7 @@ class XtxAgent(Agent):
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def _sweep(self, current: Sequence[Seen]) -> None:
+        self._imitation.forget()
         texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
         texts += [running.texts() for running in self._episodes]
         if self._learner is None:

@@ -18,7 +18,7 @@ from xtx.commands.evaluate import bars
 from xtx.commands.loading import load_agent
 from xtx.config import RunConfig
 from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation, Transition, UserError
-from xtx.evaluate import evaluation_seeds, figures, normalised, play, replay
+from xtx.evaluate import Outcome, evaluation_seeds, figures, normalised, play, replay
 from xtx.games.game import GameSpec
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
@@ -113,7 +113,7 @@ def test_the_agents_limit_ends_episodes() -> None:
     assert played.ended == "limit"
     assert played.last.truncated
     assert len(played.moments) == 2
-    assert played.place == "Room 3 of 5. There is a key here."
+    assert played.outcome().place == "Room 3 of 5. There is a key here."
 
 
 def test_greedy_takes_the_likeliest_action() -> None:
@@ -140,11 +140,10 @@ def test_replay_gives_the_same_episode() -> None:
     assert again.last == played.last
 
 
-def test_the_record_of_an_episode() -> None:
+def test_the_outcome_of_an_episode() -> None:
     with toys(1) as games:
         [played] = play(Scripted(limit=3), games, count(7), 1, greedy=True)
-    record = played.record()
-    assert (record.length, record.ended, record.seed, record.exploited, record.peak) == (3, "limit", 7, 0, 0)
+    assert played.outcome() == Outcome(1, 7, 0, 3, "limit", "Room 3 of 5. There is a key here.", "You walk on.")
 
 
 # --- seeds ----------------------------------------------------------------------------------------------------------
@@ -179,7 +178,7 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
 def test_figures() -> None:
     with toys(3) as games:
         played = list(play(Scripted(), games, count(1), 4))
-    found = figures(played, 10)
+    found = figures([episode.outcome() for episode in played], 10)
     assert (found.score_mean, found.score_std, found.score_max, found.score_min, found.score_median) == (5, 5, 10, 0, 5)
     assert (found.normalised_mean, found.normalised_max) == (0.5, 1.0)
     assert found.ended == {"won": 2, "died": 2, "limit": 0}

@@ -10,7 +10,7 @@ from itertools import repeat
 from statistics import fmean, median, pstdev
 
 from xtx.config import RunConfig
-from xtx.core import Agent, Decision, EpisodeRecord, Observation, Step, UserError
+from xtx.core import Agent, Decision, Observation, Step, UserError
 from xtx.games.seeds import LARGEST, Seeds
 from xtx.games.vector import GameVector
 
@@ -58,28 +58,35 @@ class Played:
         """How: `won`, `died` (the game ended by itself) or `limit`."""
         return "won" if self.last.won else "died" if self.last.terminated else "limit"
 
-    @property
-    def place(self) -> str:
-        """Where it ended: the first line of the last description there was, which is the room's name in most games."""
-        last = self.last.observation.look or self.moments[-1].before.look
-        return last.partition("\n")[0]
-
-    def record(self, game: int = 0) -> EpisodeRecord:
-        """The same in short, as a training run writes it into episodes.jsonl."""
-        phases = [moment.decision.phase for moment in self.moments]
-        return EpisodeRecord(
-            episode=self.number,
-            step=0,
-            game=game,
-            score=self.score,
-            peak=max(0, *(moment.after.observation.score for moment in self.moments)),
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        last = self.last.observation
+        look = last.look or self.moments[-1].before.look
+        return Outcome(
+            number=self.number,
+            seed=self.seed,
+            score=last.score,
             length=len(self.moments),
             ended=self.ended,
-            seed=self.seed,
-            explored_from=phases.index("explore") if "explore" in phases else None,
-            exploited=phases.count("exploit"),
-            actions=self.actions,
+            place=look.partition("\n")[0],
+            text=last.text,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an episode: so little that very many can be kept."""
+
+    number: int
+    seed: int
+    score: int
+    """The final one."""
+    length: int
+    ended: str
+    place: str
+    """Where: the first line of the last description there was, which is the room's name in most games."""
+    text: str
+    """The last narration."""
 
 
 # --- playing ----------------------------------------------------------------------------------------------------
@@ -220,10 +227,10 @@ class Figures:
     """Where episodes ended: the commonest."""
 
 
-def figures(played: Sequence[Played], max_score: int) -> Figures:
+def figures(outcomes: Sequence[Outcome], max_score: int) -> Figures:
     """What the episodes come to."""
-    scores = [episode.score for episode in played]
-    ends = Counter((episode.ended, episode.place) for episode in played)
+    scores = [episode.score for episode in outcomes]
+    ends = Counter((episode.ended, episode.place) for episode in outcomes)
     return Figures(
         episodes=len(scores),
         score_mean=fmean(scores),
@@ -234,10 +241,10 @@ def figures(played: Sequence[Played], max_score: int) -> Figures:
         max_score=max_score,
         normalised_mean=normalised(fmean(scores), max_score),
         normalised_max=normalised(max(scores), max_score),
-        length_mean=fmean(len(episode.moments) for episode in played),
-        ended={ending: sum(episode.ended == ending for episode in played) for ending in ENDINGS},
+        length_mean=fmean(episode.length for episode in outcomes),
+        ended={ending: sum(episode.ended == ending for episode in outcomes) for ending in ENDINGS},
         scores=dict(sorted(Counter(scores).items())),
-        ends=[_end(*end, [e for e in played if (e.ended, e.place) == end]) for end, _ in ends.most_common(_PLACES)],
+        ends=[_end(*end, [e for e in outcomes if (e.ended, e.place) == end]) for end, _ in ends.most_common(_PLACES)],
     )
 
 
@@ -246,6 +253,6 @@ def normalised(score: float, max_score: int) -> float | None:
     return min(1.0, score / max_score) if max_score > 0 else None
 
 
-def _end(ended: str, place: str, played: Sequence[Played]) -> End:
-    [(text, _)] = Counter(episode.last.observation.text for episode in played).most_common(1)
-    return End(ended, place, len(played), fmean(episode.score for episode in played), text)
+def _end(ended: str, place: str, outcomes: Sequence[Outcome]) -> End:
+    [(text, _)] = Counter(episode.text for episode in outcomes).most_common(1)
+    return End(ended, place, len(outcomes), fmean(episode.score for episode in outcomes), text)

@@ -66,11 +66,12 @@ def run(args: Args) -> int:
     else:
         said = Console(highlight=False, markup=False, emoji=False)
         said.print(f"Verified: {line}, as in the run.", soft_wrap=True)
-        said.print(
-            f"Its actions alone: xtx best {args.run} --walkthrough --out FILE; "
-            f"to play them: xtx play {config.game or stage.name} --seed {best.seed} < FILE",
-            soft_wrap=True,
-        )
+        there = args.out if args.walkthrough else "FILE"
+        if not args.walkthrough:
+            said.print(
+                f"Its actions alone, as a walkthrough: xtx best {args.run} --walkthrough --out FILE", soft_wrap=True
+            )
+        said.print(f"To play them: xtx play {config.game or stage.name} --seed {best.seed} < {there}", soft_wrap=True)
     return 0 if same else 2
 
 

@@ -18,7 +18,7 @@ from xtx.commands.loading import Loaded, Means, Which, load_agent
 from xtx.core import UserError
 
 if TYPE_CHECKING:
-    from xtx.evaluate import Figures, Played
+    from xtx.evaluate import Figures, Outcome
 
 EPISODES = 100
 FILE = "evaluation.json"
@@ -96,11 +96,11 @@ def _check(args: Args) -> None:
         raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
 
 
-def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[list[Played], bool]:
+def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[list[Outcome], bool]:
     """The episodes that were played to their end, and whether those are all."""
     from xtx.evaluate import evaluation_seeds, play
 
-    played: list[Played] = []
+    played: list[Outcome] = []
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("{task.fields[steps]:,} steps"),
@@ -123,7 +123,7 @@ def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[li
 
             seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed or 0)
             for episode in play(loaded.agent, games, seeds, wanted, greedy=args.greedy, on_step=on_step):
-                played.append(episode)
+                played.append(episode.outcome())
                 progress.advance(task)
     except KeyboardInterrupt:
         return played, False
@@ -154,7 +154,7 @@ def show(found: Figures, console: Console) -> None:
             f"  {end.count:>4} x {words[end.ended]}, {end.score:.1f} points on average: {end.place or '?'}",
             no_wrap=True, overflow="ellipsis",
         )  # fmt: skip
-        console.print(f"         {' '.join(end.text.split())[-300:]}", no_wrap=True, overflow="ellipsis")
+        console.print(f"         {' '.join(end.text.split())}", no_wrap=True, overflow="ellipsis")
 
 
 def bars(scores: dict[int, int]) -> list[tuple[str, int]]:
@@ -171,7 +171,7 @@ def bars(scores: dict[int, int]) -> list[tuple[str, int]]:
     return rows
 
 
-def save(args: Args, loaded: Loaded, played: list[Played], found: Figures, seconds: float) -> Path:
+def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seconds: float) -> Path:
     """The file that now holds the figures: what was done, what came of it, and the episodes they were made from."""
     config = loaded.config
     content: dict[str, Any] = {
@@ -187,8 +187,7 @@ def save(args: Args, loaded: Loaded, played: list[Played], found: Figures, secon
         "seconds": round(seconds, 1),
         "figures": asdict(found),
         "played": [
-            {"score": e.score, "length": len(e.moments), "ended": e.ended, "seed": e.seed, "place": e.place}
-            for e in played
+            {"score": e.score, "length": e.length, "ended": e.ended, "seed": e.seed, "place": e.place} for e in played
         ],
     }
     path = args.run / FILE

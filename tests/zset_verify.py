@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 import xtx.games.zset as zset
-from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, recognized
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, recognized
 from xtx.games.story import Story, read_story
 from xtx.games.zmachine import read_dictionary
 from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Rules
@@ -163,7 +163,7 @@ def try_alone(emulator: Emulator, state: Snapshot, command: str) -> tuple[Status
     """How the command ends in Frotz, and the hash of Jericho's difference, 0 if it is not valid for Jericho."""
     emulator.restore(state)
     library, before = emulator._lib, emulator._lib.get_score()
-    status = emulator.step(command)
+    status = emulator.step(command, CANDIDATE_LIMIT)
     if status is not Status.DONE or "(Taken)" in emulator.narration:
         return status, 0
     changed = library.get_score() != before or library.game_over() > 0 or library.victory() > 0
@@ -198,7 +198,8 @@ def check_dictionary(emulator: Emulator, engine: Engine, state: Snapshot, comman
     """Whether the dictionary made from the engine, with Frotz for what it leaves to it, is that of Jericho's filter.
 
     That one stops at a command that halts the emulator: there the part before it must be the same, and all of it
-    without such commands. Commands over the limit are left out, for it would never come back from them."""
+    without such commands. Commands over the limit are left out, for it would never come back from them. (Those that
+    execute `quit` may be such: libfrotz does not end there, but goes on with whatever lies behind it.)"""
     verdicts, differences = engine.differences(state, commands)
     keys = [0 if flags & Verdict.TAKEN else int(key) for flags, key in zip(verdicts.flags, differences, strict=True)]
     left = np.flatnonzero(verdicts.flags & UNJUDGED).tolist()
@@ -228,14 +229,17 @@ def check_dictionary(emulator: Emulator, engine: Engine, state: Snapshot, comman
 
 def check_verdicts(emulator: Emulator, engine: Engine, state: Snapshot, commands: Sequence[str], name: str) -> Tally:
     """Whether the engine's verdicts are those of Frotz."""
-    ours = engine.filter(state, commands)
+    watched = np.full(len(state.ram), 0xFF, dtype=np.uint8)
+    watched[::3] = 0x3C  # any bits will do
+    emulator.tree.entries(watched)[:] = 0
+    ours = engine.filter(state, commands, watched=watched)
     emulator.restore(state)
-    theirs = emulator.filter(commands)
+    theirs = emulator.filter(commands, watched=watched)
     judged = ours.flags & UNJUDGED == 0
-    differs = judged & ((ours.flags != theirs.flags) | (ours.diffs != theirs.diffs))
+    differs = judged & ((ours.flags != theirs.flags) | (ours.diffs != theirs.diffs) | (ours.watches != theirs.watches))
     wrong = [
-        f"{name} {commands[i]!r}: {Verdict(int(ours.flags[i]))!r} {ours.diffs[i]}, but Frotz says "
-        f"{Verdict(int(theirs.flags[i]))!r} {theirs.diffs[i]}"
+        f"{name} {commands[i]!r}: {Verdict(int(ours.flags[i]))!r} {ours.diffs[i]} {ours.watches[i]}, but Frotz says "
+        f"{Verdict(int(theirs.flags[i]))!r} {theirs.diffs[i]} {theirs.watches[i]}"
         for i in np.flatnonzero(differs).tolist()[:5]
     ]
     return Tally(verdicts=len(commands), unjudged=int((~judged).sum()), wrong=wrong)

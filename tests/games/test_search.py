@@ -14,6 +14,8 @@ from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, 
 from xtx.games.story import read_story
 from xtx.games.survey import read_layout
 from xtx.games.world import World
+from xtx.games.zmachine import Ram
+from xtx.games.zset import engine_for
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -113,9 +115,9 @@ def test_excluded_commands_are_never_typed(hang: Bench, monkeypatch: pytest.Monk
         typed.append(command)
         return step(self, command, *rest)
 
-    def watch_filter(self: Emulator, commands: Sequence[str], *rest: int) -> object:
+    def watch_filter(self: Emulator, commands: Sequence[str], *rest: int, watched: Ram | None = None) -> object:
         typed.extend(commands)
-        return filter_(self, commands, *rest)
+        return filter_(self, commands, *rest, watched=watched)
 
     hang.go()
     state = hang.world.canonical(RNG)
@@ -235,6 +237,24 @@ def test_the_troll_can_be_attacked(real_story: Callable[[str], Path]) -> None:
     bench.go(*emulator.walkthrough[:at_troll], seed=emulator.walkthrough_seed)
     assert len({tuple(bench.effects(attacks[:1], rng)) for rng in RANDOM_STATES}) > 1
     emulator.close()
+
+
+@pytest.mark.roms
+def test_a_careless_form_is_offered_once(real_story: Callable[[str], Path]) -> None:
+    """Enchanter lets one throw every spell and every thing at the jug, and each is gone then."""
+    bench = Bench(real_story("enchanter"))
+    bench.go(*bench.emulator.walkthrough[:100], seed=bench.emulator.walkthrough_seed)
+    with engine_for(bench.emulator) as engine:
+        search = Search(bench.emulator, engine=engine, world=bench.world)
+        state = bench.world.canonical(RNG)
+        offered = search.findings(state).actions
+        thrown = [a for a in offered if a.startswith("throw ")]
+        assert thrown == ["throw book at jug"]
+        assert {"drop book", "drop jug", "take scroll", "learn frotz"} <= set(offered)
+        things = search.things(state, search.answer(state, "look"), search.answer(state, "inventory"))
+        candidates = [c for c in search.candidates(things) if c.startswith("throw ")]
+        assert len(search.valid(state, candidates)) > 15  # so many there would be
+    bench.emulator.close()
 
 
 @pytest.mark.roms

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from xtx.games.jericho import Emulator, Snapshot, Status
+from xtx.games.jericho import Emulator, Snapshot, Status, Verdict
 from xtx.games.story import read_story
 from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Rules
 
@@ -440,6 +440,65 @@ def test_single_instructions(version: int, tmp_path: Path) -> None:
         engine.close()
         emulator.close()
     assert judged > 2000
+
+
+def stopping(*how: tuple[object, ...] | bytes) -> Program:
+    """A program in which commands that begin with a d do something that ends it all, and others set an attribute."""
+
+    def program(code: Code) -> None:
+        end = Code(0)
+        for one in how:
+            if isinstance(one, bytes):
+                end.bytes += one
+            else:
+                end.op(*one)
+        code.op("je", A, 3, branch=(False, len(end.bytes)))
+        code.bytes += end.bytes
+        doing(OBJECT, ("set_attr", X, 3))(code)
+
+    return program
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_quitting_costs_the_command_that_quits(version: int, tmp_path: Path) -> None:
+    """Jericho does not end at `quit` but executes what lies behind it: here a loop, from which its filter would never
+    come back. The engine leaves such commands to the door, which counts instructions."""
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story_of(stopping(("quit",), ("jump", -1)), version))
+    with verify.opened(path) as (emulator, engine):
+        emulator.reset(1)
+        state = emulator.save()
+        quitting = np.array([line.startswith("d") for line in LINES])
+        assert ((engine.filter(state, LINES).flags & UNJUDGED > 0) == quitting).all()
+        verdicts = emulator.filter(LINES)
+        assert ((verdicts.flags & Verdict.STOPPED > 0) == quitting).all()
+        assert ((verdicts.flags & Verdict.CHANGED > 0) & quitting).sum() == 0
+        assert emulator.step("da", 1000) is Status.LIMIT
+        emulator.restore(state)
+        assert emulator.save() == state
+        assert verify.check_lanes(engine, state, LINES, "quit").wrong == []
+        assert verify.check_verdicts(emulator, engine, state, LINES, "quit").wrong == []
+        tally = verify.check_dictionary(emulator, engine, state, LINES, "quit")
+        assert tally.wrong == [] and tally.halting == []
+        assert tally.valid == len(LINES) - quitting.sum() and tally.unjudged == quitting.sum()
+
+
+def test_jerichos_filter_stops_at_a_command_that_halts(tmp_path: Path) -> None:
+    """An illegal instruction halts the emulator: what comes behind such a command is lost to Jericho, not to us."""
+    path = tmp_path / "story.z5"
+    path.write_bytes(story_of(stopping(b"\x00\x01\x01"), 5))
+    with verify.opened(path) as (emulator, engine):
+        emulator.reset(1)
+        state = emulator.save()
+        tally = verify.check_dictionary(emulator, engine, state, LINES, "halt")
+        assert tally.wrong == []
+        assert len(tally.halting) == sum(line.startswith("d") for line in LINES)
+        there = verify.jericho_dictionary(emulator, state, LINES)
+        assert {line[0] for _, lines in there for line in lines} == set("abc")
+        # a difference before the halting command, or one in the others, would be noticed
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(verify, "jericho_dictionary", lambda *arguments: there[1:])
+            assert len(verify.check_dictionary(emulator, engine, state, LINES, "halt").wrong) == 2
 
 
 def random_program(choose: random.Random) -> Program:

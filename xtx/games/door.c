@@ -214,13 +214,19 @@ static void remove_wanderers(const world *w, uint8_t *ram) {
     }
 }
 
-/* A hash of the bits that count in which two memories differ; 0 if there are none. */
-static uint64_t world_difference(const world *w, const uint8_t *now, const uint8_t *before, size_t size) {
-    uint64_t hash = 0;
+/* A hash of how the score changed; 0 if it did not. */
+static uint64_t score_difference(const world *w, const uint8_t *now, const uint8_t *before) {
     int32_t score = 0;
     for (int i = 0; i < w->score_size; i++)
         score = score * 256 + now[w->score_address + i] - before[w->score_address + i];
-    if (score) hash = scramble(SCORE | (uint32_t)score);
+    return score ? scramble(SCORE | (uint32_t)score) : 0;
+}
+
+/* A hash of the bits in which two memories differ, of those that count when they are set and when they are cleared;
+ * 0 if there are none. */
+static uint64_t memory_difference(const uint8_t *set_mask, const uint8_t *clear_mask, const uint8_t *now,
+                                  const uint8_t *before, size_t size) {
+    uint64_t hash = 0;
     for (size_t i = 0; i < size; i++) {
         uint64_t a, b;
         while (i % 8 == 0 && size - i > 8) { /* mostly nothing is different: eight bytes at a time */
@@ -229,7 +235,7 @@ static uint64_t world_difference(const world *w, const uint8_t *now, const uint8
             if (a != b) break;
             i += 8;
         }
-        uint8_t changed = (now[i] & ~before[i] & w->set_mask[i]) | (before[i] & ~now[i] & w->clear_mask[i]);
+        uint8_t changed = (now[i] & ~before[i] & set_mask[i]) | (before[i] & ~now[i] & clear_mask[i]);
         if (changed) hash += scramble((uint64_t)i << 16 | (uint64_t)changed << 8 | (now[i] & changed));
     }
     return hash;
@@ -250,13 +256,14 @@ static uint64_t event_difference(const uint16_t *difference) {
  *
  * CHANGED: the world is another one now, or the game ended. EVENT: Jericho says that the world changed; it counts
  * every object moved and every attribute written, also where nothing is different afterwards. Two commands with
- * equal hashes did the same thing. `rows`, where given, receives Jericho's own difference (128 words each).
+ * equal hashes did the same thing. `watches`, where given, receives a hash of how the bits in `watched` (one byte
+ * for each of RAM) changed.
  *
  * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag
  * STOPPED): the caller must then set the emulator up anew and go on behind it. The state is restored after each.
  */
 int door_filter(door *d, const char *commands, int first, int count, uint64_t limit, const world *w,
-                uint8_t *flags, uint64_t *diffs, uint16_t *rows) {
+                uint8_t *flags, uint64_t *diffs, const uint8_t *watched, uint64_t *watches) {
     size_t ram_size = (size_t)d->getRAMSize(), stack_size = (size_t)d->getStackSize();
     unsigned char *ram = malloc(2 * ram_size + stack_size), *stack = ram + ram_size, *base = stack + stack_size;
     if (!ram) return -1;
@@ -275,13 +282,16 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
     for (; i < count; i++, commands += strlen(commands) + 1) {
         flags[i] = 0;
         diffs[i] = 0;
+        if (watches) watches[i] = 0;
         if (door_step(d, commands, limit, &instructions) != DONE) {
             flags[i] = STOPPED;
             break;
         }
         int ended = d->game_over() > 0 ? 1 : d->victory() > 0 ? 2 : 0;
         remove_wanderers(w, *d->zmp);
-        uint64_t hash = world_difference(w, *d->zmp, base, ram_size);
+        uint64_t hash = score_difference(w, *d->zmp, base) +
+                        memory_difference(w->set_mask, w->clear_mask, *d->zmp, base, ram_size);
+        if (watches) watches[i] = memory_difference(watched, watched, *d->zmp, base, ram_size);
         if (d->getRngA() != rng || d->getRngCounter() != counter) flags[i] |= RANDOM;
         if (ended || hash) {
             flags[i] |= CHANGED;
@@ -291,7 +301,6 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
             flags[i] |= EVENT;
             memset(difference, 0, sizeof difference);
             d->get_cleaned_world_diff(difference, difference + DIFF_WORDS / 2);
-            if (rows) memcpy(rows + (size_t)i * DIFF_WORDS, difference, sizeof difference);
             if (!diffs[i]) diffs[i] = scramble(event_difference(difference) + 7) | 1;
         }
         if (strstr(d->world, "(Taken)")) flags[i] |= TAKEN;

@@ -121,6 +121,8 @@ class Verdicts:
     flags: npt.NDArray[np.uint8]
     diffs: npt.NDArray[np.uint64]
     """A hash of the change of the world, one for each candidate; where nothing changed 0, or one of the EVENT."""
+    watches: npt.NDArray[np.uint64]
+    """A hash of the change of those bits that were watched beside, if any; 0 where none changed."""
 
 
 def _load_door() -> ctypes.CDLL:
@@ -134,6 +136,7 @@ def _load_door() -> ctypes.CDLL:
     door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
     door.door_filter.argtypes = [
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(_World), pointer, pointer, pointer,
+        pointer,
     ]  # fmt: skip
     return door
 
@@ -451,11 +454,14 @@ class Emulator:
             min(self.score_addresses, default=0), len(self.score_addresses),
         )  # fmt: skip
 
-    def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> Verdicts:
-        """What becomes of each command, tried from the present state, which is the same afterwards."""
+    def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT, watched: Ram | None = None) -> Verdicts:
+        """What becomes of each command, tried from the present state, which is the same afterwards. `watched`: bits of
+        RAM that are to be watched beside those of the world."""
         count = len(commands)
         flags = np.zeros(count, dtype=np.uint8)
         diffs = np.zeros(count, dtype=np.uint64)
+        watches = np.zeros(count, dtype=np.uint64)
+        watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
         joined = b"\0".join(map(_typed, commands)) + b"\0"
         world = self._world_argument
         state = self.save()
@@ -463,7 +469,7 @@ class Emulator:
         while done < count:
             done = self._door_lib.door_filter(
                 self._door, joined, done, count, limit,
-                ctypes.byref(world), flags.ctypes.data, diffs.ctypes.data, None,
+                ctypes.byref(world), flags.ctypes.data, diffs.ctypes.data, *watch,
             )  # fmt: skip
             if done < 0:
                 raise MemoryError("no memory for a copy of the game's state")
@@ -472,7 +478,7 @@ class Emulator:
                 self.restore(state)
                 done += 1
         self.restore(state)
-        return Verdicts(flags, diffs)
+        return Verdicts(flags, diffs, watches)
 
 
 def verb_frequency(command: str, word_length: int) -> int:

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.jericho import (
-    CANDIDATE_LIMIT,
     Emulator,
     Snapshot,
     Status,
@@ -29,10 +28,10 @@ from xtx.games.narration import clean
 from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
-from xtx.games.zmachine import read_dictionary
-from xtx.games.zset import UNJUDGED, Engine
+from xtx.games.zmachine import Ram, read_dictionary
+from xtx.games.zset import ENGINE, Engine, judge
 
-SEARCH_VERSION = 4
+SEARCH_VERSION = 5
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -40,13 +39,8 @@ RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
 the troll under one of them hits under another. The first draws of the four, out of a hundred, are all low, all high,
 all below and all above the middle."""
 
-ENGINE = "(set execution)"
-"""What stands for the engine where commands are noted or excluded: a state in which it fails is searched without."""
-
-_HIDDEN = 200
-_HIDDEN_SMALL = 3000
-"""So many commands of a state are looked at for changes that do not show in the object tree, the shortest first; more
-in games of version 3, which are quick, and touch the tree whenever a thing is named."""
+_ASKING = ("look", "examine me")
+"""Commands that do nothing themselves: what changes with them as well is the work of time."""
 _HIDDEN_KINDS = 24
 """Where more different changes than this are found so, something of the parser's shows, and only single words count."""
 
@@ -308,30 +302,39 @@ class Search:
     ) -> npt.NDArray[np.uint64]:
         """The effects without repeated nonsense: a sloppy story lets one throw the castle, the gate, the road and
         every spell at the jug, and does something else each time. Where one form takes many things that can be
-        neither taken nor dropped, one of them will do."""
-        place = {command: i for i, command in enumerate(candidates)}
+        neither taken nor dropped, one of them will do; and where those are what is thrown, it is no better with
+        things that can be: one will do of all."""
+        place = {candidates[i]: i for i in np.flatnonzero(effect).tolist()}
         names = [*(t.name for t in things), "all"]
-        tried = ((name, f"{verb} {name}") for name in names for verb in ("take", "drop"))
-        portable = {name for name, command in tried if command in place and effect[place[command]]} | {"all"}
+        portable = {n for n in names if f"take {n}" in place or f"drop {n}" in place} | {"all"}
         effect = effect.copy()
         for template in self._emulator.templates:
             if template.count("OBJ") != 2:
                 continue
             head, middle, tail = template.split("OBJ", 2)
-            fixed = [n for n in names if n not in portable]
+            if not any(command.startswith(head) for command in place):
+                continue
             for one in names:
-                for same in (
-                    [f"{head}{other}{middle}{one}{tail}" for other in fixed if other != one],
-                    [f"{head}{one}{middle}{other}{tail}" for other in fixed if other != one],
-                ):
-                    at_work = [place[c] for c in same if c in place and effect[place[c]]]
-                    if len(at_work) >= _NONSENSE:
-                        effect[at_work[1:]] = 0
+                at_work = {n: place.get(f"{head}{n}{middle}{one}{tail}", -1) for n in names if n != one}
+                at_work = {n: i for n, i in at_work.items() if i >= 0 and effect[i]}
+                if sum(n not in portable for n in at_work) >= _NONSENSE:
+                    best = min(at_work, key=lambda n: (n not in portable, n == "all"))
+                    effect[[i for n, i in at_work.items() if n != best]] = 0
+            for one in names:
+                at_work = {n: place.get(f"{head}{one}{middle}{n}{tail}", -1) for n in names if n != one}
+                fixed = [i for n, i in at_work.items() if i >= 0 and effect[i] and n not in portable]
+                if len(fixed) >= _NONSENSE:
+                    effect[fixed[1:]] = 0
         return effect
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
-        verdicts = self._judge(msgspec.structs.replace(state, rng=RANDOM_STATES[0]), candidates)
+        watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
+        first = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
+        asking = [c for c in _ASKING if c not in self._excluded]
+        verdicts = self._judge(first, [*asking, *candidates], watched)
+        idle, watches = np.split(verdicts.watches, [len(asking)])
+        verdicts = Verdicts(verdicts.flags[len(asking) :], verdicts.diffs[len(asking) :], watches)
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
         chancy = np.flatnonzero((verdicts.flags & Verdict.RANDOM) > 0).tolist()
@@ -344,54 +347,17 @@ class Search:
                 effect[chancy] = effect[chancy] * np.uint64(0x9E3779B97F4A7C15) + other
         effect[stopped] = 0
         quiet = (effect == 0) & ~stopped & ((verdicts.flags & Verdict.TAKEN) == 0)
-        self._add_hidden(state, candidates, effect, np.flatnonzero(quiet & ((verdicts.flags & Verdict.EVENT) > 0)))
+        # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
+        # which all places are one room.
+        hidden = quiet & ((verdicts.flags & Verdict.EVENT) > 0) & (watches != 0) & ~np.isin(watches, idle)
+        if len(np.unique(watches[hidden])) > _HIDDEN_KINDS:
+            hidden &= np.array([" " not in c for c in candidates], dtype=bool)
+        effect[hidden] = watches[hidden] | np.uint64(1)
         return effect
 
-    def _add_hidden(
-        self,
-        state: Snapshot,
-        candidates: Sequence[str],
-        effect: npt.NDArray[np.uint64],
-        suspects: npt.NDArray[np.intp],
-    ) -> None:
-        """Fills in the effects of commands that touch the object tree and leave it as it is, but change something
-        else: a step in a maze of which all places are one room."""
-        if self._world is None or not len(suspects):
-            return
-        start = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
-        idle = {self._hidden(start, command) for command in ("look", "examine me")}
-        most = _HIDDEN_SMALL if self._emulator.header.small else _HIDDEN
-        chosen = sorted(suspects.tolist(), key=lambda i: (len(candidates[i].split()), i))[:most]
-        hidden = {i: self._hidden(start, candidates[i]) for i in chosen}
-        noisy = len(set(hidden.values()) - idle) > _HIDDEN_KINDS
-        for i, change in hidden.items():
-            if change not in idle and not (noisy and " " in candidates[i]):
-                effect[i] = change
-
-    def _hidden(self, start: Snapshot, command: str) -> int:
-        """A number for the canonical state after a command; 0 if there is none."""
-        self._emulator.restore(start)
-        if self._world is None or self._emulator.step(command, CANDIDATE_LIMIT) is not Status.DONE:
-            return 0
-        if self._emulator.over:
-            return 0
-        after = self._world.key(self._world.canonical(RANDOM_STATES[0]))
-        return int.from_bytes(after[:8], "big") | 1
-
-    def _judge(self, state: Snapshot, candidates: Sequence[str]) -> Verdicts:
-        """What becomes of the candidates: by the engine, and one by one in the emulator for those it leaves open."""
-        emulator = self._emulator
-        if self._engine is None or ENGINE in self._excluded:
-            emulator.restore(state)
-            return emulator.filter(candidates)
-        emulator.note(ENGINE)
-        verdicts = self._engine.filter(state, candidates)
-        left = np.flatnonzero((verdicts.flags & UNJUDGED) > 0).tolist()
-        if left:
-            emulator.restore(state)
-            others = emulator.filter([candidates[i] for i in left])
-            verdicts.flags[left], verdicts.diffs[left] = others.flags, others.diffs
-        return verdicts
+    def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None = None) -> Verdicts:
+        """What becomes of the candidates; an engine that failed in this state is not asked again."""
+        return judge(self._emulator, None if ENGINE in self._excluded else self._engine, state, candidates, watched)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""

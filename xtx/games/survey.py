@@ -9,10 +9,11 @@ world, in that room.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -23,17 +24,39 @@ from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot
 from xtx.games.narration import clean
 from xtx.games.world import Layout, World, prompt_of
 from xtx.games.zmachine import Ram, read_dictionary
+from xtx.games.zset import ENGINE, Engine, judge
 
 _STATES = 16
 _WANDERED = 240
 """States of the walk on which bytes that change by themselves are looked for."""
+_WANDERED_FAR = 2000
+"""States of the walk on which bytes are looked for that only seem to matter."""
+_EXCURSION = 30
+"""Steps of such a walk in a row."""
+_ROOMS = 12
+"""In so many rooms a byte is tried that only seems to matter."""
+_SELDOM = 3
+"""One that matters in at most one of so many rooms is left out of the key in the others."""
+_TABLE_GAP = 16
+"""Bytes that matter are taken to lie in one table if there is no more than that between them."""
 _HARMLESS = 6
 """So many states must not depend on such a byte before it is left out."""
 _RUN = 5
 """Turns in a row in which a byte must tick before it is taken for a counter."""
+_IDLE_RUN = 3
+"""The same where nothing is done."""
+_IDLING = 200
+"""States from which nothing is done for some turns, to see what counts them."""
 _VERBS = 2
 """So many verbs must have changed a byte in one state before it is taken for the parser's."""
 _RNG = (1_000_003, 0, 0)
+_DUE_BYTES = 6
+"""So many bytes may have to come together for something to happen."""
+_RUNNING = (3, 6, 10, 20)
+"""What running counters are set to, whichever is best."""
+_WORTH_A_SET = 20
+"""So many commands are judged quicker by set execution than one by one."""
+
 _NONSENSE = (
     "zqx", "zqx wvj", "zqxjkw " * 3, "zqxjkwvb " * 13, "wv " * 39, "wvzq " * 19, "q z x w v k j " * 6,
     "take zqxj", "examine zqxj", "put zqxj in wvkj", "take zqxj from wvkj with jkzq on zqww and kjqz",
@@ -46,6 +69,9 @@ _NONSENSE = (
 )  # fmt: skip
 """Commands that change nothing in any game, long and odd enough to fill the parser's tables."""
 
+_PRONOUNS = frozenset(("it", "them", "him", "her", "that", "those", "this", "these", "again", "g"))
+"""Words that mean what was named before. No candidate has one, so what they stand for is the parser's business."""
+
 _IDLE = ("look", "inventory", "examine me")
 
 _INCOMPLETE = ("take", "put", "give", "unlock", "open", "examine", "ask")
@@ -56,7 +82,11 @@ def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
     """The layout of the emulator's story, found by trying. Depends on the story alone; takes some seconds.
 
     `avoid` holds commands that killed the emulator's process when they were tried."""
-    return _Survey(emulator, avoid).run()
+    survey = _Survey(emulator, avoid)
+    try:
+        return survey.run()
+    finally:
+        survey.close()
 
 
 class _Survey:
@@ -71,13 +101,25 @@ class _Survey:
         """By byte: in how many states time changed it, whatever the command."""
         self.steps: list[Counter[int]] = [Counter() for _ in range(size)]
         self.surveyed = 0
+        self.walked: list[Snapshot] = []
+        """States along the walkthrough."""
         self.copies: list[int] = []
         """Bytes that hold the score too."""
         self._world = emulator.change.set_mask & emulator.change.clear_mask
         self.random = random.Random(5)
+        self._engine: Engine | None = None
+        if ENGINE not in self.avoid:
+            with contextlib.suppress(ValueError):  # a story that it cannot run
+                self._engine = Engine.of(emulator)
+
+    def close(self) -> None:
+        """Frees the engine."""
+        if self._engine is not None:
+            self._engine.close()
 
     def run(self) -> Layout:
         states, commands, memory, scores = self._walk()
+        self.walked = states
         usual = max(states, key=lambda s: sum(prompt_of(s) == prompt_of(t) for t in states))
         ordinary = [i for i, state in enumerate(states) if prompt_of(state) == prompt_of(usual)]
         chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
@@ -92,14 +134,17 @@ class _Survey:
         layout = self._first_layout(states[0], usual, memory, scores)
         layout = self._with_or_without_score(layout, [states[i] for i in chosen])
         layout = self._with_quiet_fill(layout, [states[i] for i in chosen], commands)
+        layout = self._with_quiet_counters(layout, commands)
         layout = self._without_harmless(layout, commands)
         layout = self._thorough_or_not(layout, commands)
+        layout = self._with_idle(layout, commands)
         for i in ordinary:
             directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
             layout = self._refine(layout, states[i], [commands[i], *directions])
         for i in chosen:
             self.emulator.restore(states[i])
             layout = self._refine(layout, states[i], self._commands()[len(_NONSENSE) :: 3])
+        layout = self._with_due(layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
         self.emulator.restore(usual)
         return layout
 
@@ -122,13 +167,36 @@ class _Survey:
         entries[:, -2:] = 0xFF
         mask[list(emulator.special)] = 0xFF
         mask[:64] = 0  # the header: screen size and the like
-        counting = np.array([self._counts(int(a)) for a in range(len(mask))]) | _tick(memory)
+        counting = (
+            np.array([self._counts(int(a)) for a in range(len(mask))]) | _tick(memory, _RUN) | self._idling(usual)
+        )
         counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
         return Layout(
-            mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), local={}, thorough=False,
+            mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), running=_RUNNING[0],
+            idle=(), due=(), local={}, thorough=False,
             prompt=prompt_of(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
         )  # fmt: skip
+
+    def _idling(self, usual: Snapshot) -> npt.NDArray[np.bool_]:
+        """Which bytes count turns while nothing is done, from states along the walkthrough: also the clock that one
+        action starts and the next one stops."""
+        emulator = self.emulator
+        ticking = np.zeros(emulator.header.dynamic_size, dtype=bool)
+        for state in self.walked[1 :: 1 + len(self.walked) // _IDLING]:
+            emulator.restore(state)
+            memory = [emulator.ram.copy()]
+            while (
+                len(memory) < _RUN + 3
+                and not emulator.over
+                and prompt_of(emulator.save_registers()) == prompt_of(usual)
+            ):
+                if emulator.step(_IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
+                    break
+                memory.append(emulator.ram.copy())
+            if len(memory) > _RUN:
+                ticking |= _tick(np.array(memory), _IDLE_RUN)
+        return ticking
 
     def _with_or_without_score(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with the score as a part of the world, if that makes idling more true: some stories work their
@@ -136,18 +204,20 @@ class _Survey:
         mask = np.frombuffer(layout.mask, np.uint8).copy()
         mask[[*self.emulator.score_addresses, *self.copies]] = 0xFF
         scored = msgspec.structs.replace(layout, mask=mask.tobytes())
+        better = self._mistakes(scored, states, _IDLE) < self._mistakes(layout, states, _IDLE)
+        return scored if better else layout
 
-        def mistakes(tried: Layout) -> int:
-            count = 0
-            for state in states:
-                before = msgspec.structs.replace(state, rng=_RNG)
-                truth = self._outcomes(before, _IDLE)
-                self.emulator.restore(before)
-                canonical = World(self.emulator, tried).canonical(_RNG)
-                count += int((self._outcomes(canonical, _IDLE) != truth).sum())
-            return count
-
-        return scored if mistakes(scored) < mistakes(layout) else layout
+    def _mistakes(self, layout: Layout, states: Sequence[Snapshot], commands: Sequence[str]) -> int:
+        """How often the commands do something else from the canonical states."""
+        world, count = World(self.emulator, layout), 0
+        commands = [c for c in commands if c not in self.avoid]
+        for state in states:
+            before = msgspec.structs.replace(state, rng=_RNG)
+            truth = self._outcomes(before, commands)
+            self.emulator.restore(before)
+            canonical = world.canonical(_RNG)
+            count += int((self._outcomes(canonical, commands) != truth).sum())
+        return count
 
     def _without_harmless(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout without bytes that change by themselves and that nothing was seen to depend on, such as the
@@ -175,12 +245,119 @@ class _Survey:
             layouts.append(msgspec.structs.replace(layout, fill=fill.tobytes()))
         return min(layouts, key=lambda tried: self._misdescribed(tried, states))
 
+    def _with_quiet_counters(self, layout: Layout, walk: Sequence[str]) -> Layout:
+        """The layout that sets running counters to where least falls due, also while somebody waits for some turns."""
+        states = self._wander(layout, walk)[0][::3]
+        layouts = [msgspec.structs.replace(layout, running=value) for value in _RUNNING]
+        return min(layouts, key=lambda tried: self._mistakes(tried, states, (*_IDLE, "wait")))
+
     def _thorough_or_not(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout with all attributes of the things in sight, if rooms are described more truly with them."""
         states = self._wander(layout, walk)[0][::4]
         thorough = msgspec.structs.replace(layout, thorough=True)
         better = self._misdescribed(thorough, states) < self._misdescribed(layout, states)
         return thorough if better else layout
+
+    def _with_idle(self, layout: Layout, walk: Sequence[str]) -> Layout:
+        """The layout with bytes left out of the key that tell states apart in which all is the same to a player.
+
+        Suspected is every byte beyond the object tree in which two states differ that Jericho's hash takes for one.
+        From states all over the game it is tried whether commands, `look` or `inventory` depend on any of them. One
+        that matters in a few rooms counts there; one that matters in many stays as it is."""
+        emulator = self.emulator
+        states = self._wander(layout, walk, _WANDERED_FAR)[0]
+        world, made = World(emulator, layout), []
+        for state in states:
+            emulator.restore(state)
+            made.append(np.frombuffer(world.canonical(_RNG).ram, np.uint8))
+        memory = np.array(made)
+        suspects = self._needless(layout, memory)
+        if not suspects:
+            return layout
+        usual = {a: int(np.bincount(memory[:, a]).argmax()) for a in suspects}
+        rooms = [emulator.tree.room(row, emulator.player) for row in memory]
+        tested: dict[int, set[int]] = defaultdict(set)
+        guilty: dict[int, set[int]] = defaultdict(set)
+        thorough = self._telling(memory, rooms, usual, _ROOMS)
+        for i in sorted(self._telling(memory, rooms, usual, len(memory))):
+            state = msgspec.structs.replace(states[i], ram=memory[i].tobytes(), rng=_RNG)
+            unusual = [a for a in suspects if memory[i, a] != usual[a]]
+            for address in unusual:
+                tested[address].add(rooms[i])
+            for address in self._culprits(state, unusual, usual, i in thorough):
+                guilty[address].add(rooms[i])
+        for address, others in self._tables(suspects).items():
+            guilty[address] |= set().union(*(guilty[a] for a in others)) & tested[address]
+        fill = bytearray(layout.fill)
+        idle, local = [], dict(layout.local)
+        for address in suspects:
+            if len(guilty[address]) * _SELDOM > len(tested[address]):
+                continue
+            idle.append(address)
+            fill[address] = usual[address]
+            for room in sorted(guilty[address]):
+                local[room] = (*local.get(room, ()), address)
+        return msgspec.structs.replace(layout, fill=bytes(fill), idle=tuple(idle), local=local)
+
+    def _needless(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> list[int]:
+        """The bytes beyond the object tree in which two canonical states differ that are equal to Jericho."""
+        emulator = self.emulator
+        seen = emulator.tree_mask.copy()
+        seen[list(emulator.special)] = 0xFF
+        groups: dict[bytes, list[int]] = defaultdict(list)
+        for i, row in enumerate(memory & seen):
+            groups[row.tobytes()].append(i)
+        varies = np.zeros(memory.shape[1], dtype=bool)
+        for group in groups.values():
+            varies |= (memory[group] != memory[group[0]]).any(axis=0)
+        varies &= (np.frombuffer(layout.mask, np.uint8) != 0) & ~self._kept
+        return [int(a) for a in np.flatnonzero(varies)]
+
+    def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
+        """By suspect: those that lie in the same table, it seems. If one square of a board matters, all do."""
+        header, tables = self.emulator.header, [[-_TABLE_GAP - 1]]
+        for address in suspects:
+            if address >= header.globals + 480:
+                if address - tables[-1][-1] > _TABLE_GAP:
+                    tables.append([])
+                tables[-1].append(address)
+        return {address: table for table in tables[1:] for address in table}
+
+    def _telling(
+        self, memory: npt.NDArray[np.uint8], rooms: Sequence[int], usual: Mapping[int, int], most: int
+    ) -> set[int]:
+        """Which states to try, so that every byte has unusual values in as many rooms as there are, up to some."""
+        chosen: set[int] = set()
+        for address, value in usual.items():
+            by_room: dict[int, int] = {}
+            for i in np.flatnonzero(memory[:, address] != value).tolist():
+                by_room.setdefault(rooms[i], i)
+            places = list(by_room.values())
+            chosen |= set(places[:: len(places) // most + 1])
+        return chosen
+
+    def _culprits(
+        self, state: Snapshot, suspects: Sequence[int], usual: Mapping[int, int], thorough: bool
+    ) -> list[int]:
+        """Those of the suspects on which something depends in a state: what is seen, where one can go, or, thoroughly,
+        what any command does."""
+        raw = np.frombuffer(state.ram, np.uint8)
+        self.emulator.restore(state)
+        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *(self._commands()[len(_NONSENSE) :] if thorough else ())]
+        commands = [c for c in commands if c not in self.avoid]
+
+        def appearance(addresses: Sequence[int]) -> tuple[str, str, bytes]:
+            ram = raw.copy()
+            ram[list(addresses)] = [usual[a] for a in addresses]
+            tried = msgspec.structs.replace(state, ram=ram.tobytes())
+            look, inventory = self._answer(tried, "look"), self._answer(tried, "inventory")
+            return look, inventory, self._outcomes(tried, commands).tobytes()
+
+        truth, found, left = appearance(()), [], list(suspects)
+        while (culprit := _first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
+            found.append(culprit)
+            left.remove(culprit)
+        return found
 
     def _misdescribed(self, layout: Layout, states: Sequence[Snapshot]) -> int:
         """In how many states `look` says something else from the canonical state."""
@@ -189,15 +366,15 @@ class _Survey:
             before = msgspec.structs.replace(state, rng=_RNG)
             self.emulator.restore(before)
             canonical = world.canonical(_RNG)
-            count += self._look(before) != self._look(canonical)
+            count += self._answer(before, "look") != self._answer(canonical, "look")
         return count
 
-    def _look(self, state: Snapshot) -> str:
+    def _answer(self, state: Snapshot, command: str) -> str:
         self.emulator.restore(state)
-        self.emulator.step("look", CANDIDATE_LIMIT)
+        self.emulator.step(command, CANDIDATE_LIMIT)
         return clean(self.emulator.narration)
 
-    def _wander(self, layout: Layout, walk: Sequence[str]) -> tuple[list[Snapshot], list[int]]:
+    def _wander(self, layout: Layout, walk: Sequence[str], count: int = _WANDERED) -> tuple[list[Snapshot], list[int]]:
         """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
         emulator = self.emulator
         open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
@@ -205,11 +382,9 @@ class _Survey:
         commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.avoid]
         states: list[Snapshot] = []
         restless: Counter[int] = Counter()
-        while len(states) < _WANDERED:
-            emulator.reset(emulator.walkthrough_seed)
-            for command in walk[: self.random.randrange(len(walk))]:
-                emulator.step(command)
-            for _ in range(_WANDERED // 8):
+        while len(states) < count:
+            emulator.restore(self.random.choice(self.walked))
+            for _ in range(_EXCURSION):
                 if emulator.over or emulator.step(self.random.choice(commands)) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
@@ -234,13 +409,13 @@ class _Survey:
         commands = [c for c in commands if c not in self.avoid]
         if (self._outcomes(before, commands) != self._outcomes(other, commands)).any():
             return True
-        return self._look(before) != self._look(other)
+        return self._answer(before, "look") != self._answer(other, "look")
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
     def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends."""
-        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid]
+        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not _PRONOUNS & set(c.lower().split())]
         idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
         before = msgspec.structs.replace(state, rng=_RNG)
         truth = self._outcomes(before, commands)
@@ -263,13 +438,27 @@ class _Survey:
         return layout
 
     def _guilty(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
-        """Address of a byte that, made canonical alone, changes what the commands do; None if there is none."""
+        """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
+        suspects = self._suspects(layout, before, canonical)
+        # How far a counter has come is no matter of the room, but of time: see `_with_due`.
+        running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
+        suspects = [a for a in suspects if a not in running]
+        return _first_to_matter(suspects, self._matters(before, canonical, commands))
+
+    def _suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
+        """The bytes that were made canonical and could be given back."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
         # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
         changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
-        changeable[list(layout.counters)] = True
+        changeable[[*layout.counters, *layout.idle]] = True
         changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
-        suspects = [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
+        return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
+
+    def _matters(
+        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str]
+    ) -> Callable[[Sequence[int]], bool]:
+        """A function that says whether bytes, made canonical, change what the commands do."""
+        raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
         truth = self._outcomes(before, commands)
 
         def matters(addresses: Sequence[int]) -> bool:
@@ -278,23 +467,47 @@ class _Survey:
             changed = msgspec.structs.replace(before, ram=ram.tobytes())
             return bool((self._outcomes(changed, commands) != truth).any())
 
-        if not suspects or not matters(suspects):
-            return None
-        while len(suspects) > 1:
-            half = len(suspects) // 2
-            left, right = suspects[:half], suspects[half:]
-            if matters(left):
-                suspects = left
-            elif matters(right):
-                suspects = right
-            else:
-                return None  # only together: nothing to choose between them
-        return suspects[0]
+        return matters
+
+    def _with_due(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
+        """The layout with what makes something happen in the next turn of some state, whatever is done."""
+        commands = [c for c in _IDLE if c not in self.avoid]
+        befores = [msgspec.structs.replace(state, rng=_RNG) for state in states]
+        truths = [self._outcomes(before, commands) for before in befores]
+        happens = [bool(np.count_nonzero(truth)) for truth in truths]
+        for before, truth in zip(befores, truths, strict=True):
+            if np.count_nonzero(truth) == len(commands):
+                layout = self._with_due_in(layout, before, truth, commands)
+
+        def telling(together: tuple[tuple[int, int], ...]) -> bool:
+            """Whether something happens more often than not where these bytes have these values."""
+            fitting = [h for b, h in zip(befores, happens, strict=True) if all(b.ram[a] == v for a, v in together)]
+            return 2 * sum(fitting) > len(fitting)
+
+        return msgspec.structs.replace(layout, due=tuple(filter(telling, layout.due)))
+
+    def _with_due_in(
+        self, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]
+    ) -> Layout:
+        """The layout with what makes something happen in a state, if the canonical one does not know it."""
+        self.emulator.restore(before)
+        canonical = World(self.emulator, layout).canonical(_RNG)
+        if (self._outcomes(canonical, commands) == truth).all():
+            return layout
+        left = self._suspects(layout, before, canonical)
+        found: list[tuple[int, int]] = []
+        matters = self._matters(before, canonical, commands)
+        while len(found) < _DUE_BYTES and (one := _first_to_matter(left, matters)) is not None:
+            found.append((one, before.ram[one]))
+            left.remove(one)
+        tried = msgspec.structs.replace(layout, due=(*layout.due, tuple(found)))
+        self.emulator.restore(before)
+        better = World(self.emulator, tried).canonical(_RNG)
+        return tried if found and (self._outcomes(better, commands) == truth).all() else layout
 
     def _outcomes(self, state: Snapshot, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
         """What the commands do to the world from a state, one number each."""
-        self.emulator.restore(state)
-        verdicts = self.emulator.filter(commands)
+        verdicts = judge(self.emulator, self._engine if len(commands) >= _WORTH_A_SET else None, state, commands)
         changed = (verdicts.flags & Verdict.CHANGED) > 0
         return np.where(changed, verdicts.diffs, np.uint64(0))
 
@@ -347,7 +560,7 @@ class _Survey:
             seen += " " + emulator.narration.lower()
             emulator.restore(state)
         words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
-        words += ["all", "me"]
+        words = [w for w in words if w not in _PRONOUNS] + ["all", "me"]
         commands = list(_NONSENSE)
         for template in emulator.templates:
             for _ in range(4 if "OBJ" in template else 1):
@@ -428,16 +641,30 @@ class _Survey:
         return (step <= 10 or step >= 246) and times * 2 >= self.steps[address].total()
 
 
-def _tick(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def _first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]], bool]) -> int | None:
+    """The suspect that, with those before it, is the first to matter; None if even all of them do not."""
+    if not suspects or not matters(suspects):
+        return None
+    without, needed = 0, len(suspects)
+    while needed - without > 1:
+        middle = (without + needed) // 2
+        if matters(suspects[:middle]):
+            needed = middle
+        else:
+            without = middle
+    return suspects[needed - 1]
+
+
+def _tick(memory: npt.NDArray[np.uint8], run: int) -> npt.NDArray[np.bool_]:
     """Which bytes count turns, by the walk itself: they go up, or down, by one in several turns running, and seldom
     do anything else."""
-    steps = np.diff(memory.astype(np.int16), axis=0)
+    steps = np.diff(memory, axis=0).view(np.int8)  # from 0 down to 255 is a step of one too
     changes = (steps != 0).sum(axis=0)
     ticking = np.zeros(memory.shape[1], dtype=bool)
     for step in (1, -1):
         hit = steps == step
-        running = np.lib.stride_tricks.sliding_window_view(hit, _RUN, axis=0).all(axis=-1) if len(hit) >= _RUN else hit
-        ticking |= (hit.sum(axis=0) * 4 >= changes * 3) & running.any(axis=0) & (changes > 0)
+        running = np.lib.stride_tricks.sliding_window_view(hit, run, axis=0).all(axis=-1) if len(hit) >= run else hit
+        ticking |= (hit.sum(axis=0) * 3 >= changes * 2) & running.any(axis=0) & (changes > 0)
     return ticking
 
 

@@ -19,11 +19,8 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.zmachine import Ram
 
-SURVEY_VERSION = 3
+SURVEY_VERSION = 4
 """Changes whenever the canonical state does: part of every key in the atlas."""
-
-_COUNTER = 3
-"""What a turn counter is set to unless it is 0: running, and nothing happens next turn."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -35,6 +32,14 @@ class Layout(msgspec.Struct, frozen=True):
     """RAM at a usual prompt, from which the other bits are taken."""
     counters: tuple[int, ...]
     """Addresses of bytes that count turns."""
+    running: int
+    """What those are set to unless they are 0: they run, and nothing falls due at once."""
+    idle: tuple[int, ...]
+    """Addresses of bytes that belong to the world, but on which nothing that can be seen or done next depends: the key
+    leaves them out, but a command that changes them does something."""
+    due: tuple[tuple[tuple[int, int], ...], ...]
+    """Addresses and values of bytes, mostly clocks, that together make something happen this turn, whatever is done:
+    where all have these values, they keep them."""
     local: dict[int, tuple[int, ...]]
     """By room (object number): bytes that belong to the world there though not elsewhere, such as the clock behind
     a trap."""
@@ -54,10 +59,15 @@ class World:
     def __init__(self, emulator: Emulator, layout: Layout) -> None:
         self._emulator = emulator
         self.layout = layout
-        self._mask: Ram = np.frombuffer(layout.mask, np.uint8)
+        self._idle = np.array(layout.idle, dtype=np.intp)
+        self._mask: Ram = np.frombuffer(layout.mask, np.uint8).copy()
+        self._mask[self._idle] = 0
         self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
         self._counters = np.array(layout.counters, dtype=np.intp)
         tree = emulator.tree
+        self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
+        tree.entries(self._watched)[:] = 0
+        self._watched[self._counters] = 0
         self._homes = {
             roamer: int(tree.links(np.frombuffer(emulator.story.content, np.uint8))[roamer, 0])
             for roamer in emulator.roamers
@@ -69,8 +79,15 @@ class World:
         present = emulator.ram
         ram = present & self._mask
         ram |= self._fill
-        ram[self._counters] = np.where(ram[self._counters] == 0, 0, _COUNTER)
         around = emulator.tree.around(present, emulator.player)
+        local = layout.local.get(around[-1]) if around else None
+        if local:
+            ram[list(local)] = present[list(local)]
+        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
+        for together in layout.due:
+            if all(present[address] == value for address, value in together):
+                for address, value in together:
+                    ram[address] = value
         # Where the player is he has been before: a room that forgot it would welcome him again.
         places = around
         if layout.thorough and around:
@@ -79,9 +96,6 @@ class World:
             address = emulator.header.object_address(place)
             attributes = slice(address, address + emulator.header.attribute_bytes)
             ram[attributes] = present[attributes]
-        local = layout.local.get(around[-1]) if around else None
-        if local:
-            ram[list(local)] = present[list(local)]
         for roamer, home in self._homes.items():
             self._send_home(ram, roamer, home)
         pc, opcode, frames = layout.prompt
@@ -116,6 +130,17 @@ class World:
         digest.update(state.stack)
         digest.update(b"%d,%d,%d" % (state.pc, state.opcode, state.frames))
         return digest.digest()
+
+    def watched(self, ram: Ram) -> Ram:
+        """The bits beyond the object tree that belong to the world in a state with that RAM, also those that the key
+        leaves out: a command that changes one of them does something."""
+        local = self.layout.local.get(self._emulator.tree.room(ram, self._emulator.player))
+        if not local:
+            return self._watched
+        mask = self._watched.copy()
+        mask[list(local)] = 0xFF
+        mask[self._counters] = 0
+        return mask
 
     def _send_home(self, ram: Ram, roamer: int, home: int) -> None:
         """Puts a roamer that is out of the player's sight where it was at the beginning of the game."""

@@ -20,9 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts
+from xtx.games.zmachine import Ram
 
 UNJUDGED = 128
 """Flag of a command that must be tried in Frotz; beside those of `Verdict`."""
+
+ENGINE = "(set execution)"
+"""What stands for the engine where commands are noted or excluded: a state in which it fails is judged without."""
 
 LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset*.so"))), None)
 """What the C sources were compiled to."""
@@ -208,7 +212,7 @@ def _load() -> ctypes.CDLL:
     library.zset_open.argtypes, library.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     library.zset_close.argtypes, library.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, *[pointer] * 4]
+    library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, *[pointer] * 6]
     library.zset_check.argtypes, library.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     library.zset_checked.argtypes, library.zset_checked.restype = [pointer, pointer], None
     library.zset_step.argtypes = [pointer, start, ctypes.c_char_p, u64, ctypes.POINTER(_End)]
@@ -280,13 +284,17 @@ class Engine:
         limit: int = CANDIDATE_LIMIT,
         mode: Mode = Mode.MERGING,
         hashes: npt.NDArray[np.uint64] | None = None,
+        watched: Ram | None = None,
     ) -> Verdicts:
         """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
-        must be tried there. `hashes`, where given, receives a hash of each command's whole final state."""
+        must be tried there. `hashes`, where given, receives a hash of each command's whole final state; `watched` are
+        bits of RAM to be watched beside those of the world."""
         self._check(state)
+        if watched is not None and len(watched) != self._ram_size:
+            raise ValueError("there must be one byte for each of RAM")
         if self._others and len(commands) >= _WORTH_SHARING * (1 + len(self._others)):
-            return self._shared(state, commands, limit, mode, hashes)
-        return self._run(state, commands, limit, mode, hashes)
+            return self._shared(state, commands, limit, mode, hashes, watched)
+        return self._run(state, commands, limit, mode, hashes, watched)
 
     def _run(
         self,
@@ -295,10 +303,12 @@ class Engine:
         limit: int,
         mode: int,
         hashes: npt.NDArray[np.uint64] | None = None,
+        watched: Ram | None = None,
         differences: npt.NDArray[np.uint64] | None = None,
     ) -> Verdicts:
         flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
         diffs = np.zeros(len(commands), dtype=np.uint64)
+        watches = np.zeros(len(commands), dtype=np.uint64)
         if hashes is not None and len(hashes) != len(commands):
             raise ValueError("there must be one hash for each command")
         joined = "\0".join(commands)
@@ -308,10 +318,11 @@ class Engine:
             self._engine, ctypes.byref(_start(state)), joined.encode("utf-8", "replace"), len(commands), limit, mode,
             flags.ctypes.data, diffs.ctypes.data, None if hashes is None else hashes.ctypes.data,
             None if differences is None else differences.ctypes.data,
+            *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
         )  # fmt: skip
         if failed:
             raise MemoryError("no memory for the candidates")
-        return Verdicts(flags, diffs)
+        return Verdicts(flags, diffs, watches)
 
     def _shared(
         self,
@@ -320,6 +331,7 @@ class Engine:
         limit: int,
         mode: Mode,
         hashes: npt.NDArray[np.uint64] | None,
+        watched: Ram | None,
     ) -> Verdicts:
         """`filter`, with a part of the commands for each thread."""
         workers = [self, *self._others]
@@ -331,13 +343,19 @@ class Engine:
         own, self._others = self._others, []
         try:
             futures = [
-                self._pool.submit(w.filter, state, commands[p], limit, mode, None if hashes is None else hashes[p])
+                self._pool.submit(
+                    w.filter, state, commands[p], limit, mode, None if hashes is None else hashes[p], watched
+                )
                 for w, p in zip(workers, parts, strict=True)
             ]
             found = [f.result() for f in futures]
         finally:
             self._others = own
-        return Verdicts(np.concatenate([v.flags for v in found]), np.concatenate([v.diffs for v in found]))
+        return Verdicts(
+            np.concatenate([v.flags for v in found]),
+            np.concatenate([v.diffs for v in found]),
+            np.concatenate([v.watches for v in found]),
+        )
 
     def differences(
         self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
@@ -395,6 +413,28 @@ class Engine:
         counts = (ctypes.c_uint64 * 6)()
         self._library.zset_counts(self._engine, counts)
         return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
+
+
+def judge(
+    emulator: Emulator,
+    engine: Engine | None,
+    state: Snapshot,
+    commands: Sequence[str],
+    watched: Ram | None = None,
+) -> Verdicts:
+    """What becomes of each command, tried from a state: by the engine, and one by one in the emulator for those it
+    leaves open, or for all where there is no engine. The emulator is left in some other state."""
+    if engine is None:
+        emulator.restore(state)
+        return emulator.filter(commands, watched=watched)
+    emulator.note(ENGINE)
+    verdicts = engine.filter(state, commands, watched=watched)
+    left = np.flatnonzero((verdicts.flags & UNJUDGED) > 0).tolist()
+    if left:
+        emulator.restore(state)
+        others = emulator.filter([commands[i] for i in left], watched=watched)
+        verdicts.flags[left], verdicts.diffs[left], verdicts.watches[left] = others.flags, others.diffs, others.watches
+    return verdicts
 
 
 @contextmanager

@@ -107,15 +107,26 @@ static int remove_wanderers(engine *e, value *differs) {
 
 /* --- judging ------------------------------------------------------------------------------------------------ */
 
-static void add_byte(engine *e, uint32_t address, uint64_t *common) {
-    if (!e->interesting[address]) return;
-    uint8_t before = e->base_ram[address], set = e->world.set_mask[address], clear = e->world.clear_mask[address];
+/* Adds what became of one byte to a hash: the common one, or that of each lane where they differ. */
+static void add_byte(engine *e, uint32_t address, uint8_t set, uint8_t clear, uint64_t *common, uint64_t *by_lane) {
+    uint8_t before = e->base_ram[address];
+    if (!(set | clear)) return;
     if (!e->shadows[address]) {
         *common += byte_hash(address, e->memory[address], before, set, clear);
         return;
     }
-    uint64_t *diffs = e->diffs;
-    EACH_LANE(e->set, c, diffs[c] += byte_hash(address, (uint8_t)lane_byte(e, (uint16_t)address, c), before, set, clear););
+    EACH_LANE(e->set, c, by_lane[c] += byte_hash(address, (uint8_t)lane_byte(e, (uint16_t)address, c), before, set, clear););
+}
+
+/* Leaves in e->watches the hash of how each lane changed the bytes that are watched, 0 for not at all. */
+static void add_watched(engine *e, uint32_t touched) {
+    uint64_t common = 0, *watches = e->watches;
+    EACH_LANE(e->set, c, watches[c] = 0;);
+    for (uint32_t i = 0; i < touched; i++) {
+        uint8_t mask = e->touched[i] < e->ram_size ? e->watched[e->touched[i]] : 0;
+        add_byte(e, e->touched[i], mask, mask, &common, watches);
+    }
+    EACH_LANE(e->set, c, watches[c] += common;);
 }
 
 /* Leaves in e->diffs the hash of each lane's change of the world, 0 for none. */
@@ -123,10 +134,16 @@ static void add_changes(engine *e) {
     uint64_t common = 0, *diffs = e->diffs;
     EACH_LANE(e->set, c, diffs[c] = 0;);
     uint32_t count = list_touched(e, 0);
-    for (uint32_t i = 0; i < count; i++) add_byte(e, e->touched[i], &common);
-    for (uint32_t i = 0; i < e->moved_count; i++)
-        if (!was_touched(e, e->moved[i])) add_byte(e, e->moved[i], &common);
     const world *w = &e->world;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t a = e->touched[i];
+        if (e->interesting[a]) add_byte(e, a, w->set_mask[a], w->clear_mask[a], &common, diffs);
+    }
+    for (uint32_t i = 0; i < e->moved_count; i++) {
+        uint32_t a = e->moved[i];
+        if (!was_touched(e, a)) add_byte(e, a, w->set_mask[a], w->clear_mask[a], &common, diffs);
+    }
+    if (e->watched) add_watched(e, count);
     uint32_t at = (uint32_t)w->score_address, differs = 0;
     for (int i = 0; i < w->score_size; i++) differs |= e->shadows[at + (uint32_t)i];
     if (!differs && w->score_size) {
@@ -541,35 +558,46 @@ static void run_noted(engine *e, const start_state *s, const char *const *comman
     }
 }
 
+/* Where verdicts go, by command; all but the first two may be NULL. */
+typedef struct {
+    uint8_t *flags;
+    uint64_t *diffs, *hashes, *differences, *watches;
+} verdicts;
+
 /* Runs a range of commands in one set, or, where there is no room for that, in smaller ones. */
 static void run_range(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
-                      uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences) {
+                      const verdicts *to) {
     if (setjmp(e->no_room)) {
         rollback(e, 0);
         e->expected = NULL;
         if (count > 1) {
-            run_range(e, s, command, lane_of, count / 2, flags, diffs, hashes, differences);
-            run_range(e, s, command, lane_of + count / 2, count - count / 2, flags, diffs, hashes, differences);
+            run_range(e, s, command, lane_of, count / 2, to);
+            run_range(e, s, command, lane_of + count / 2, count - count / 2, to);
         }
         return;
     }
     run_lanes(e, s, command, lane_of, count);
     for (uint32_t k = 0; k < count; k++) {
-        flags[lane_of[k]] = e->flags[k];
-        diffs[lane_of[k]] = e->flags[k] & UNJUDGED ? 0 : e->diffs[k];
-        if (hashes) hashes[lane_of[k]] = e->hashes[k];
-        if (differences) differences[lane_of[k]] = e->flags[k] & UNJUDGED ? 0 : e->differences[k];
+        uint32_t i = lane_of[k];
+        int judged = !(e->flags[k] & UNJUDGED);
+        to->flags[i] = e->flags[k];
+        to->diffs[i] = judged ? e->diffs[k] : 0;
+        if (to->hashes) to->hashes[i] = e->hashes[k];
+        if (to->differences) to->differences[i] = judged ? e->differences[k] : 0;
+        if (to->watches) to->watches[i] = judged ? e->watches[k] : 0;
     }
-    if (e->checking) run_noted(e, s, command, lane_of, flags, diffs, hashes);
+    if (e->checking) run_noted(e, s, command, lane_of, to->flags, to->diffs, to->hashes);
 }
 
 /* What becomes of each command (NUL-terminated, one after the other), tried from a state: flags and hashes as in
  * door_filter, and UNJUDGED for those that must be tried there. `mode`: each command by itself, in sets that are
  * only split, in sets that are merged too, or so and checked (with hashes; zset_checked tells what came of it). `hashes`,
  * where given, receives a hash of each command's final state, `differences` one of Jericho's own world difference, 0 where
- * Jericho sees none. */
+ * Jericho sees none, and `watches` one of how the bits in `watched` (one byte for each of RAM) changed. */
 int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
-                uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences) {
+                uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
+                uint64_t *watches) {
+    const verdicts to = {flags, diffs, hashes, differences, watches};
     e->checks_passed = e->merge_number = 0;
     e->wrong_command = e->wrong_address = -1;
     if (count <= 0) return 0;
@@ -578,8 +606,10 @@ int zset_filter(engine *e, const start_state *s, const char *commands, int32_t c
     uint32_t *lane_of = malloc(n * sizeof *lane_of);
     uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
     uint64_t *own_differences = differences ? malloc(n * sizeof *own_differences) : NULL;
+    uint64_t *own_watches = watches ? malloc(n * sizeof *own_watches) : NULL;
+    int room = command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) && (own_watches || !watches);
     volatile int result = -1;
-    if (command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) && make_room(e, n) && !setjmp(e->no_room)) {
+    if (room && make_room(e, n) && !setjmp(e->no_room)) {
         prompt p;
         e->limit = limit > 2 ? limit - 2 : 0; /* instructions are not counted quite as the door does */
         e->merging = mode >= MERGING;
@@ -587,6 +617,8 @@ int zset_filter(engine *e, const start_state *s, const char *commands, int32_t c
         e->transcript = NULL;
         e->hashes = own_hashes;
         e->differences = own_differences;
+        e->watches = own_watches;
+        e->watched = watches ? watched : NULL;
         make_base(e, s);
         int ready = prepare(e, s, &p);
         const char *next = commands;
@@ -599,17 +631,19 @@ int zset_filter(engine *e, const start_state *s, const char *commands, int32_t c
             if (ready && plain_line(next, p.most, line, &length)) lane_of[plain++] = i;
         }
         if (mode == ALONE)
-            for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, flags, diffs, hashes, differences);
+            for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, &to);
         else
             for (uint32_t i = 0; i < plain; i += BATCH)
-                run_range(e, s, command, lane_of + i, plain - i < BATCH ? plain - i : BATCH, flags, diffs, hashes, differences);
+                run_range(e, s, command, lane_of + i, plain - i < BATCH ? plain - i : BATCH, &to);
         result = 0;
     }
     free(command);
     free(lane_of);
     free(own_hashes);
     free(own_differences);
-    e->hashes = e->differences = NULL;
+    free(own_watches);
+    e->hashes = e->differences = e->watches = NULL;
+    e->watched = NULL;
     e->expected = NULL;
     e->checking = 0;
     arena_trim(&e->lane_arena);

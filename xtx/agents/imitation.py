@@ -218,11 +218,15 @@ class ImitationPolicy:
     # -- saving
 
     def state(self) -> State:
-        """For `load`. On a GPU dropout draws from torch's generator there, which is not part of it."""
+        """For `load`."""
+        # On a GPU dropout draws from torch's generator there.
+        cuda = self.device.type == "cuda"
+        chance = torch.cuda.get_rng_state(self.device).numpy() if cuda else np.zeros(0, np.uint8)
         return {
             "weights": {name: tensor.cpu().numpy().copy() for name, tensor in self.model.state_dict().items()},
             "shuffle": self._shuffle.bit_generator.state,
             "bits": self._bits.state,
+            "chance": chance,
         }
 
     def load(self, state: State) -> None:
@@ -230,6 +234,8 @@ class ImitationPolicy:
         self.model.load_state_dict({name: torch.tensor(array) for name, array in state["weights"].items()})
         self._shuffle.bit_generator.state = state["shuffle"]
         self._bits.state = state["bits"]
+        if self.device.type == "cuda" and len(state["chance"]):
+            torch.cuda.set_rng_state(torch.from_numpy(state["chance"].copy()), self.device)
         self._known.clear()
 
 

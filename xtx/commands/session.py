@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -153,6 +154,8 @@ def make_agent(config: RunConfig, device: str, walkthrough: tuple[str, ...], gam
 
 def pick_device(wanted: str) -> str:
     """cpu or cuda."""
+    # Must be there before the GPU is first used: without it, sums of matrix products have no fixed order.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     if wanted == "cuda" and not torch.cuda.is_available():

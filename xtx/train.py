@@ -35,6 +35,8 @@ class Progress:
     phases: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
     """The last line of metrics."""
+    logged: int = 0
+    """Game steps when that was written; 0 if none was yet."""
     plan: dict[str, float] = field(default_factory=dict)
 
 
@@ -117,7 +119,7 @@ class Training:
         progress = self.progress
         progress.plan = dict(self._agent.describe())
         if self._vector_steps % self._config.log_every == 0:
-            progress.numbers = self._window.means()
+            progress.numbers, progress.logged = self._window.means(), progress.steps
             scores = {"score_mean": progress.score_mean, "score_max": progress.score_max}
             self._run.write(
                 "metrics",

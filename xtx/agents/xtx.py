@@ -42,6 +42,8 @@ class XtxAgent(Agent):
 
     def __init__(self, settings: XtxSettings, brief: Brief) -> None:
         super().__init__(settings, brief)
+        if settings.imitation.width % settings.imitation.heads:
+            raise ValueError("the imitation policy's width must be a multiple of its heads")
         self._settings = settings
         device = torch.device(brief.device)
         self._library = Library(settings.text)

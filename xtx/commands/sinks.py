@@ -16,12 +16,12 @@ class Sinks:
 
     def __init__(self, writers: list[Callable[[int, dict[str, float]], None]]) -> None:
         self._writers = writers
-        self._last: dict[str, float] = {}
+        self._last = 0
 
     def show(self, progress: Progress) -> None:
         """Writes the numbers if they are new."""
-        if self._writers and progress.numbers is not self._last:
-            self._last = progress.numbers
+        if progress.logged != self._last:
+            self._last = progress.logged
             scores = {"score_mean": progress.score_mean, "score_max": float(progress.score_max)}
             for write in self._writers:
                 write(progress.steps, {**scores, **progress.plan, **progress.numbers})

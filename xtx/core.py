@@ -5,8 +5,10 @@ Standard library only. A `Game` never sees an agent and an `Agent` never sees a 
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -93,6 +95,26 @@ class Transition:
         return self.terminated or self.truncated
 
 
+class Clock:
+    """Where the time goes: seconds by the name of a part. Parts may lie in one another; each has its own time only."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._inner = 0.0
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Times what is done within."""
+        outside, self._inner = self._inner, 0.0
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            whole = time.perf_counter() - began
+            self.seconds[name] = self.seconds.get(name, 0.0) + whole - self._inner
+            self._inner = outside + whole
+
+
 @dataclass(frozen=True)
 class Brief:
     """What an agent is told before the first observation."""
@@ -103,6 +125,8 @@ class Brief:
     device: str = "cpu"
     walkthrough: tuple[str, ...] = ()
     """The game's solution, where one is known: for the agent that plays it, and for nobody else."""
+    clock: Clock = field(default_factory=Clock)
+    """Where the agent notes its time, if it wants to be measured by `xtx bench`."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Training:
         """`checkpoint_seconds`: 0 for a checkpoint after every vector step."""
         self._run = run
         self._agent = agent
+        self._clock = agent.brief.clock
         self._games = games
         self._config = run.config
         self._seeds = Seeds(run.config.seed, games.walkthrough_seed, stochastic=run.config.stochastic)
@@ -68,8 +69,9 @@ class Training:
         going_on = True
         while going_on and self.progress.steps < self._config.steps:
             self._vector_step()
-            self._keep_records()
-            going_on = on_step(self.progress)
+            with self._clock.part("records and display"):
+                self._keep_records()
+                going_on = on_step(self.progress)
             if self._due():
                 self._save()
         self._save()
@@ -78,10 +80,12 @@ class Training:
     def _vector_step(self) -> None:
         """Act, step the games, begin anew what ended, learn."""
         before, agent = self._observations, self._agent
-        decisions = agent.act(before)
+        with self._clock.part("agent, the rest"):
+            decisions = agent.act(before)
         limit = agent.episode_limit
         last = {game for game, o in enumerate(before) if o.step + 1 >= limit}
-        steps = self._games.step([decision.action for decision in decisions], last)
+        with self._clock.part("games"):
+            steps = self._games.step([decision.action for decision in decisions], last)
         self._observations = [step.observation for step in steps]
         self._vector_steps += 1
         self.progress.steps += len(steps)
@@ -91,8 +95,10 @@ class Training:
         ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
         for game in ended:
             self._finish(game, steps[game])
-        self._reset(ended)
-        self._window.add(agent.learn(transitions(before, decisions, steps)))
+        with self._clock.part("games"):
+            self._reset(ended)
+        with self._clock.part("agent, the rest"):
+            self._window.add(agent.learn(transitions(before, decisions, steps)))
 
     def _reset(self, games: list[int]) -> None:
         if games:
@@ -141,6 +147,10 @@ class Training:
         return time.monotonic() - self._saved_at > max(self._checkpoint_seconds, 100 * self._save_cost)
 
     def _save(self) -> None:
+        with self._clock.part("checkpoints"):
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
         began = time.monotonic()
         best = self.progress.episodes >= LAST and self.progress.score_mean >= self._best_mean
         if best:

@@ -19,6 +19,7 @@ class QAgent(Agent):
 
     def __init__(self, settings: DrrnSettings | InvDySettings, brief: Brief) -> None:
         super().__init__(settings, brief)
+        self._clock = brief.clock
         self._temperature = settings.q.temperature
         self._limit = settings.episode_limit
         inverse = settings.inverse if isinstance(settings, InvDySettings) else None
@@ -36,8 +37,10 @@ class QAgent(Agent):
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """Drawn from the softmax of the Q-values."""
-        self._states = [self._library.see(o) for o in observations]
-        values = self._learner.q_values(self._states)
+        with self._clock.part("tokenising"):
+            self._states = [self._library.see(o) for o in observations]
+        with self._clock.part("acting: Q"):
+            values = self._learner.q_values(self._states)
         return [
             Decision(o.actions[draw(self._random, softmax(q, self._temperature))])
             for o, q in zip(observations, values, strict=True)
@@ -45,10 +48,13 @@ class QAgent(Agent):
 
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
         """The losses, after storing the transitions and one update."""
-        actions = [self._library.texts.id(t.decision.action) for t in transitions]
-        after = [self._library.see(t.after) for t in transitions]
-        bonus = self._learner.remember(transitions, self._states, actions, after)
-        numbers = {**self._learner.update(), "intrinsic_reward": bonus}
+        with self._clock.part("tokenising"):
+            actions = [self._library.texts.id(t.decision.action) for t in transitions]
+            after = [self._library.see(t.after) for t in transitions]
+        with self._clock.part("intrinsic reward, storing"):
+            bonus = self._learner.remember(transitions, self._states, actions, after)
+        with self._clock.part("update"):
+            numbers = {**self._learner.update(), "intrinsic_reward": bonus}
         if self._library.crowded():
             self._learner.sweep(after)
         return numbers

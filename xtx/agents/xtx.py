@@ -45,6 +45,7 @@ class XtxAgent(Agent):
         if settings.imitation.width % settings.imitation.heads:
             raise ValueError("the imitation policy's width must be a multiple of its heads")
         self._settings = settings
+        self._clock = brief.clock
         device = torch.device(brief.device)
         self._library = Library(settings.text)
         self._learner = (
@@ -76,7 +77,8 @@ class XtxAgent(Agent):
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """The imitation policy's choice or the exploring one's, as phase and mixture have it."""
-        self._states = [self._library.see(o) for o in observations]
+        with self._clock.part("tokenising"):
+            self._states = [self._library.see(o) for o in observations]
         for game, observation in enumerate(observations):
             if observation.step == 0:
                 self._previous[game] = (-1, -1)
@@ -107,12 +109,15 @@ class XtxAgent(Agent):
         chances: dict[int, NDArray[np.float64]] = {}
         explorers = [place for place, explores in enumerate(exploring) if explores]
         if explorers:
-            chances.update(zip(explorers, self._explore([states[place] for place in explorers]), strict=True))
+            with self._clock.part("acting: Q"):
+                explored = self._explore([states[place] for place in explorers])
+            chances.update(zip(explorers, explored, strict=True))
         returning = [place for place, explores in enumerate(exploring) if not explores]
         if returning:
             contexts = [(*previous[place], *states[place][:3]) for place in returning]
             lists = [actions.tolist() for actions in self._library.actions([states[place] for place in returning])]
-            imitated = self._imitation.probabilities(contexts, lists)
+            with self._clock.part("acting: imitation"):
+                imitated = self._imitation.probabilities(contexts, lists)
             chances.update(zip(returning, imitated, strict=True))
         return chances
 
@@ -138,20 +143,24 @@ class XtxAgent(Agent):
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
         """The losses, after: intrinsic reward, storing, one update, and imitation training if it is due."""
         self._vector_steps += 1
-        actions = [self._library.texts.id(t.decision.action) for t in transitions]
-        after = [self._library.see(t.after) for t in transitions]
+        with self._clock.part("tokenising"):
+            actions = [self._library.texts.id(t.decision.action) for t in transitions]
+            after = [self._library.see(t.after) for t in transitions]
         numbers: dict[str, float] = {}
         if self._learner is not None:
-            numbers["intrinsic_reward"] = self._learner.remember(transitions, self._states, actions, after)
+            with self._clock.part("intrinsic reward, storing"):
+                numbers["intrinsic_reward"] = self._learner.remember(transitions, self._states, actions, after)
         for transition, state, action in zip(transitions, self._states, actions, strict=True):
             running = self._episodes[transition.game]
             running.add(state, action, transition.after.score)
             if transition.ended:
                 self._trajectories.add(running.finish(transition.terminated))
         if self._learner is not None:
-            numbers |= self._learner.update()
+            with self._clock.part("update"):
+                numbers |= self._learner.update()
         if self._vector_steps >= self._train_at:
-            numbers |= self._imitate()
+            with self._clock.part("imitation training"):
+                numbers |= self._imitate()
         if self._library.crowded():
             self._sweep(after)
         return numbers

@@ -13,18 +13,23 @@ from xtx.games.jericho import Verdict
 
 @dataclass(frozen=True)
 class Checked:
-    """One world-changing step of the walkthrough."""
+    """One step of the walkthrough that changes the world, by our measure or by Jericho's."""
 
     step: int
     """Its number, from 1."""
     command: str
     room: str
+    changes: bool
+    """Whether anything is different after it."""
     found: bool
     """Whether some valid action changes the world in the same way, from the same state."""
     action: str
     """The valid action that does, if there is one."""
     actions: int
     """Number of valid actions."""
+    loosely: bool | None
+    """Whether some valid action moves the same objects and writes the same attributes, as Jericho counts: whether or
+    not anything is different afterwards, and without what lies outside the object tree. None if the step does not."""
 
 
 def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
@@ -46,13 +51,17 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
         elif truth.flags[0] & Verdict.EVENT and truth.watches[0] not in (0, *truth.watches[1:]):
             # The object tree was touched but is as before: what changed shows in the rest of the world only.
             same = emulator.filter(observation.actions, watched=watched).watches == truth.watches[0]
+        event, *events = emulator.events([command, *observation.actions]).tolist()
         emulator.restore(before)
-        if same is None:
+        if same is None and not event:
             yield None
         else:
-            action = observation.actions[int(np.argmax(same))] if same.any() else ""
+            action = observation.actions[int(np.argmax(same))] if same is not None and same.any() else ""
             room = emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)]
-            yield Checked(number, command, room, bool(action), action, len(observation.actions))
+            loosely = event in events if event else None
+            yield Checked(
+                number, command, room, same is not None, bool(action), action, len(observation.actions), loosely
+            )
         step = game.step(command)
         observation = step.observation
         if step.terminated:

@@ -454,16 +454,27 @@ class Emulator:
             min(self.score_addresses, default=0), len(self.score_addresses),
         )  # fmt: skip
 
+    def events(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """A hash of what Jericho calls each command's world difference, which is every object moved and attribute
+        written, or of the end of the game; 0 for none."""
+        nothing = np.zeros(self.header.dynamic_size, dtype=np.uint8)
+        world = _World.from_buffer_copy(self._world_argument)
+        world.set_mask = world.clear_mask = nothing.ctypes.data
+        world.score_size = 0
+        return self._filter(commands, CANDIDATE_LIMIT, None, world).diffs
+
     def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT, watched: Ram | None = None) -> Verdicts:
         """What becomes of each command, tried from the present state, which is the same afterwards. `watched`: bits of
         RAM that are to be watched beside those of the world."""
+        return self._filter(commands, limit, watched, self._world_argument)
+
+    def _filter(self, commands: Sequence[str], limit: int, watched: Ram | None, world: _World) -> Verdicts:
         count = len(commands)
         flags = np.zeros(count, dtype=np.uint8)
         diffs = np.zeros(count, dtype=np.uint64)
         watches = np.zeros(count, dtype=np.uint64)
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
         joined = b"\0".join(map(_typed, commands)) + b"\0"
-        world = self._world_argument
         state = self.save()
         done = 0
         while done < count:

@@ -41,8 +41,10 @@ all below and all above the middle."""
 
 _ASKING = ("look", "examine me")
 """Commands that do nothing themselves: what changes with them as well is the work of time."""
+_HIDDEN_OF_VERB = 4
 _HIDDEN_KINDS = 24
-"""Where more different changes than this are found so, something of the parser's shows, and only single words count."""
+"""Where a verb, or all of them, make more different changes than this that do not show in the object tree, something
+of the parser's must be among them."""
 
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
@@ -349,11 +351,27 @@ class Search:
         quiet = (effect == 0) & ~stopped & ((verdicts.flags & Verdict.TAKEN) == 0)
         # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
         # which all places are one room.
-        hidden = quiet & ((verdicts.flags & Verdict.EVENT) > 0) & (watches != 0) & ~np.isin(watches, idle)
-        if len(np.unique(watches[hidden])) > _HIDDEN_KINDS:
-            hidden &= np.array([" " not in c for c in candidates], dtype=bool)
+        touched = quiet & ((verdicts.flags & Verdict.EVENT) > 0) & (watches != 0) & ~np.isin(watches, idle)
+        hidden = self._believable(candidates, watches, np.flatnonzero(touched).tolist())
         effect[hidden] = watches[hidden] | np.uint64(1)
         return effect
+
+    @staticmethod
+    def _believable(
+        candidates: Sequence[str], watches: npt.NDArray[np.uint64], hidden: Sequence[int]
+    ) -> npt.NDArray[np.intp]:
+        """Those of the commands with hidden changes that are not likely to show only what the parser remembers of them:
+        a verb that makes many different ones with longer commands does not count there; and where there are very many
+        even so, only single words do."""
+        by_verb: dict[str, set[int]] = {}
+        long = [i for i in hidden if candidates[i].count(" ") > 1]
+        for i in long:
+            by_verb.setdefault(candidates[i].split(" ", 1)[0], set()).add(int(watches[i]))
+        noisy = {i for i in long if len(by_verb[candidates[i].split(" ", 1)[0]]) > _HIDDEN_OF_VERB}
+        left = [i for i in hidden if i not in noisy]
+        if len({int(watches[i]) for i in left}) > _HIDDEN_KINDS:
+            left = [i for i in left if " " not in candidates[i]]
+        return np.array(left, dtype=np.intp)
 
     def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None = None) -> Verdicts:
         """What becomes of the candidates; an engine that failed in this state is not asked again."""

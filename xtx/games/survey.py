@@ -47,6 +47,8 @@ _IDLE_RUN = 3
 """The same where nothing is done."""
 _IDLING = 200
 """States from which nothing is done for some turns, to see what counts them."""
+_NOUNS = 2
+"""What has more values than this after as many things were examined is the parser's."""
 _VERBS = 2
 """So many verbs must have changed a byte in one state before it is taken for the parser's."""
 _RNG = (1_000_003, 0, 0)
@@ -107,6 +109,8 @@ class _Survey:
         """Bytes that hold the score too."""
         self._world = emulator.change.set_mask & emulator.change.clear_mask
         self.random = random.Random(5)
+        self._sights: list[str] = []
+        """Words that were in sight when commands were last made up."""
         self._engine: Engine | None = None
         if ENGINE not in self.avoid:
             with contextlib.suppress(ValueError):  # a story that it cannot run
@@ -284,7 +288,7 @@ class _Survey:
             unusual = [a for a in suspects if memory[i, a] != usual[a]]
             for address in unusual:
                 tested[address].add(rooms[i])
-            for address in self._culprits(state, unusual, usual, i in thorough):
+            for address in self._culprits(world, state, unusual, usual, i in thorough):
                 guilty[address].add(rooms[i])
         for address, others in self._tables(suspects).items():
             guilty[address] |= set().union(*(guilty[a] for a in others)) & tested[address]
@@ -337,7 +341,7 @@ class _Survey:
         return chosen
 
     def _culprits(
-        self, state: Snapshot, suspects: Sequence[int], usual: Mapping[int, int], thorough: bool
+        self, world: World, state: Snapshot, suspects: Sequence[int], usual: Mapping[int, int], thorough: bool
     ) -> list[int]:
         """Those of the suspects on which something depends in a state: what is seen, where one can go, or, thoroughly,
         what any command does."""
@@ -345,13 +349,14 @@ class _Survey:
         self.emulator.restore(state)
         commands = [*_IDLE, *sorted(BASIC_ACTIONS), *(self._commands()[len(_NONSENSE) :] if thorough else ())]
         commands = [c for c in commands if c not in self.avoid]
+        watched = world.watched(raw)
 
         def appearance(addresses: Sequence[int]) -> tuple[str, str, bytes]:
             ram = raw.copy()
             ram[list(addresses)] = [usual[a] for a in addresses]
             tried = msgspec.structs.replace(state, ram=ram.tobytes())
             look, inventory = self._answer(tried, "look"), self._answer(tried, "inventory")
-            return look, inventory, self._outcomes(tried, commands).tobytes()
+            return look, inventory, self._outcomes(tried, commands, watched).tobytes()
 
         truth, found, left = appearance(()), [], list(suspects)
         while (culprit := _first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
@@ -505,11 +510,15 @@ class _Survey:
         better = World(self.emulator, tried).canonical(_RNG)
         return tried if found and (self._outcomes(better, commands) == truth).all() else layout
 
-    def _outcomes(self, state: Snapshot, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
-        """What the commands do to the world from a state, one number each."""
-        verdicts = judge(self.emulator, self._engine if len(commands) >= _WORTH_A_SET else None, state, commands)
+    def _outcomes(self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None) -> npt.NDArray[np.uint64]:
+        """What the commands do to the world from a state, one number each; 1 for those that change only what is
+        watched, as the first of the commands does not."""
+        engine = self._engine if len(commands) >= _WORTH_A_SET else None
+        verdicts = judge(self.emulator, engine, state, commands, watched)
+        hidden = (verdicts.flags & Verdict.EVENT > 0) & (verdicts.watches != 0)
+        hidden &= verdicts.watches != verdicts.watches[:1]
         changed = (verdicts.flags & Verdict.CHANGED) > 0
-        return np.where(changed, verdicts.diffs, np.uint64(0))
+        return np.where(changed, verdicts.diffs, hidden.astype(np.uint64))
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:
@@ -560,7 +569,8 @@ class _Survey:
             seen += " " + emulator.narration.lower()
             emulator.restore(state)
         words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
-        words = [w for w in words if w not in _PRONOUNS] + ["all", "me"]
+        self._sights = [w for w in words if w not in _PRONOUNS]
+        words = [*self._sights, "all", "me"]
         commands = list(_NONSENSE)
         for template in emulator.templates:
             for _ in range(4 if "OBJ" in template else 1):
@@ -607,6 +617,11 @@ class _Survey:
             # Nonsense changes nothing but the parser's things: once is enough.
             if result is not None and sequence[0] in _NONSENSE:
                 self.verbs[(result[0] != before) & ~time] = _VERBS
+        looked_at = [result[0] for c in self._sights if (result := self._after(state, (f"examine {c}",))) is not None]
+        if looked_at:
+            # What takes on another value for each thing that is named is the parser's too.
+            values = np.sort(np.array(looked_at), axis=0)
+            self.verbs[(np.diff(values, axis=0) != 0).sum(axis=0) >= _NOUNS] = _VERBS
         self.surveyed += 1
 
     def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> tuple[Ram, int] | None:

@@ -19,7 +19,7 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.zmachine import Ram
 
-SURVEY_VERSION = 4
+SURVEY_VERSION = 5
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 

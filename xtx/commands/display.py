@@ -12,8 +12,9 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from xtx.commands.summary import print_summary
 from xtx.games.stage import Stage
-from xtx.runs import Run, read_episodes
+from xtx.runs import Run
 from xtx.train import Progress
 
 LINE_EVERY = 30.0
@@ -121,19 +122,7 @@ class Display:
         if not finished:
             console.print(f"xtx: stopped and saved; go on with: xtx resume {folder}", highlight=False, soft_wrap=True)
             return
-        episodes = read_episodes(folder)
-        seconds = time.monotonic() - self._began
-        last = [e.score for e in episodes[-100:]]
-        console.print(f"\nDone in {_time(seconds)}: {len(episodes):,} episodes.", highlight=False)
-        if episodes:
-            best = max(episodes, key=lambda e: e.score)
-            most = self._stage.max_score
-            console.print(
-                f"Mean of the last {len(last)} episodes: {sum(last) / len(last):.1f} of {most} points; "
-                f"best episode: {best.score} (after {best.step:,} steps).\n"
-                f"Read the best one: xtx best {folder}\nLet it play: xtx play --agent {folder}",
-                highlight=False, soft_wrap=True,
-            )  # fmt: skip
+        print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
 
 
 def _eta(p: Progress, speed: float) -> str:

@@ -55,7 +55,7 @@ class Means:
 
 def train(config: RunConfig, folder: Path, means: Means) -> int:
     """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
-    cast = _prepare(config, means)  # first, so that a mistake leaves no folder behind
+    cast = prepare(config, means)  # first, so that a mistake leaves no folder behind
     with Run.create(folder, config) as run:
         return _session(run, means, cast)
 
@@ -63,11 +63,11 @@ def train(config: RunConfig, folder: Path, means: Means) -> int:
 def resume(folder: Path, means: Means) -> int:
     """Goes on with a run."""
     with Run.open(folder) as run:
-        return _session(run, means, _prepare(run.config, means))
+        return _session(run, means, prepare(run.config, means))
 
 
 @dataclass(frozen=True)
-class _Cast:
+class Cast:
     """Who plays what, and where it is computed."""
 
     stage: Stage
@@ -75,7 +75,7 @@ class _Cast:
     device: str
 
 
-def _prepare(config: RunConfig, means: Means) -> _Cast:
+def prepare(config: RunConfig, means: Means) -> Cast:
     """Finds the game and the device and makes the agent: whatever is wrong with them shows here."""
     for name, least in (("workers", 0), ("threads", 1), ("checkpoint_seconds", 0)):
         value = getattr(means, name)
@@ -96,10 +96,10 @@ def _prepare(config: RunConfig, means: Means) -> _Cast:
         no_atlas=means.no_atlas,
         engine=means.search,
     )
-    return _Cast(stage, make_agent(config, device, stage.walkthrough), device)
+    return Cast(stage, make_agent(config, device, stage.walkthrough), device)
 
 
-def _session(run: Run, means: Means, cast: _Cast) -> int:
+def _session(run: Run, means: Means, cast: Cast) -> int:
     import torch
 
     from xtx.commands.display import Display

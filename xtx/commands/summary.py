@@ -1,0 +1,135 @@
+"""What came of a run, for somebody who sees one for the first time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from xtx.core import Brief, EpisodeRecord, NoSettings
+from xtx.games.stage import Stage
+from xtx.runs import Run, read_episodes
+
+WIDTH, HEIGHT = 60, 10
+LAST = 100
+RANDOM_EPISODES = 64
+
+
+def print_summary(console: Console, run: Run, stage: Stage, seconds: str) -> None:
+    """Prints the score over time, the best episode, and what to try next."""
+    episodes = read_episodes(run.folder)
+    config = run.config
+    console.print(f"\nDone in {seconds}: {config.steps:,} steps, {len(episodes):,} episodes.", highlight=False)
+    if not episodes:
+        console.print("No episode ended in that time; try more --steps.", highlight=False)
+        return
+    curve = score_curve(episodes, config.steps)
+    for line in draw(curve, config.steps, stage.max_score):
+        console.print(line, highlight=False, markup=False)
+    best = max(episodes, key=lambda episode: episode.score)
+    last = [episode.score for episode in episodes[-LAST:]]
+    where = f"of {stage.max_score} points"
+    rows = [
+        (f"{config.agent}, mean of its last {len(last)} episodes", f"{np.mean(last):.1f}"),
+        (f"{config.agent}, best episode (after {best.step:,} steps)", f"{best.score}"),
+    ]
+    if config.agent.endswith("-demo"):
+        rows.append((f"somebody who takes any valid action, mean of {RANDOM_EPISODES}", f"{random_mean(stage):.1f}"))
+    if stage.walkthrough:
+        rows.append((f"somebody who knows the way, in {len(stage.walkthrough)} moves", f"{stage.max_score}"))
+    width = max(len(name) for name, _ in rows)
+    for name, score in rows:
+        console.print(f"  {name:{width}}  {score:>6} {where}", highlight=False)
+    picture = save_picture(run.folder, curve, config.agent, stage)
+    lines = [
+        "What to try next:",
+        f"  xtx best {run.folder}             read the best episode",
+        f"  xtx play --agent {run.folder}     watch the trained agent play",
+        f"  xtx evaluate {run.folder}         see how well it plays now",
+        "  xtx games                          find out which other games there are",
+        *([f"The curve as a picture: {picture}"] if picture else []),
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+
+def score_curve(episodes: list[EpisodeRecord], steps: int) -> NDArray[np.float64]:
+    """[WIDTH, 2]: mean score of the last 100 episodes, and best score, at that many moments of the run."""
+    ends = np.array([episode.step for episode in episodes])
+    scores = np.array([episode.score for episode in episodes], np.float64)
+    sums = np.concatenate(([0.0], np.cumsum(scores)))
+    best = np.maximum.accumulate(scores)
+    curve = np.full((WIDTH, 2), np.nan)
+    for column in range(WIDTH):
+        n = int(np.searchsorted(ends, (column + 1) * steps / WIDTH, side="right"))
+        if n:
+            begin = max(0, n - LAST)
+            curve[column] = (sums[n] - sums[begin]) / (n - begin), best[n - 1]
+    return curve
+
+
+def draw(curve: NDArray[np.float64], steps: int, most: int) -> list[str]:
+    """The curve in characters: means as blocks, the best score as a line above them."""
+    top = max(float(most), float(np.nanmax(curve)), 1.0)
+    bottom = min(0.0, float(np.nanmin(curve)))
+    scale = (HEIGHT * 8 - 1) / (top - bottom)
+    lines = []
+    for row in range(HEIGHT, 0, -1):
+        cells = []
+        for mean, best in curve:
+            if np.isnan(mean):
+                cells.append(" ")
+                continue
+            eighths = int((mean - bottom) * scale) + 1 - (row - 1) * 8
+            line = int((best - bottom) * scale) // 8 == row - 1
+            cells.append("▁▂▃▄▅▆▇█"[min(eighths, 8) - 1] if eighths > 0 else "─" if line else " ")
+        label = f"{bottom + (top - bottom) * row / HEIGHT:6.0f}" if row in (HEIGHT, HEIGHT // 2) else " " * 6
+        lines.append(f"{label} │{''.join(cells)}")
+    lines.append(f"{bottom:6.0f} └{'─' * len(curve)} {steps:,} steps")
+    lines.append("        blocks: mean score of the last 100 episodes; line: best score so far")
+    return lines
+
+
+def random_mean(stage: Stage) -> float:
+    """The mean score of an agent that takes any valid action, in episodes of 100 steps."""
+    from xtx.agents.random import RandomAgent
+    from xtx.games.vector import GameVector
+
+    games = 8
+    agent = RandomAgent(NoSettings(), Brief(games, seed=0))
+    scores: list[int] = []
+    vector = GameVector(stage.spec, games)
+    try:
+        observations = vector.reset()
+        while len(scores) < RANDOM_EPISODES:
+            actions = [decision.action for decision in agent.act(observations)]
+            last = {game for game, o in enumerate(observations) if o.step + 1 >= agent.episode_limit}
+            steps = vector.step(actions, last)
+            observations = [step.observation for step in steps]
+            ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
+            scores += [observations[game].score for game in ended]
+            for game, observation in zip(ended, vector.reset(ended) if ended else [], strict=True):
+                observations[game] = observation
+    finally:
+        vector.close()
+    return float(np.mean(scores))
+
+
+def save_picture(folder: Path, curve: NDArray[np.float64], agent: str, stage: Stage) -> Path | None:
+    """The curve as score.png in the run's folder, where matplotlib is installed; else None."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    steps = np.arange(1, len(curve) + 1) / len(curve)
+    axes.plot(steps * 100, curve[:, 0], label="mean of the last 100 episodes")
+    axes.plot(steps * 100, curve[:, 1], label="best so far", linestyle="--")
+    axes.axhline(stage.max_score, color="grey", linewidth=0.8, label="maximum")
+    axes.set(xlabel="% of the run", ylabel="score", title=f"{agent} learns {stage.name}")
+    axes.legend(loc="upper left")
+    path = folder / "score.png"
+    figure.savefig(path, dpi=120)
+    return path

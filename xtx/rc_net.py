@@ -8,26 +8,31 @@ of those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from xtx.gru.both_ways import BothWays
 
+SLACK = {"cpu": 1.25, "cuda": 8.0}
+"""How much longer than its shortest text the longest of a group may be. A GPU would rather compute padding than begin
+anew."""
+
 
 @dataclass(frozen=True)
 class Reading:
-    """What is asked: S texts, Q questions, P pairs of a text and a question, N actions. Long integers but for weights.
-    The places of an object are padded to the most that any has, with weight 0."""
+    """What is asked: S texts, Q questions, P pairs of a text and a question, N actions. On the CPU; long integers but
+    for weights. The places of an object are padded to the most that any has, with weight 0."""
 
     texts: Tensor
-    """[S, T]: tokens, anything behind the end."""
+    """Tokens of all texts, one text after the other."""
     text_lengths: Tensor
-    """[S]: on the CPU, as are question_lengths."""
+    """[S]"""
     questions: Tensor
-    """[Q, L]"""
+    """Tokens of all questions."""
     question_lengths: Tensor
+    """[Q]"""
     pair_text: Tensor
     """[P]: which text."""
     pair_question: Tensor
@@ -41,10 +46,31 @@ class Reading:
     second: Tensor
     second_weights: Tensor
 
-    def to(self, device: torch.device) -> Reading:
-        """All but the lengths on a device."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Reading(**{name: t if "lengths" in name else t.to(device) for name, t in moved.items()})
+
+class Rows:
+    """Rows of vectors of any length, in a table in which they lie one after the other."""
+
+    def __init__(self, table: Tensor, starts: Tensor, lengths: Tensor) -> None:
+        """[tokens, width]; [n] and [n] on the CPU. Several rows may lie in the same place."""
+        self.table = table
+        self.starts = starts
+        self.lengths = lengths
+
+    @classmethod
+    def of(cls, table: Tensor, lengths: Tensor) -> Rows:
+        """Each row behind the one before."""
+        return cls(table, lengths.cumsum(0) - lengths, lengths)
+
+    def __getitem__(self, which: Tensor | slice) -> Rows:
+        return Rows(self.table, self.starts[which], self.lengths[which])
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """[n, T, width], with the last vector of a row behind its end, and a mask, [n, T] on the CPU, of what is not
+        padding."""
+        place = torch.arange(int(self.lengths.max()))
+        where = self.starts[:, None] + torch.minimum(place, self.lengths[:, None] - 1)
+        values = self.table.index_select(0, where.flatten().to(self.table.device)).view(*where.shape, -1)
+        return values, place < self.lengths[:, None]
 
 
 class Attention(nn.Module):
@@ -60,16 +86,33 @@ class Attention(nn.Module):
         self.product_weight = nn.Parameter(torch.empty(width).uniform_(width**-0.5, 1.0))
         self.mix = nn.Linear(4 * width, hidden)
 
-    def forward(self, context: Tensor, memory: Tensor, context_mask: Tensor, memory_mask: Tensor) -> Tensor:
-        """[P, T, width], [P, M, width], [P, T], [P, M] -> [P, T, hidden]; what lies behind the masks changes nothing
+    def forward(self, context: Rows, memory: Rows) -> Tensor:
+        """[tokens of all rows of the context, hidden]; the rows of both belong together, those of the context ascend in
+        length. They are computed in groups of about equal length, so that little is padding."""
+        lengths = context.lengths.tolist()
+        slack = SLACK[context.table.device.type]
+        results = []
+        start = 0
+        for end in range(1, len(lengths) + 1):
+            if end == len(lengths) or lengths[end] > slack * lengths[start]:
+                group = slice(start, end)
+                values, mask = context[group].padded()
+                attended = self._attend(values, mask, *memory[group].padded()).flatten(0, 1)
+                # Not attended[mask]: a GPU would have to be waited for, to learn how many that are.
+                results.append(attended.index_select(0, mask.flatten().nonzero().squeeze(1).to(attended.device)))
+                start = end
+        return torch.cat(results)
+
+    def _attend(self, context: Tensor, context_mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        """[P, T, width], [P, T], [P, M, width], [P, M] -> [P, T, hidden]; what lies behind the masks changes nothing
         before them."""
         similarity = torch.baddbmm(  # [P, T, M]
             self.memory_weight(memory).transpose(1, 2), context * self.product_weight, memory.transpose(1, 2)
         )
         similarity = similarity + self.context_weight(context)
-        similarity = similarity.masked_fill(~memory_mask[:, None], float("-inf"))
+        similarity = similarity.masked_fill(~memory_mask[:, None].to(context.device), float("-inf"))
         found = torch.bmm(torch.softmax(similarity, dim=2), memory)  # a: [P, T, width]
-        importance = similarity.amax(dim=2).masked_fill(~context_mask, float("-inf"))
+        importance = similarity.amax(dim=2).masked_fill(~context_mask.to(context.device), float("-inf"))
         gist = torch.bmm(torch.softmax(importance, dim=1)[:, None], context)  # b: [P, 1, width]
         # The linear layer by parts: the four are never laid side by side, and as b is the same for all words of a pair,
         # b * a is a itself under weights of the pair's own.
@@ -97,29 +140,28 @@ class RcNetwork(nn.Module):
 
     def forward(self, reading: Reading) -> Tensor:
         """[N]: the value of each action."""
-        at_first, at_second = self._values(reading)
-        pairs = reading.action_pair[:, None]
-        first = (at_first[pairs, reading.first] * reading.first_weights).sum(dim=1)
-        return first + (at_second[pairs, reading.second] * reading.second_weights).sum(dim=1)
-
-    def _values(self, reading: Reading) -> tuple[Tensor, Tensor]:
-        """[P, T] twice: what a word adds to the value as the place of the first object, and of the second. The mean
-        over places and the linear layer may change order, so a word is one number before any action asks for it."""
-        device = reading.texts.device
-        lengths = reading.text_lengths[reading.pair_text.cpu()]
-        text_mask = _mask(lengths, reading.texts.shape[1], device)
-        question_mask = _mask(reading.question_lengths, reading.questions.shape[1], device)
-        texts = self.read(self.embedding(reading.texts), reading.text_lengths)[reading.pair_text]
-        questions = self.read(self.embedding(reading.questions), reading.question_lengths)[reading.pair_question]
-        # [P, T, hidden] from here
-        read = self.attend(texts, questions, text_mask, question_mask[reading.pair_question])
-        again = self.reread(self.norm(read), lengths)
-        read = read + self.attend_self(again, again, text_mask, text_mask)
-        forwards, backwards = self.last(self.last_norm(read), lengths).chunk(2, dim=2)
+        lengths, order = reading.text_lengths[reading.pair_text].sort(stable=True)
+        text = self._encode(reading.texts, reading.text_lengths)[reading.pair_text[order]]
+        question = self._encode(reading.questions, reading.question_lengths)[reading.pair_question[order]]
+        # From here [tokens of all pairs, hidden].
+        read = self.attend(text, question)
+        again = Rows.of(self.reread(self.norm(read), lengths), lengths)
+        read = read + self.attend_self(again, again)
+        forwards, backwards = self.last(self.last_norm(read), lengths).chunk(2, dim=1)
+        # The mean over places and the linear layer may change order: so a word is one number before any action asks
+        # for it as the place of its first object, and another as that of its second.
         for_first, for_second = self.value.weight.squeeze(0).chunk(2)
-        return backwards @ for_first, forwards @ for_second
+        starts = torch.empty_like(lengths)
+        starts[order] = again.starts
+        begin = starts[reading.action_pair][:, None]
+        first = _mean(backwards @ for_first, begin + reading.first, reading.first_weights)
+        return first + _mean(forwards @ for_second, begin + reading.second, reading.second_weights)
+
+    def _encode(self, tokens: Tensor, lengths: Tensor) -> Rows:
+        return Rows.of(self.read(self.embedding(tokens.to(self.embedding.weight.device)), lengths), lengths)
 
 
-def _mask(lengths: Tensor, longest: int, device: torch.device) -> Tensor:
-    """[n, longest]: True up to each length."""
-    return torch.arange(longest, device=device) < lengths.to(device)[:, None]
+def _mean(values: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    """[tokens], [N, F], [N, F] -> [N]"""
+    there = values.index_select(0, places.flatten().to(values.device)).view(places.shape)
+    return (there * weights.to(values.device)).sum(dim=1)

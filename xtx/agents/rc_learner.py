@@ -89,7 +89,7 @@ class RcLearner:
         rewards, terminal = (torch.from_numpy(batch[name].copy()).to(self._device) for name in ("reward", "terminal"))
         next_values = torch.from_numpy(self._next_values(batch)).to(self._device)
         pairs = zip(batch["text"].tolist(), batch["action"].tolist(), strict=True)
-        q = self.network(self._reader.reading([self._reader.single(*pair) for pair in pairs]).to(self._device))
+        q = self.network(self._reader.reading([self._reader.single(*pair) for pair in pairs]))
         loss = td_loss(q, rewards, next_values, terminal, self._settings.gamma)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -137,7 +137,7 @@ class RcLearner:
 
     def _evaluate_together(self, network: RcNetwork, asked: Sequence[Asked], group: list[int]) -> dict[int, Floats]:
         chosen = [asked[place] for place in group]
-        values = network(self._reader.reading(chosen).to(self._device)).cpu().numpy()
+        values = network(self._reader.reading(chosen)).cpu().numpy()
         ends = list(accumulate(len(a.which) for a in chosen))
         return dict(zip(group, np.split(values, ends[:-1]), strict=True))
 

@@ -117,13 +117,15 @@ class Reader:
             numbers = [questions.setdefault(question, len(questions)) for question in a.questions]
             places = [pairs.setdefault((text, number), len(pairs)) for number in numbers]
             action_pair.extend(places[which] for which in a.which)
-        tokens, lengths = _padded([self._library.texts.tokens(text).tolist() for text in texts])
-        question_tokens, question_lengths = _padded(list(questions))
+        tokens, offsets = self._library.texts.rows.gather(np.array(list(texts)))
         pair = np.array(list(pairs), np.int64).reshape(-1, 2)
         first, firsts = _padded([places for a in asked for places in a.first])
         second, seconds = _padded([places for a in asked for places in a.second])
         return Reading(
-            *map(torch.from_numpy, (tokens, lengths, question_tokens, question_lengths)),
+            torch.from_numpy(tokens.astype(np.int64)),
+            torch.from_numpy(np.diff(offsets)),
+            torch.tensor([token for question in questions for token in question]),
+            torch.tensor([len(question) for question in questions]),
             *map(torch.from_numpy, (pair[:, 0].copy(), pair[:, 1].copy(), np.array(action_pair, np.int64))),
             *map(torch.from_numpy, (first, _weights(firsts), second, _weights(seconds))),
         )

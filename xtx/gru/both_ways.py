@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 
 class BothWays(nn.Module):
@@ -18,7 +18,7 @@ class BothWays(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.gru = nn.GRU(width, hidden, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(width, hidden, bidirectional=True)
         self.start = nn.Parameter(torch.zeros(2, 1, hidden))
         for name, parameter in self.gru.named_parameters():
             if "weight_ih" in name:
@@ -29,36 +29,44 @@ class BothWays(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """[n, T, width], [n] on the CPU -> [n, T, 2 * hidden]: forwards, then backwards; 0 behind a row's end."""
+        """[tokens, 2 * hidden]: forwards, then backwards. The inputs, [tokens, width], are rows one after the other,
+        whose lengths, [n] on the CPU, are at least 1."""
+        lengths, order = lengths.sort(descending=True, stable=True)
+        starts = _starts(lengths, order)
+        # Tokens in the order in which they are read, all first tokens first.
+        moment = torch.arange(int(lengths[0]))[:, None]
+        left = moment < lengths  # [longest, n]: which rows are not yet at their end
+        sizes = left.sum(dim=1)
+        places = (starts + moment)[left].to(inputs.device)
         if inputs.device.type == "cpu" and torch.is_grad_enabled():
-            return self._unrolled(inputs, lengths)
-        packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = self.gru(packed, self.start.expand(-1, len(inputs), -1).contiguous())
-        return pad_packed_sequence(states, batch_first=True, total_length=inputs.shape[1])[0]
+            # Backwards a row begins at its own end, so that both ways have the same rows left at every step.
+            return self._unrolled(inputs, places, (starts + lengths - 1 - moment)[left], sizes.tolist())
+        first = self.start.expand(-1, len(lengths), -1).contiguous()
+        packed, _ = self.gru(PackedSequence(inputs.index_select(0, places), sizes), first)
+        states: Tensor = packed.data
+        return torch.empty_like(states).index_copy(0, places, states)
 
-    def _unrolled(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        n, longest, _ = inputs.shape
-        order = torch.argsort(lengths, descending=True, stable=True)
-        ordered = lengths[order]
-        # Tokens in the order in which they are read, all first tokens first: [tokens] each. Backwards a row begins at
-        # its own end, so that both ways have the same rows left at every step.
-        moment = torch.arange(longest)[:, None]
-        reading = moment < ordered
-        places = (order * longest + moment)[reading]
-        mirrored = (order * longest + ordered - 1 - moment)[reading]
-        flat = inputs.reshape(n * longest, -1)
+    def _unrolled(self, inputs: Tensor, places: Tensor, mirrored: Tensor, sizes: list[int]) -> Tensor:
         (to_right, right, to_right_bias, right_bias), (to_left, left, to_left_bias, left_bias) = self.gru.all_weights
         given = torch.stack(
             (
-                nn.functional.linear(flat[places], to_right, to_right_bias),
-                nn.functional.linear(flat[mirrored], to_left, to_left_bias),
+                nn.functional.linear(inputs, to_right, to_right_bias).index_select(0, places),
+                nn.functional.linear(inputs, to_left, to_left_bias).index_select(0, mirrored),
             )
         )
         weight, bias = torch.stack((right, left)), torch.stack((right_bias, left_bias))
-        states = _Unrolled.apply(given, weight, bias, self.start, reading.sum(dim=1).tolist())  # type: ignore[no-untyped-call]
-        result = inputs.new_zeros(2, n * longest, states.shape[2])
-        result[0, places], result[1, mirrored] = states[0], states[1]
-        return result.view(2, n, longest, -1).permute(1, 2, 0, 3).reshape(n, longest, -1)
+        states = _Unrolled.apply(given, weight, bias, self.start, sizes)  # type: ignore[no-untyped-call]
+        back = torch.empty_like(places), torch.empty_like(places)
+        for way, read in zip(back, (places, mirrored), strict=True):
+            way[read] = torch.arange(len(read))
+        return torch.cat([states[i].index_select(0, way) for i, way in enumerate(back)], dim=1)
+
+
+def _starts(lengths: Tensor, order: Tensor) -> Tensor:
+    """[n]: where each row begins, for rows that were brought into an order."""
+    original = torch.empty_like(lengths)
+    original[order] = lengths
+    return (original.cumsum(0) - original)[order]
 
 
 class _Unrolled(torch.autograd.Function):
@@ -68,56 +76,55 @@ class _Unrolled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, given: Tensor, weight: Tensor, bias: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
         tokens, hidden = given.shape[1], weight.shape[2]
-        learning = any(ctx.needs_input_grad)
         states = given.new_empty(2, tokens, hidden)
-        gates = torch.empty_like(given) if learning else given  # reset, update, new, after their nonlinearities
-        held_new = torch.empty_like(states) if learning else states
-        before = torch.empty_like(states) if learning else states
+        held = torch.empty_like(given)  # what the state before gives
+        gates = torch.empty_like(given)  # reset, update, new
         turned = weight.transpose(1, 2)
+        bias = bias[:, None]
         state = start.expand(-1, sizes[0], -1)
         at = 0
         for size in sizes:
-            here = slice(at, at + size)
+            given_now, held_now, gates_now = (t[:, at : at + size] for t in (given, held, gates))
             state = state[:, :size]
-            held = torch.baddbmm(bias[:, None], state, turned)
-            both = torch.sigmoid(given[:, here, : 2 * hidden] + held[..., : 2 * hidden])
-            update = both[..., hidden:]
-            new = torch.addcmul(given[:, here, 2 * hidden :], both[..., :hidden], held[..., 2 * hidden :]).tanh_()
-            if learning:
-                before[:, here] = state
-                gates[:, here, : 2 * hidden] = both
-                gates[:, here, 2 * hidden :] = new
-                held_new[:, here] = held[..., 2 * hidden :]
-            state = torch.lerp(new, state, update)
-            states[:, here] = state
+            held_now.copy_(torch.baddbmm(bias, state, turned))
+            both = torch.add(
+                given_now[..., : 2 * hidden], held_now[..., : 2 * hidden], out=gates_now[..., : 2 * hidden]
+            )
+            reset, update = both.sigmoid_().chunk(2, dim=2)
+            new = gates_now[..., 2 * hidden :]
+            torch.addcmul(given_now[..., 2 * hidden :], reset, held_now[..., 2 * hidden :], out=new).tanh_()
+            state = torch.lerp(new, state, update, out=states[:, at : at + size])
             at += size
-        if learning:
-            ctx.save_for_backward(gates, held_new, before, weight)
-            ctx.sizes = sizes
+        ctx.save_for_backward(gates, held[..., 2 * hidden :], states, weight, start)
+        ctx.sizes = sizes
         return states
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gates, held_new, before, weight = ctx.saved_tensors
-        hidden = weight.shape[2]
-        reset, update, new = gates.split(hidden, dim=2)
-        # All that does not depend on the gradient of later states, for all tokens at once.
+        gates, held_new, states, weight, start = ctx.saved_tensors
+        sizes, hidden = ctx.sizes, weight.shape[2]
+        reset, update, new = gates.chunk(3, dim=2)
+        fewer = torch.tensor(sizes[:-1], dtype=torch.long).repeat_interleave(torch.tensor(sizes[1:], dtype=torch.long))
+        earlier = torch.arange(sizes[0], states.shape[1]) - fewer
+        before = torch.cat((start.expand(-1, sizes[0], -1), states.index_select(1, earlier)), dim=1)
+        # All that does not depend on the gradient of later states, for all tokens at once: what a state's gradient is
+        # multiplied with on its way to the three gates, as far as the state before has a part in them.
         to_new = (1 - update) * (1 - new * new)
-        to_update = (before - new) * update * (1 - update)
-        to_reset = held_new * reset * (1 - reset)
-        held = torch.empty_like(gates)  # gradient of what the state before gives: to reset, update, new
-        for_new = torch.empty_like(new)  # what the inputs give to `new` does not pass the reset gate
+        to_held = torch.stack(  # [2, tokens, 3, h]
+            (to_new * held_new * reset * (1 - reset), (before - new) * update * (1 - update), to_new * reset), dim=2
+        )
+        total = gradient.clone()  # of each state, by way of later states too
+        held = torch.empty_like(to_held)
         later = gradient.new_zeros(2, 0, hidden)
         at = gradient.shape[1]
-        for size in reversed(ctx.sizes):
-            here = slice(at - size, at)
+        for size in reversed(sizes):
             at -= size
-            now = gradient[:, here].clone()
+            now = total[:, at : at + size]
             now[:, : later.shape[1]] += later
-            torch.mul(now, to_new[:, here], out=for_new[:, here])
-            torch.mul(for_new[:, here], to_reset[:, here], out=held[:, here, :hidden])
-            torch.mul(now, to_update[:, here], out=held[:, here, hidden : 2 * hidden])
-            torch.mul(for_new[:, here], reset[:, here], out=held[:, here, 2 * hidden :])
-            later = torch.baddbmm(now * update[:, here], held[:, here], weight)
-        for_given = torch.cat((held[..., : 2 * hidden], for_new), dim=2)
+            here = held[:, at : at + size]
+            torch.mul(now[:, :, None], to_held[:, at : at + size], out=here)
+            later = torch.baddbmm(now * update[:, at : at + size], here.flatten(2), weight)
+        held = held.flatten(2)
+        # What the inputs give to `new` does not pass the reset gate.
+        for_given = torch.cat((held[..., : 2 * hidden], total * to_new), dim=2)
         return for_given, held.transpose(1, 2) @ before, held.sum(dim=1), later.sum(dim=1, keepdim=True), None

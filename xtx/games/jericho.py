@@ -72,8 +72,8 @@ class Trace(ctypes.Structure):
     _fields_ = (("progress", ctypes.c_uint64), ("command", ctypes.c_char * (COMMAND_LENGTH + 2)))
 
 
-class _World(ctypes.Structure):
-    """door.c's `world`."""
+class WorldStruct(ctypes.Structure):
+    """`world` in door.c and in zset.h: what counts as a change of the world."""
 
     _fields_ = (
         ("set_mask", ctypes.c_void_p),
@@ -135,8 +135,8 @@ def _load_door() -> ctypes.CDLL:
     door.door_close.argtypes, door.door_close.restype = [pointer], None
     door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
     door.door_filter.argtypes = [
-        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(_World), pointer, pointer, pointer,
-        pointer,
+        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
+        pointer, pointer,
     ]  # fmt: skip
     return door
 
@@ -446,9 +446,9 @@ class Emulator:
         return tuple(found)
 
     @cached_property
-    def _world_argument(self) -> _World:
+    def _world_argument(self) -> WorldStruct:
         change = self.change
-        return _World(
+        return WorldStruct(
             change.set_mask.ctypes.data, change.clear_mask.ctypes.data, change.wanderers.ctypes.data,
             len(change.wanderers), self.header.first_object, self.header.small, self.tree.count,
             min(self.score_addresses, default=0), len(self.score_addresses),
@@ -458,7 +458,7 @@ class Emulator:
         """A hash of what Jericho calls each command's world difference, which is every object moved and attribute
         written, or of the end of the game; 0 for none."""
         nothing = np.zeros(self.header.dynamic_size, dtype=np.uint8)
-        world = _World.from_buffer_copy(self._world_argument)
+        world = WorldStruct.from_buffer_copy(self._world_argument)
         world.set_mask = world.clear_mask = nothing.ctypes.data
         world.score_size = 0
         return self._filter(commands, CANDIDATE_LIMIT, None, world).diffs
@@ -468,7 +468,7 @@ class Emulator:
         RAM that are to be watched beside those of the world."""
         return self._filter(commands, limit, watched, self._world_argument)
 
-    def _filter(self, commands: Sequence[str], limit: int, watched: Ram | None, world: _World) -> Verdicts:
+    def _filter(self, commands: Sequence[str], limit: int, watched: Ram | None, world: WorldStruct) -> Verdicts:
         count = len(commands)
         flags = np.zeros(count, dtype=np.uint8)
         diffs = np.zeros(count, dtype=np.uint64)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts, WorldStruct
 from xtx.games.zmachine import Ram
 
 UNJUDGED = 128
@@ -56,25 +56,11 @@ class MismatchError(Exception):
     """A command is in another state in a set than by itself."""
 
 
-class _World(ctypes.Structure):
-    _fields_ = (
-        ("set_mask", ctypes.c_void_p),
-        ("clear_mask", ctypes.c_void_p),
-        ("wanderers", ctypes.c_void_p),
-        ("wanderer_count", ctypes.c_int32),
-        ("first_object", ctypes.c_uint32),
-        ("small", ctypes.c_int32),
-        ("object_count", ctypes.c_int32),
-        ("score_address", ctypes.c_int32),
-        ("score_size", ctypes.c_int32),
-    )
-
-
 class _Description(ctypes.Structure):
     _fields_ = (
         ("story", ctypes.c_char_p),
         ("size", ctypes.c_uint32),
-        ("world", _World),
+        ("world", WorldStruct),
         ("special", ctypes.c_void_p),
         ("final", ctypes.c_void_p),
         ("special_count", ctypes.c_int32),
@@ -244,7 +230,7 @@ class Engine:
         masks = [ctypes.create_string_buffer(m, max(1, len(m))) for m in (rules.set_mask, rules.clear_mask)]
         if int.from_bytes(story[14:16], "big") != len(rules.set_mask) or len(masks[0]) != len(masks[1]):
             raise ValueError("these are the rules of another story")
-        world = _World(
+        world = WorldStruct(
             ctypes.addressof(masks[0]), ctypes.addressof(masks[1]), ctypes.addressof(wanderers), len(rules.wanderers),
             rules.first_object, rules.small, rules.objects, *rules.score,
         )  # fmt: skip

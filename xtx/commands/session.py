@@ -95,8 +95,15 @@ def prepare(config: RunConfig, means: Means) -> Cast:
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,
+        threads=search_threads(config.games, means.workers),
     )
     return Cast(stage, make_agent(config, device, stage.walkthrough), device)
+
+
+def search_threads(games: int, workers: int | None) -> int:
+    """Threads with which each worker may search: all wait for the slowest, so no processor should be idle."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, min(4, processors // max(1, min(games, workers or processors))))
 
 
 def _session(run: Run, means: Means, cast: Cast) -> int:

@@ -44,6 +44,8 @@ class GameSpec:
     steps at once: for people at the keyboard, and for agents that know what to do."""
     engine: str = "zset"
     """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one); the same verdicts."""
+    threads: int = 1
+    """Threads that judge candidates; the same verdicts again."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -78,7 +80,7 @@ class StoryGame:
         if spec.search:
             _ = self.layout  # now, and not in the middle of a game
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
-        self._engine = Engine.of(self.emulator) if spec.search and spec.engine == "zset" else None
+        self._engine = Engine.of(self.emulator, spec.threads) if spec.search and spec.engine == "zset" else None
         self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, self.world if spec.search else None)
         self._prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.variant};".encode()
         self._plain_prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.plain_variant};".encode()

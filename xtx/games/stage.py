@@ -32,6 +32,7 @@ def set_stage(
     atlas: Path | None = None,
     no_atlas: bool = False,
     engine: str = "zset",
+    threads: int = 1,
 ) -> Stage:
     """The game of that name or in that file; without a name, the adventure that comes with xtx."""
     if atlas is not None and no_atlas:
@@ -51,5 +52,6 @@ def set_stage(
         wide_grammar=wide_grammar,
         atlas=None if no_atlas else str((atlas or default_path()).expanduser()),
         engine=engine,
+        threads=threads,
     )
     return Stage(name, spec, most, walkthrough)

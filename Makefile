@@ -6,14 +6,16 @@ ARGS :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
 
-.PHONY: run test check verify bench story
+.PHONY: run compare test check verify bench story
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
-	@echo "== the adventure that comes with xtx, played by somebody who tries anything that changes something"
-	@$(BIN)/xtx play --agent random --steps 12 --delay 0.2
-	@echo "== and by somebody who knows the way; yourself: $(BIN)/xtx play"
-	@$(BIN)/xtx play --agent walkthrough --delay 0.1
+	@echo "== XTX learns the adventure that comes with it: some minutes; Ctrl-C saves and stops"
+	@$(BIN)/xtx train $(ARGS)
+
+compare: .venv/stamp
+	@echo "== five agents learn the same adventure with equal steps (half an hour; it can be stopped and goes on)"
+	@$(BIN)/xtx compare $(ARGS)
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"

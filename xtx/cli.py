@@ -38,6 +38,7 @@ COMMANDS = {
     "evaluate": Command("xtx.commands.evaluate", "see how well a trained agent plays"),
     "best": Command("xtx.commands.best", "read a run's best episode"),
     "export": Command("xtx.commands.export", "write episodes as data for other programs"),
+    "compare": Command("xtx.commands.compare", "train several agents on a game and compare them"),
     "bench": Command("xtx.commands.bench", "see where the time of training goes"),
     "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),

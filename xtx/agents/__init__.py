@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, xtx_demo_settings, xtx_settings
+from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, demo, xtx_settings
 from xtx.core import Agent, NoSettings, UserError
 
 GROUP = "xtx.agents"
@@ -35,7 +35,7 @@ def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
 
 AGENTS = {
     "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's own"),
-    "xtx-demo": Listed("xtx.agents.xtx:XtxAgent", lambda game: xtx_demo_settings(), "XTX made small, for minutes"),
+    "xtx-demo": Listed("xtx.agents.xtx:XtxAgent", lambda game: demo(xtx_settings(game)), "XTX made small, for minutes"),
     "xtx-uniform": Listed("xtx.agents.xtx:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
     "xtx-no-mix": Listed("xtx.agents.xtx:XtxAgent", _xtx(mix=0.0), "XTX that never explores on its way back"),
     "xtx-lambda-0": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.0), "imitation alone"),

@@ -1,0 +1,98 @@
+"""`xtx compare`: several agents on one game, with equal steps, in one table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from xtx.agents import find_agent, preset
+from xtx.commands.session import Means, resume, train
+from xtx.config import QLearning, RunConfig, demo
+from xtx.core import UserError
+from xtx.runs import read_config, read_episodes
+
+LAST = 100
+ROSTER = ("random", "drrn", "inv-dy", "xtx-uniform", "xtx")
+
+
+@dataclass(frozen=True)
+class Args:
+    """Trains several agents on a game, one after the other, and prints their scores. Runs that are there already are
+    not made again, and those that were stopped go on."""
+
+    game: Annotated[Positional[str], arg(metavar="GAME")] = ""
+    """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
+    agents: tuple[str, ...] = ROSTER
+    """Who is compared."""
+    steps: int = 30_000
+    """Game steps of each run."""
+    seeds: tuple[int, ...] = (0,)
+    """One run of each agent for each of these."""
+    full_size: bool = False
+    """Use the paper's settings instead of the small ones of the demo."""
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/compare")
+    """Folder of the runs."""
+    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+
+
+def run(args: Args) -> int:
+    """0, or 130 if Ctrl-C stopped it."""
+    if args.steps < 1 or not args.agents or not args.seeds:
+        raise UserError("give at least one agent, one seed and one step")
+    for agent in args.agents:
+        find_agent(agent)
+    for seed in args.seeds:
+        for agent in args.agents:
+            status = _one(args, agent, seed)
+            if status:
+                return status
+    _print(args)
+    return 0
+
+
+def _folder(args: Args, agent: str, seed: int) -> Path:
+    game = (Path(args.game).stem or "lowwater").replace(":", "-")
+    size = "-full" if args.full_size else ""
+    return args.out / f"{game}-{agent}-{seed}-{args.steps}{size}"
+
+
+def _one(args: Args, agent: str, seed: int) -> int:
+    folder = _folder(args, agent, seed)
+    if (folder / "config.json").exists():
+        read_config(folder)
+        return resume(folder, args.means)
+    settings = preset(agent, Path(args.game).stem.lower())
+    if not args.full_size and isinstance(settings, QLearning):
+        settings = demo(settings)
+    game = args.game if "/" not in args.game else str(Path(args.game).absolute())
+    config = RunConfig(game=game, agent=agent, settings=asdict(settings), seed=seed, steps=args.steps)
+    return train(config, folder, args.means)
+
+
+def _print(args: Args) -> None:
+    table = Table(title=f"{args.game or 'lowwater'}, {args.steps:,} steps, seeds {', '.join(map(str, args.seeds))}")
+    table.add_column("agent")
+    for title in (f"mean of the last {LAST} episodes", "best episode", "episodes"):
+        table.add_column(title, justify="right")
+    for agent in args.agents:
+        runs = [read_episodes(_folder(args, agent, seed)) for seed in args.seeds]
+        runs = [episodes for episodes in runs if episodes]
+        if not runs:
+            table.add_row(agent, "-", "-", "0")
+            continue
+        means = [np.mean([e.score for e in episodes[-LAST:]]) for episodes in runs]
+        best = [max(e.score for e in episodes) for episodes in runs]
+        spread = f" ± {np.std(means):.1f}" if len(runs) > 1 else ""
+        table.add_row(
+            agent,
+            f"{np.mean(means):.1f}{spread}",
+            f"{np.mean(best):.1f}",
+            f"{np.mean([len(episodes) for episodes in runs]):,.0f}",
+        )
+    Console().print(table)

@@ -165,5 +165,5 @@ def test_nothing_grows_with_the_number_of_episodes(
     for name in sizes[0]:
         first, second = max(size[name] for size in sizes[:2]), max(size[name] for size in sizes[2:])
         # Between two times of forgetting tables grow, so that a checkpoint is larger at one moment than at another.
-        allowed = 8_000_000 if name == "memory" else first // 2 if name == "checkpoint" else first // 10
+        allowed = 8_000_000 if name == "memory" else first // 2 if name == "checkpoint" else 20 + first // 10
         assert second <= first + allowed, (name, sizes)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import re
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import xtx.runs
+from xtx.agents import AGENTS, preset
 from xtx.cli import main
+from xtx.commands.session import make_agent
 from xtx.config import RunConfig
 from xtx.core import EpisodeRecord, State, UserError
+from xtx.games.stage import set_stage
+from xtx.games.vector import GameVector
 from xtx.runs import (
     Run,
     checkpoints,
@@ -24,8 +32,10 @@ from xtx.runs import (
     read_newest,
     write_checkpoint,
 )
+from xtx.train import Training
 
-CONFIG = RunConfig("toy:corridor-5", "random", {}, steps=80)
+TOY = "toy:corridor-5"
+CONFIG = RunConfig(TOY, "random", {}, steps=80)
 STATE: State = {
     "arrays": [np.arange(6, dtype=np.int32).reshape(2, 3), np.zeros((0, 4), np.float32)],
     "number": np.array(7.0, np.float32),  # no dimensions, as Adam's count of steps
@@ -274,3 +284,59 @@ def test_a_full_disk_closes_everything(tmp_path: Path) -> None:
 def test_git_state_outside_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert xtx.runs.git_state() == ""
+
+
+# --- docs/metrics.md ------------------------------------------------------------------------------------------------
+
+
+def defined(heading: str) -> set[str]:
+    """The names in the first column of the tables under a heading of docs/metrics.md, those of subheadings included."""
+    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+    [section] = [part for part in re.split(r"^## ", page, flags=re.M) if part.startswith(f"{heading}\n")]
+    return set(re.findall(r"^\| `([\w.]+)` \|", section, flags=re.M))
+
+
+def flat(settings: dict[str, Any], above: str = "") -> set[str]:
+    found: set[str] = set()
+    for name, value in settings.items():
+        found |= flat(value, f"{above}{name}.") if isinstance(value, dict) else {above + name}
+    return found
+
+
+def small(agent: str) -> Any:
+    """The agent's own settings, at a size at which all that can happen happens within seconds."""
+    settings: Any = preset(agent, "")
+    if hasattr(settings, "q"):
+        settings = replace(settings, q=replace(settings.q, hidden=8, batch_size=8))
+    if hasattr(settings, "imitation"):
+        imitation = replace(settings.imitation, width=8, layers=1, heads=1, passes=1)
+        settings = replace(settings, imitation=imitation, first_training=5, explore_steps=3)
+    if hasattr(settings, "epsilon_decay"):
+        settings = replace(settings, hidden=8, embedding=8, batch_size=8)
+    return settings
+
+
+def test_every_number_is_defined(tmp_path: Path) -> None:
+    """What runs of all agents write is what docs/metrics.md defines, no more and no less."""
+    written: dict[str, set[str]] = {"metrics": set(), "episodes": set(), "timing": set()}
+    settings: set[str] = set()
+    for agent in AGENTS:
+        kept = asdict(small(agent))
+        settings |= flat(kept)
+        games = 1 if "rc-dqn" in agent else 4
+        config = RunConfig(TOY, agent, kept, steps=30 * games, games=games, log_every=5)
+        stage = set_stage(TOY)
+        with (
+            Run.create(tmp_path / agent, config) as run,
+            contextlib.closing(GameVector(stage.spec, games, 0)) as vector,
+        ):
+            Training(run, make_agent(config, "cpu", stage.walkthrough), vector).run()
+        for name, keys in written.items():
+            for found in read_lines(tmp_path / agent, name):
+                keys |= set(found)
+    assert written["episodes"] == {field.name for field in fields(EpisodeRecord)}
+    for name, keys in written.items():
+        assert defined(f"{name}.jsonl") == keys
+    assert defined("config.json") == {field.name for field in fields(RunConfig)} | settings
+    start = json.loads((tmp_path / "random" / "versions.json").read_text())[0]
+    assert defined("versions.json") == set(start)

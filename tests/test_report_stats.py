@@ -1,0 +1,174 @@
+"""Statistics against values worked out by hand, and against the paper's own row of averages.
+
+References: rliable's definitions (Agarwal et al. 2021; `metrics.py` of google-research/rliable, whose IQM is
+scipy.stats.trim_mean with 25 %), SciPy's documented example of trim_mean, and the textbook example of the
+Mann-Whitney U test (Aesop's tortoises and hares: U = 25 of 36).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from xtx.report import stats
+from xtx.report.paper import read_paper
+
+
+def test_avg_takes_the_last_hundred_episodes() -> None:
+    scores = [1000] * 50 + list(range(100))
+    assert stats.average_score(scores) == 49.5
+    assert stats.average_score([3, 4]) == 3.5
+    assert math.isnan(stats.average_score([]))
+
+
+def test_avg_of_each_game_counts_every_game_alike() -> None:
+    scores, games = [1, 2, 10, 3, 20], [0, 0, 1, 0, 1]
+    assert stats.average_score_by_game(scores, games, last=2) == (2 + 3 + 10 + 20) / 4
+    assert stats.average_score(scores, last=2) == 11.5
+    assert math.isnan(stats.average_score_by_game([], []))
+
+
+def test_max_is_the_best_final_score() -> None:
+    assert stats.best_score([-5, -2, -9]) == -2
+    assert math.isnan(stats.best_score([]))
+
+
+def test_spread_over_seeds_is_of_the_population() -> None:
+    assert stats.mean_and_std([50, 60, 60]) == (pytest.approx(56.6667, abs=1e-4), pytest.approx(4.714, abs=1e-3))
+    assert stats.mean_and_std([7]) == (7, 0)
+
+
+def test_normalised_scores_are_cut_above_only() -> None:
+    assert_allclose(stats.normalise([127, -5, 20], 25), [1, -0.2, 0.8])
+
+
+def test_running_average_and_curve() -> None:
+    average = stats.running_average([2, 4, 9, 1], last=2)
+    assert_allclose(average, [2, 3, 6.5, 5])
+    assert_allclose(stats.curve_at([10, 20, 20, 40], average, [5, 10, 20, 39, 100]), [np.nan, 2, 6.5, 6.5, 5])
+
+
+def test_area_under_the_curve() -> None:
+    # 0 for 10 steps, 2 for 10, 3 for 20: (0 + 20 + 60) / 40
+    assert stats.area_under_curve([10, 20], [2, 4], 40) == 2.0
+    assert stats.area_under_curve([], [], 40) == 0.0
+    assert stats.area_under_curve([10, 44], [2, 4], 40) == 1.5  # the last episode ended with the last vector step
+
+
+def test_steps_to_a_score() -> None:
+    ends, scores = [10, 20, 30], [0, 5, 10]
+    assert stats.steps_to(ends, scores, 5) == 20
+    assert stats.steps_to(ends, scores, 6) == 30
+    assert stats.steps_to(ends, scores, 11) is None
+    assert stats.steps_to(ends, stats.running_average(scores), 5) == 30
+    assert stats.steps_to([], [], 0) is None
+
+
+def test_working_time_of_an_undisturbed_run() -> None:
+    time = stats.working_time([100, 200], [1010.0, 1030.0], [1000.0])
+    assert time is not None
+    assert (time.at(0), time.at(100), time.at(150), time.at(200)) == (0, 10, 20, 30)
+    assert math.isnan(time.at(201))
+
+
+def test_working_time_leaves_out_pauses_and_counts_steps_done_twice() -> None:
+    # Stopped hard after 200, continued an hour later from 100: 5 s of loading and work again up to 200.
+    time = stats.working_time([100, 200, 200, 300], [1010.0, 1020.0, 4705.0, 4712.0], [1000.0, 4700.0])
+    assert time is not None
+    assert (time.at(200), time.at(300)) == (20, 32)
+
+
+def test_working_time_without_known_starts() -> None:
+    time = stats.working_time([100, 200], [1010.0, 1030.0])
+    assert time is not None and time.total == 40
+    assert stats.working_time([], []) is None
+    assert stats.working_time([100], [1010.0], [1000.0]) is not None
+
+
+SCORES = [np.array([0.0, 0.2]), np.array([0.4, 0.6]), np.array([0.8, 1.4]), np.array([0.1, 0.1])]
+
+
+def test_aggregates_worked_out_by_hand() -> None:
+    # Means of the games: 0.1, 0.5, 1.1, 0.1
+    assert stats.aggregate_mean(SCORES) == pytest.approx(0.45)
+    assert stats.aggregate_median(SCORES) == pytest.approx(0.3)
+    # Sorted: 0 .1 | .1 .2 .4 .6 | .8 1.4
+    assert stats.aggregate_iqm(SCORES) == pytest.approx((0.1 + 0.2 + 0.4 + 0.6) / 4)
+    # Capped means: 0.1, 0.5, 0.9, 0.1
+    assert stats.optimality_gap(SCORES) == pytest.approx(1 - 1.6 / 4)
+
+
+def test_iqm_is_trim_mean() -> None:
+    # scipy.stats.trim_mean(np.arange(20), 0.1) is documented as 9.5; for 0.25 the middle ten have the same mean
+    assert stats.aggregate_iqm([np.arange(20.0)]) == 9.5
+    # trim_mean cuts int(0.25 * 6) = 1 at each side
+    assert stats.aggregate_iqm([np.array([0.0, 1, 2, 3, 4, 100])]) == 2.5
+
+
+def test_intervals_hold_what_can_be_drawn() -> None:
+    estimates = stats.aggregates(SCORES)
+    assert list(estimates) == ["median", "IQM", "mean", "optimality gap"]
+    for name, estimate in estimates.items():
+        assert estimate.low < estimate.value < estimate.high, name
+    assert estimates == stats.aggregates(SCORES), "the same data gives the same interval"
+    assert estimates["mean"].low >= 0.275 and estimates["mean"].high <= 0.625  # the lowest, highest seeds of all
+
+
+def test_interval_of_the_mean_has_the_textbook_width() -> None:
+    """For one game the bootstrap's interval of the mean is ± 1.96 standard errors, if there are many seeds."""
+    scores = np.random.default_rng(5).normal(0.4, 0.1, 400)
+    mean = stats.aggregates([scores], resamples=4000)["mean"]
+    half = 1.96 * scores.std() / 20
+    assert mean.low == pytest.approx(scores.mean() - half, abs=half / 10)
+    assert mean.high == pytest.approx(scores.mean() + half, abs=half / 10)
+
+
+def test_bootstrap_is_stratified() -> None:
+    """Games differ, seeds do not: there is nothing to be drawn, so the interval is a point."""
+    estimate = stats.aggregates([np.array([0.1, 0.1]), np.array([0.9, 0.9])])["mean"]
+    assert (estimate.low, estimate.high) == (pytest.approx(0.5), pytest.approx(0.5))
+
+
+def test_games_may_have_different_numbers_of_seeds() -> None:
+    estimate = stats.aggregates([np.array([0.2]), np.array([0.4, 0.8])])["mean"]
+    assert estimate.value == pytest.approx(0.4)
+
+
+def test_performance_profile() -> None:
+    profile = stats.performance_profile(SCORES, [-1, 0, 0.1, 0.5, 1, 2])
+    assert_allclose(profile.share, [1, 7 / 8, 5 / 8, 3 / 8, 1 / 8, 0])
+    assert np.all(profile.low <= profile.share) and np.all(profile.share <= profile.high)
+    assert profile.low[4] == 0 and profile.high[4] == 2 / 8  # the one game above 1, drawn never or twice
+
+
+def test_probability_of_improvement_by_hand() -> None:
+    x = [np.array([3.0, 1.0]), np.array([5.0])]
+    y = [np.array([2.0, 1.0]), np.array([5.0])]
+    # First game: 3>2, 3>1, 1<2, 1=1: 2.5 of 4; second: a tie
+    assert stats.probability_of_improvement(x, y).value == pytest.approx((2.5 / 4 + 0.5) / 2)
+    assert stats.probability_of_improvement(y, x).value == pytest.approx(1 - (2.5 / 4 + 0.5) / 2)
+
+
+def test_probability_of_improvement_of_the_tortoises() -> None:
+    order = "THHHHHTTTTTH"  # who comes in first, second, …: U = 11 for the hares, 25 for the tortoises
+    place = {who: np.array([i for i, other in enumerate(order) if other == who], float) for who in "TH"}
+    wins = stats.probability_of_improvement([-place["T"]], [-place["H"]])
+    assert wins.value == pytest.approx(11 / 36)
+    assert stats.probability_of_improvement([-place["H"]], [-place["T"]]).value == pytest.approx(25 / 36)
+    assert wins.low < wins.value < wins.high
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_our_averages_of_the_papers_figures_are_the_papers(stochastic: bool) -> None:
+    """Tables 1 and 2 give scores and their normalised average: ours of the former must be the latter, to rounding."""
+    table = read_paper().table(stochastic)
+    for agent, published in table.normalised.items():
+        for of in ("avg", "max"):
+            games = [
+                stats.normalise([getattr(table.rows[row].agents[agent], of)], table.rows[row].maximum)
+                for row in table.main
+            ]
+            assert 100 * stats.aggregate_mean(games) == pytest.approx(getattr(published, of), abs=0.15), (agent, of)

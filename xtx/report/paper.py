@@ -1,0 +1,95 @@
+"""The figures of the paper's tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a table says of one agent on one game: means and standard deviations over three seeds."""
+
+    avg: float
+    avg_std: float
+    max: float
+    max_std: float
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """An agent's normalised scores averaged over a table's games, in per cent."""
+
+    avg: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One game; a star behind its name says that actions were added to its grammar."""
+
+    maximum: int
+    agents: dict[str, Figures]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """The results of deterministic or of stochastic games."""
+
+    main: tuple[str, ...]
+    """The rows in the paper's body; the others are in the appendix."""
+    normalised: dict[str, Normalised]
+    rows: dict[str, Row]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """All that we carry over."""
+
+    source: str
+    seeds: int
+    steps: dict[str, int]
+    """Game steps of each agent's runs."""
+    deterministic: PaperTable
+    stochastic: PaperTable
+    between_rewards: dict[str, tuple[int, int]]
+    """Steps between rewards along each game's walkthrough: mean and largest."""
+
+    def table(self, stochastic: bool) -> PaperTable:
+        """One of the two."""
+        return self.stochastic if stochastic else self.deterministic
+
+    def row_name(self, game: str, extra_actions: bool) -> str:
+        """What the paper calls a game: with a star if it is played with added actions and there are any for it."""
+        return f"{game}*" if extra_actions and f"{game}*" in self.deterministic.rows else game
+
+    def maximum(self, game: str) -> int | None:
+        """The most points that a game has, by its name without star; None if it is not one of the paper's."""
+        row = self.deterministic.rows.get(game) or self.deterministic.rows.get(f"{game}*")
+        return row.maximum if row else None
+
+
+@cache
+def read_paper() -> Paper:
+    """The paper's figures, from the package's own data."""
+    data = json.loads((Path(__file__).parent / "paper.json").read_text("utf-8"))
+    return Paper(
+        source=data["source"],
+        seeds=data["seeds"],
+        steps=data["steps"],
+        deterministic=_table(data["deterministic"]),
+        stochastic=_table(data["stochastic"]),
+        between_rewards={game: (mean, most) for game, (mean, most) in data["steps_between_rewards"].items()},
+    )
+
+
+def _table(data: dict[str, Any]) -> PaperTable:
+    rows = {
+        name: Row(row["maximum"], {agent: Figures(*figures) for agent, figures in row["agents"].items()})
+        for name, row in data["rows"].items()
+    }
+    normalised = {agent: Normalised(**both) for agent, both in data["normalised"].items()}
+    return PaperTable(tuple(data["main"]), normalised, rows)

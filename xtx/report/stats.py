@@ -1,0 +1,267 @@
+"""Figures of runs and of sets of runs. NumPy only, and nothing here knows files.
+
+Scores over games and seeds are `Scores`: one array for each game, with one number for each seed. Medians, interquartile
+means and the rest are those of Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice"; where games have equally many seeds the results equal those of their library, rliable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Scores = Sequence[Floats]
+"""For each game, a score for each seed."""
+
+LAST = 100
+"""Episodes over which a run's score is averaged."""
+RESAMPLES = 2000
+_LEVEL = 0.95
+
+
+# --- one run ----------------------------------------------------------------------------------------------------
+
+
+def average_score(scores: ArrayLike, last: int = LAST) -> float:
+    """Avg: the mean final score of the last 100 episodes; NaN without episodes."""
+    tail = np.asarray(scores, np.float64)[-last:]
+    return float(tail.mean()) if tail.size else float("nan")
+
+
+def average_score_by_game(scores: ArrayLike, games: ArrayLike, last: int = LAST) -> float:
+    """Avg as the authors' program has it: the mean over the last 100 episodes of each of the games played together."""
+    values, of = np.asarray(scores, np.float64), np.asarray(games)
+    tails = [values[of == game][-last:] for game in np.unique(of)]
+    return float(np.concatenate(tails).mean()) if tails else float("nan")
+
+
+def best_score(scores: ArrayLike) -> float:
+    """Max: the best final score of any episode; NaN without episodes."""
+    values = np.asarray(scores, np.float64)
+    return float(values.max()) if values.size else float("nan")
+
+
+def running_average(scores: ArrayLike, last: int = LAST) -> Floats:
+    """[episodes]: the mean of the last 100 episodes, or of as many as there are, after each episode."""
+    values = np.asarray(scores, np.float64)
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(0, ends - last)
+    means: Floats = (sums[ends] - sums[begins]) / (ends - begins)
+    return means
+
+
+def curve_at(ends: ArrayLike, values: ArrayLike, at: ArrayLike) -> Floats:
+    """[at]: the newest of `values`, which came at the steps `ends`, at each of these steps; NaN before the first."""
+    found = np.searchsorted(np.asarray(ends), np.asarray(at), side="right")
+    padded = np.concatenate(([np.nan], np.asarray(values, np.float64)))
+    result: Floats = padded[found]
+    return result
+
+
+def area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int = LAST) -> float:
+    """The running average, averaged over all steps of the run; it counts as 0 until the first episode ends.
+
+    So a run that has its final score early has more than one that gets there late.
+    """
+    at = np.minimum(np.asarray(ends, np.float64), steps)
+    widths = np.diff(np.append(at, float(steps)))
+    return float(np.sum(widths * running_average(scores, last)) / steps) if at.size else 0.0
+
+
+def first_reaching(values: ArrayLike, threshold: float) -> int | None:
+    """The place of the first value that is at least the threshold; None if there is none."""
+    reached = np.flatnonzero(np.asarray(values) >= threshold)
+    return int(reached[0]) if reached.size else None
+
+
+def steps_to(ends: ArrayLike, values: ArrayLike, threshold: float) -> int | None:
+    """Steps of the run at the end of the first episode whose value is at least the threshold; None if never.
+
+    Give final scores or peaks for "reached once", a running average for "reached usually".
+    """
+    place = first_reaching(values, threshold)
+    return None if place is None else int(np.asarray(ends)[place])
+
+
+@dataclass(frozen=True)
+class WorkingTime:
+    """How long a run had worked when it came to a step; pauses between a stop and the next start do not count."""
+
+    steps: Floats
+    seconds: Floats
+
+    @property
+    def total(self) -> float:
+        """Seconds up to the last known step."""
+        return float(self.seconds[-1])
+
+    def at(self, step: float) -> float:
+        """Seconds until that step was reached, between two known ones in proportion; NaN beyond the last."""
+        return float(np.interp(step, self.steps, self.seconds, right=np.nan))
+
+
+def working_time(steps: ArrayLike, times: ArrayLike, starts: ArrayLike = ()) -> WorkingTime | None:
+    """The run's working time from the lines of timing.jsonl and the moments at which the process was started.
+
+    Steps that were computed again after a crash cost their time but are no progress: the clock goes on, and a step
+    counts as reached when the run first came to it. None where there is too little to tell.
+    """
+    at, clock = np.asarray(steps, np.float64), np.asarray(times, np.float64)
+    begun = np.sort(np.asarray(starts, np.float64))
+    known_steps, known_seconds, worked = [0.0], [0.0], 0.0
+    for i in range(len(at)):
+        before = clock[i - 1] if i else -np.inf
+        session = begun[(begun > before) & (begun <= clock[i])]
+        if session.size:
+            worked += clock[i] - session[-1]
+        elif i:
+            worked += max(0.0, clock[i] - before)
+        elif len(at) > 1 and at[1] > at[0]:
+            worked += max(0.0, clock[1] - clock[0]) * at[0] / (at[1] - at[0])  # no start is known: as fast as later
+        if at[i] > known_steps[-1]:
+            known_steps.append(float(at[i]))
+            known_seconds.append(worked)
+    if len(known_steps) < 2:
+        return None
+    return WorkingTime(np.array(known_steps), np.array(known_seconds))
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------
+
+
+def mean_and_std(values: ArrayLike) -> tuple[float, float]:
+    """Mean and population standard deviation, as the paper has them over seeds."""
+    numbers = np.asarray(values, np.float64)
+    return (float(numbers.mean()), float(numbers.std())) if numbers.size else (float("nan"), float("nan"))
+
+
+def normalise(score: ArrayLike, maximum: float) -> Floats:
+    """Score / maximum, cut above at 1 and not below."""
+    result: Floats = np.minimum(np.asarray(score, np.float64) / maximum, 1.0)
+    return result
+
+
+# --- many games -------------------------------------------------------------------------------------------------
+
+
+def aggregate_mean(scores: Scores) -> float:
+    """The mean over games of the means over seeds."""
+    return float(np.mean([game.mean() for game in scores]))
+
+
+def aggregate_median(scores: Scores) -> float:
+    """The median over games of the means over seeds."""
+    return float(np.median([game.mean() for game in scores]))
+
+
+def aggregate_iqm(scores: Scores) -> float:
+    """The interquartile mean: of all scores of all games, without the lowest and the highest quarter."""
+    return float(_trimmed(np.concatenate(list(scores))[None])[0])
+
+
+def optimality_gap(scores: Scores, optimal: float = 1.0) -> float:
+    """How far the mean is from the optimal score, if more than optimal counts as optimal."""
+    return float(optimal - np.mean([np.minimum(game, optimal).mean() for game in scores]))
+
+
+AGGREGATES: dict[str, Callable[[Scores], float]] = {
+    "median": aggregate_median,
+    "IQM": aggregate_iqm,
+    "mean": aggregate_mean,
+    "optimality gap": optimality_gap,
+}
+
+
+def _trimmed(rows: Floats) -> Floats:
+    """[rows]: their means without the lowest and the highest quarter, as SciPy's trim_mean has it."""
+    cut = int(0.25 * rows.shape[1])
+    result: Floats = np.sort(rows, axis=1)[:, cut : rows.shape[1] - cut].mean(axis=1)
+    return result
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and the interval in which it lies with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+def aggregates(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Estimate]:
+    """Median, IQM, mean and optimality gap, each with its stratified-bootstrap interval.
+
+    With a single seed a game cannot be resampled: where all games are such, the interval is the figure itself.
+    """
+    samples = _resample(scores, resamples, np.random.default_rng(seed))
+    means = np.stack([game.mean(axis=1) for game in samples])
+    capped = np.stack([np.minimum(game, 1.0).mean(axis=1) for game in samples])
+    drawn = {
+        "median": np.median(means, axis=0),
+        "IQM": _trimmed(np.concatenate(samples, axis=1)),
+        "mean": means.mean(axis=0),
+        "optimality gap": 1.0 - capped.mean(axis=0),
+    }
+    return {name: Estimate(of(scores), *_interval(drawn[name])) for name, of in AGGREGATES.items()}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A performance profile: the share of runs that score more than each threshold."""
+
+    thresholds: Floats
+    share: Floats
+    low: Floats
+    high: Floats
+
+
+def performance_profile(
+    scores: Scores, thresholds: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
+) -> Profile:  # fmt: skip
+    """The share of all runs of all games above each threshold, with a band from the stratified bootstrap."""
+    at = np.asarray(thresholds, np.float64)
+    everything = np.concatenate(list(scores))
+    samples = np.concatenate(_resample(scores, resamples, np.random.default_rng(seed)), axis=1)
+    drawn = np.stack([(samples > threshold).mean(axis=1) for threshold in at], axis=1)
+    low, high = np.quantile(drawn, _tails(), axis=0)
+    return Profile(at, (everything[None] > at[:, None]).mean(axis=1), low, high)
+
+
+def probability_of_improvement(
+    scores: Scores, others: Scores, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:  # fmt: skip
+    """How likely a run of the first agent beats one of the second on a game drawn at random; ties count half.
+
+    Mann-Whitney's U / (n·m) of each game, averaged over games, which must be the same for both.
+    """
+    rng = np.random.default_rng(seed)
+    pairs = zip(_resample(scores, resamples, rng), _resample(others, resamples, rng), strict=True)
+    value = np.mean([_wins(x[None], y[None])[0] for x, y in zip(scores, others, strict=True)])
+    return Estimate(float(value), *_interval(np.mean([_wins(x, y) for x, y in pairs], axis=0)))
+
+
+def _wins(x: Floats, y: Floats) -> Floats:
+    """[rows]: the share of pairs of each row of x and of y in which x is greater; ties count half."""
+    differences = np.sign(x[:, :, None] - y[:, None, :])
+    result: Floats = (0.5 * (differences + 1.0)).mean(axis=(1, 2))
+    return result
+
+
+def _resample(scores: Scores, resamples: int, rng: np.random.Generator) -> list[Floats]:
+    """For each game [resamples, seeds]: its own seeds drawn with replacement. Games are never drawn: the twelve are
+    not a sample of anything."""
+    return [game[rng.integers(len(game), size=(resamples, len(game)))] for game in scores]
+
+
+def _tails() -> tuple[float, float]:
+    return (1 - _LEVEL) / 2, (1 + _LEVEL) / 2
+
+
+def _interval(drawn: Floats) -> tuple[float, float]:
+    low, high = np.quantile(drawn, _tails())
+    return float(low), float(high)

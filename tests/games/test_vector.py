@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from xtx.core import Observation, Step, UserError
-from xtx.games import vector as vector_module
+from xtx.games import remote as remote_module
 from xtx.games.atlas import Atlas
 from xtx.games.catalog import default_game, find_story
 from xtx.games.game import NO_ANSWER, GameSpec
@@ -294,7 +294,7 @@ def test_an_interrupted_step_did_not_happen() -> None:
 
 
 def test_it_gives_up_when_workers_keep_dying(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_module, "_PROGRAM", "raise SystemExit(3)")
+    monkeypatch.setattr(remote_module, "_PROGRAM", "raise SystemExit(3)")
     with pytest.raises(UserError, match=r"keep dying \(ended with status 3, before anything was tried\)"):
         GameVector(TOY, 2, 1)
 

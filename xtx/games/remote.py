@@ -1,0 +1,197 @@
+"""The parent's end of a worker process: starting it, sending and reading without waiting, seeing that it is lost.
+
+What is to be done about one that is lost is vector.py's business.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Message, encode
+
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
+_START_PATIENCE = 60.0
+"""Seconds that a worker may take to load its program, however short the patience with games is."""
+
+
+class Phase(Enum):
+    """What a worker was last asked to do."""
+
+    START = 0
+    SETUP = 1
+    BRING = 2
+    WORK = 3
+
+
+class Remote:
+    """The parent's end of a worker."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: subprocess.Popen[bytes] | None = None
+        self.phase = Phase.START
+        self.told: int | None = None
+        """How many verdicts it knows; None until its games are where they should be."""
+        self.unsent = memoryview(b"")
+        self._memory = os.memfd_create("xtx-desk")
+        os.ftruncate(self._memory, DESK_SIZE)
+        self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
+        self._channel: socket.socket | None = None
+        self._received = bytearray()
+        self._answer: Answer | None = None
+        self._gone = False
+        self._silence = ""
+        self._progress, self._since = 0, 0.0
+
+    def spawn(self) -> None:
+        """Starts the process; its first answer says that it runs."""
+        self._channel, theirs = socket.socketpair()
+        self._channel.setblocking(False)
+        self.phase, self.told = Phase.START, None
+        self.unsent, self._received = memoryview(b""), bytearray()
+        self._answer, self._gone, self._silence = None, False, ""
+        self._await()
+        descriptors = theirs.fileno(), self._memory
+        root = str(Path(__file__).parents[2])
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, root, *map(str, descriptors), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                # One thread each: they are the parallelism.
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                process_group=0,  # so that the terminal's Ctrl-C goes to the parent only
+            )
+
+    def fileno(self) -> int:
+        """The socket, for poll."""
+        return self._channel.fileno() if self._channel is not None else -1
+
+    def send(self, message: Message, phase: Phase) -> None:
+        """Begins to send a message. A worker that is gone shows when its answer is awaited."""
+        self.phase = phase
+        self._await()
+        self.unsent = memoryview(encode(message))
+        self.flush()
+
+    def _await(self) -> None:
+        desk = self.desk
+        desk.call, desk.start = -1, desk.trace.progress
+        self._progress, self._since = desk.trace.progress, time.monotonic()
+
+    @property
+    def wanted(self) -> int:
+        """The events to wait for."""
+        return select.POLLIN | (select.POLLOUT if self.unsent else 0)
+
+    def handle(self, event: int) -> int:
+        """Sends and reads what is possible; gives the events to wait for next."""
+        if event & select.POLLOUT:
+            self.flush()
+        if event & ~select.POLLOUT:
+            self.read()
+        return self.wanted
+
+    def flush(self) -> None:
+        """Sends as much as goes without waiting."""
+        try:
+            if self._channel is not None:
+                self.unsent = self.unsent[self._channel.send(self.unsent) :]
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            self._gone = True
+
+    def read(self) -> None:
+        """Takes in what has come."""
+        try:
+            data = self._channel.recv(1 << 18) if self._channel is not None else b""
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        self._gone = not data
+        self._received += data
+        size = HEADER.unpack_from(self._received)[0] if len(self._received) >= HEADER.size else sys.maxsize
+        if len(self._received) >= HEADER.size + size:
+            self._answer = _DECODER.decode(memoryview(self._received)[HEADER.size :])
+            self._received = bytearray()
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is no more to wait for."""
+        return self._answer is not None or self._gone or self.process is None
+
+    def take(self) -> Answer | None:
+        """The answer; None if the worker is gone."""
+        answer, self._answer = self._answer, None
+        return answer
+
+    def give_up_after(self, patience: float) -> None:
+        """Calls the worker lost if it made no progress for that many seconds."""
+        if self.phase is Phase.START:
+            patience = max(patience, _START_PATIENCE)
+        progress, now = self.desk.trace.progress, time.monotonic()
+        if progress != self._progress:
+            self._progress, self._since = progress, now
+        elif now - self._since > patience:
+            self._silence = f"showed no sign of life for {patience:g} s"
+            self._gone = True
+
+    def hang_up(self) -> None:
+        """Tells the worker to end, by closing the socket."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def end(self, within: float = 1.0) -> str:
+        """Ends the process and says how it ended. One whose socket is closed may take a moment for it."""
+        process, self.process, self.told = self.process, None, None
+        if process is None:
+            return "was not there"
+        try:
+            if (self._gone and not self._silence) or self._channel is None:
+                process.wait(within)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            process.kill()
+            code = process.wait()
+            self.hang_up()
+        return self._silence or (f"died of {_signal_name(-code)}" if code < 0 else f"ended with status {code}")
+
+    def free(self) -> None:
+        """Gives the shared memory back."""
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1
+
+
+_DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def end_all(remotes: list[Remote], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the process that started them
+    for remote in remotes:
+        remote.end()
+        remote.free()

@@ -66,7 +66,7 @@ def run(args: Args) -> int:
         for grammar, spec in _variants(args, str(story.path)).items():
             name, found = _check(spec, grammar, args.limit, console)
             checked = [c for c in found if c.changes]
-            loosely = [c.loosely for c in found if c.loosely is not None]
+            loosely = [c.loosely or c.found for c in found if c.loosely is not None]
             misses = [c for c in checked if not c.found]
             counts = [c.actions for c in checked] or [0]
             share = 100 * (1 - len(misses) / max(len(checked), 1))

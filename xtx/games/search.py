@@ -8,6 +8,7 @@ so that the result is a function of the state's key and can be stored for ever.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,7 +32,7 @@ from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
 from xtx.games.zset import ENGINE, Engine, judge
 
-SEARCH_VERSION = 5
+SEARCH_VERSION = 6
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -308,7 +309,10 @@ class Search:
         things that can be: one will do of all."""
         place = {candidates[i]: i for i in np.flatnonzero(effect).tolist()}
         names = [*(t.name for t in things), "all"]
-        portable = {n for n in names if f"take {n}" in place or f"drop {n}" in place} | {"all"}
+        moved = {n: {int(effect[place[c]]) for c in (f"take {n}", f"drop {n}") if c in place} for n in names}
+        # Where something happens whatever is done, "taking" the castle does that too.
+        shared = Counter(e for effects in moved.values() for e in effects)
+        portable = {n for n, effects in moved.items() if any(shared[e] < 3 for e in effects)} | {"all"}
         effect = effect.copy()
         for template in self._emulator.templates:
             if template.count("OBJ") != 2:

@@ -28,7 +28,7 @@ def lines(folder: Path) -> tuple[bytes, bytes]:
     return metrics, episodes
 
 
-def run(folder: Path, game: str, *words: str, agent: str = "xtx", steps: int = 200) -> tuple[bytes, bytes]:
+def run(folder: Path, game: str, *words: str, agent: str = "xtx", steps: int = 160) -> tuple[bytes, bytes]:
     options = ["train", game, "--agent", agent, "--steps", str(steps), "--out", str(folder), *TINY, *MEANS, *words]
     assert main(options) == 0
     return lines(folder)

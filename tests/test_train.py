@@ -149,8 +149,7 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     out, err = capsys.readouterr()
     assert err == ""
     assert f"run folder: {folder}" in out
-    assert "Mean of the last" in out
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()} - {"score.png"}  # which needs matplotlib
     assert names == {
         "config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "timing.jsonl", "checkpoints", "lock"
     }  # fmt: skip
@@ -171,11 +170,11 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert lines[-1]["score_max"] == best
 
 
-@pytest.mark.parametrize(("game", "steps"), [(TOY, 2000), ("", 240)])
+@pytest.mark.parametrize(("game", "steps"), [(TOY, 2000), ("", 120)])
 def test_records_replay_to_the_same_score(game: str, steps: int, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    words = ["train", *([game] if game else []), "--agent", "random", "--steps", str(steps), "--games", "2"]
-    words += ["--stochastic"]
+    words = ["train", *([game] if game else []), "--agent", "xtx-uniform", "--steps", str(steps)]
+    words += ["--games", "2", "--stochastic", "--explore-steps", "25", "--first-training", "100000"]
     assert main([*words, "--out", str(folder), *PLAIN]) == 0
     assert read_config(folder).game == (game or default_game())
     records = [e for e in read_episodes(folder) if e.record]

@@ -39,6 +39,7 @@ COMMANDS = {
     "best": Command("xtx.commands.best", "read a run's best episode"),
     "export": Command("xtx.commands.export", "write episodes as data for other programs"),
     "compare": Command("xtx.commands.compare", "train several agents on a game and compare them"),
+    "report": Command("xtx.commands.report", "set runs beside the paper's tables, on one page"),
     "bench": Command("xtx.commands.bench", "see where the time of training goes"),
     "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),

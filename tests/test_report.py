@@ -1,0 +1,442 @@
+"""Reports from run folders that were written by hand: every figure in them can be worked out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xtx.cli import main
+from xtx.config import DrrnSettings, RunConfig, xtx_settings
+from xtx.core import EpisodeRecord, UserError
+from xtx.report.build import build
+from xtx.report.facts import GameFacts, RewardEvent, reward_events
+from xtx.report.figures import Line, line_plot, standalone, ticks
+from xtx.report.groups import Board, deviations, gather
+from xtx.report.html import to_html
+from xtx.report.load import find_runs, read_run, read_runs
+from xtx.report.markdown import to_markdown
+from xtx.report.words import duration, number, short, signed
+
+SETTINGS: dict[str, Any] = {"drrn": asdict(DrrnSettings()), "xtx": asdict(xtx_settings())}
+
+
+def write_run(
+    folder: Path,
+    scores: list[int],
+    *,
+    game: str = "zork1",
+    agent: str = "xtx",
+    seed: int = 0,
+    steps: int = 800_000,
+    every: int = 100,
+    finished: bool = True,
+    git: str = "abc",
+    **more: Any,
+) -> Path:
+    """A run whose episodes have these scores and end every so many steps."""
+    settings = more.pop("settings", SETTINGS.get(agent, {}))
+    config = RunConfig(game=game, agent=agent, settings=settings, seed=seed, steps=steps, **more)
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(asdict(config)))
+    best, lines = -10_000, []
+    for number_, score in enumerate(scores, start=1):
+        record = score > best
+        best = max(best, score)
+        lines.append(
+            EpisodeRecord(
+                episode=number_,
+                step=number_ * every,
+                game=number_ % config.games,
+                score=score,
+                peak=max(0, score),
+                length=every,
+                ended="died" if number_ % 4 else "limit",
+                seed=12,
+                record=record,
+                actions=["open <b>mailbox</b>", "read leaflet"] if record else [],
+            )
+        )
+    write_lines(folder, "episodes", [asdict(line) for line in lines])
+    reached = steps if finished else len(scores) * every
+    marks = [reached // 4 * part for part in (1, 2, 3, 4)]
+    write_lines(folder, "metrics", [{"step": step, "episodes": 0, "score_mean": 0.0} for step in marks])
+    write_lines(folder, "timing", [{"step": step, "time": 1_000_000_000 + step / 100} for step in marks])
+    start = {"started": "2001-09-09T01:46:40+0000", "python": "3.11", "packages": {"torch": "2.6"}, "git": git}
+    (folder / "versions.json").write_text(json.dumps([start]))
+    (folder / "checkpoints" / f"{reached:010d}").write_bytes(b"")
+    return folder
+
+
+def write_lines(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+FACTS = GameFacts(
+    "zork1",
+    350,
+    (RewardEvent(2, 5, "north"), RewardEvent(9, 40, "take egg"), RewardEvent(20, 350, "win")),
+    20,
+    (6.7, 11),
+)
+
+
+def facts(config: RunConfig) -> GameFacts | None:
+    return FACTS if config.game == "zork1" else None
+
+
+def read_board(folder: Path) -> Board:
+    runs, failed = read_runs(find_runs([folder]))
+    return gather(runs, failed, facts)
+
+
+def learning(start: float, end: float, seed: int, episodes: int = 400) -> list[int]:
+    """Scores that rise from one level to the other, with noise."""
+    rng = np.random.default_rng(seed)
+    return [int(s) for s in rng.normal(np.linspace(start, end, episodes), 2.0 + abs(end) / 20)]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_read(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", [0, 10, 5], steps=400))
+    assert (run.reached, run.finished, run.notes) == (400, True, [])
+    assert run.scores.tolist() == [0, 10, 5] and run.average.tolist() == [0, 5, 5]
+    assert [record.score for record in run.records] == [0, 10]
+    assert run.speed == 100
+    assert run.endings() == {"died": 3}
+
+
+def test_runs_are_found_however_deep_and_each_once(tmp_path: Path) -> None:
+    a, b = write_run(tmp_path / "a", [1]), write_run(tmp_path / "deep" / "er" / "b", [1])
+    assert find_runs([tmp_path]) == [a, b]
+    assert find_runs([a, tmp_path]) == [a, b]
+
+
+def test_a_folder_without_runs_is_complained_of(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no run in it"):
+        find_runs([tmp_path])
+    with pytest.raises(UserError, match="no such folder"):
+        find_runs([tmp_path / "nowhere"])
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", [0, 10], steps=1000, finished=False))
+    assert not run.finished and run.notes == ["not finished: 200 of 1,000 steps"]
+
+
+def test_a_copy_without_checkpoints_can_be_finished(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [0, 10], steps=10_000)
+    for path in (folder / "checkpoints").iterdir():
+        path.unlink()
+    assert read_run(folder).finished
+
+
+def test_damage_beside_the_episodes_is_noted(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [0, 10])
+    (folder / "timing.jsonl").write_text('{"step": 1, "time": 2}\n{"step"\n')
+    (folder / "metrics.jsonl").write_text("[1]\n")
+    (folder / "versions.json").write_text("{}")
+    notes = " / ".join(read_run(folder).notes)
+    assert "timing.jsonl is damaged after line 1" in notes
+    assert "metrics.jsonl is damaged after line 0" in notes
+    assert "versions.json is damaged" in notes
+
+
+def test_a_line_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [0, 10])
+    with (folder / "episodes.jsonl").open("a") as file:
+        file.write('{"episode":3,"st')
+    assert len(read_run(folder).scores) == 2
+
+
+# --- what may be averaged ---------------------------------------------------------------------------------------
+
+
+def test_seeds_are_averaged(tmp_path: Path) -> None:
+    for seed, score in enumerate((30, 40, 50)):
+        write_run(tmp_path / str(seed), [score] * 3, seed=seed)
+    (group,) = read_board(tmp_path).groups
+    assert group.label == "xtx" and group.avg.tolist() == [30, 40, 50] and group.notes == []
+
+
+def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    small = asdict(xtx_settings())
+    small["q"]["hidden"] = 16
+    write_run(tmp_path / "b", [10], seed=1, settings=small)
+    labels = [group.label for group in read_board(tmp_path).groups]
+    assert labels == ["xtx (q.hidden=128)", "xtx (q.hidden=16)"]
+
+
+def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [10], seed=1, steps=1000)
+    assert read_board(tmp_path).labels == ["xtx (steps=1000)", "xtx (steps=800000)"]
+
+
+def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [3], game="zork3")
+    write_run(tmp_path / "b", [3], game="/stories/zork3.z5", extra_actions=True)
+    write_run(tmp_path / "c", [3], game="zork3", extra_actions=True, stochastic=True)
+    write_run(tmp_path / "d", [3], extra_actions=True)  # zork1 has no added actions
+    assert [v.title for v in read_board(tmp_path).variants] == ["zork1", "zork3", "zork3*", "zork3* (stochastic)"]
+
+
+def test_finished_runs_alone_count_where_there_are_some(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [10], seed=1, finished=False)
+    (group,) = read_board(tmp_path).groups
+    assert group.avg.tolist() == [30] and len(group.left_out) == 1
+    assert "xtx on zork1: 1 unfinished run not counted" in group.notes
+    assert "xtx on zork1: one seed only, so nothing is known of its spread" in group.notes
+
+
+def test_the_same_seed_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [30])
+    (group,) = read_board(tmp_path).groups
+    assert len(group.runs) == 1 and "seed 0 is there more than once" in group.notes[0]
+
+
+def test_mixed_versions_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [30], seed=1, git="def")
+    assert any("different versions" in note and "def" in note for note in read_board(tmp_path).notes)
+
+
+def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    own = asdict(xtx_settings("deephome"))
+    write_run(tmp_path / "b", [30], game="deephome", settings=own)
+    assert not [note for note in read_board(tmp_path).notes if "not the same" in note], "the paper's own difference"
+    own["q"]["hidden"] = 64
+    write_run(tmp_path / "c", [30], game="detective", settings=own)
+    (note,) = [note for note in read_board(tmp_path).notes if "not the same" in note]
+    assert "q.hidden (128, 64)" in note
+
+
+def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", [30], games=4))
+    assert deviations(run.config, "zork1") == ["games=4"]
+    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "games=4"]
+    assert deviations(RunConfig("zork1", "random", {}, games=4), "zork1") == []
+
+
+def test_reward_events_are_new_highest_scores() -> None:
+    events = reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
+    assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]
+
+
+# --- the report -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """Two agents on two deterministic games and one stochastic, an ablation, three seeds each; and a damaged run."""
+    ends = {("zork1", "xtx"): 100, ("zork1", "drrn"): 40, ("dragon", "xtx"): 20, ("dragon", "drrn"): -4}
+    for (game, agent), end in ends.items():
+        for seed in range(3):
+            folder = tmp_path / "runs" / f"{game}-{agent}-{seed}"
+            write_run(folder, learning(0, end, seed), game=game, agent=agent, seed=seed, every=2000)
+    for seed in range(2):
+        write_run(
+            tmp_path / "runs" / f"ablation-{seed}",
+            learning(0, 60, seed),
+            agent="xtx-no-mix",
+            seed=seed,
+            steps=100_000,
+            every=250,
+        )
+    write_run(tmp_path / "runs" / "stochastic", learning(0, 50, 0), stochastic=True, every=2000)
+    damaged = write_run(tmp_path / "runs" / "zz-damaged", [1])
+    (damaged / "episodes.jsonl").write_text('{"episode": "x"}\n')
+    return tmp_path / "runs"
+
+
+def test_the_tables_beside_the_papers(tmp_path: Path) -> None:
+    for seed, score in enumerate((90, 100, 110)):
+        write_run(tmp_path / f"x{seed}", [score] * 3, seed=seed)
+        write_run(tmp_path / f"d{seed}", [50] * 3, agent="drrn", seed=seed, steps=1000)
+    text = to_markdown(build(read_board(tmp_path)))
+    assert "zork1 · 350 points · Δ ours +14.3 %, paper +16.9 %" in text
+    xtx = next(line for line in text.splitlines() if line.startswith("| xtx |"))
+    assert [cell.strip() for cell in xtx.split("|")[2:10]] == [
+        "100.0 ± 8.2", "103.4 ± 10.9", "−3.4", "100.0 ± 8.2", "152.7 ± 1.7", "−52.7", "3", "800,000",  # noqa: RUF001
+    ]  # fmt: skip
+    drrn = next(line for line in text.splitlines() if line.startswith("| drrn |"))
+    assert "1,000 ▾" in drrn and "+9.7" in drrn
+    assert "| rc-dqn | – | 41.7 ± 0.6 |" in text, "what only the paper has is shown too"  # noqa: RUF001
+    averages = text[text.index("Averages over games") :]
+    assert "| xtx | 28.6 % | 29.5 % | 28.6 % | 43.6 % | 1 | 56.3 % | 64.0 % |" in averages
+
+
+def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0] * 50 + [5, 5] + [40] * 50)
+    write_run(tmp_path / "b", [0] * 50 + [5, 5] + [5] * 50, seed=1)
+    text = to_markdown(build(read_board(tmp_path)))
+    assert "| 5 | north | 52 % · 5,100 |" in text  # episode 51 ends at step 5100; 52 of the last 100 in both
+    assert "| 40 | take egg | 25 % · 5,300 (1/2) |" in text
+    assert "| 350 | win | – |" in text  # noqa: RUF001
+    assert "6.7 on average, 11 at most (paper: 9 and 51)" in text
+
+
+class Page(HTMLParser):
+    """Whether all that is opened is closed, and what the page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.count: dict[str, int] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+        self.loads += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "data")]
+        if tag not in ("meta", "input", "link", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(full: Path) -> None:
+    text = to_html(build(read_board(full)))
+    page = Page()
+    page.feed(text)
+    assert page.open == [] and page.loads == []
+    assert "url(" not in text and "@import" not in text
+    assert text.count("http") == text.count("http://www.w3.org/2000/svg") + text.count("http-equiv")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    for title in ("Deterministic games", "Stochastic games", "Training", "Ablations", "Runs", "Without Dragon"):
+        assert f">{title}<" in text
+    assert "&lt;b&gt;mailbox" in text and "<b>mailbox" not in text
+    assert "zz-damaged cannot be read and is left out" in text
+
+
+def test_plots_are_whole_and_hold_no_nonsense(full: Path) -> None:
+    text = to_html(build(read_board(full)))
+    plots = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(plots) > 20
+    for plot in plots:
+        ElementTree.fromstring(plot)
+        assert "nan" not in plot.replace("Training", "") and "inf" not in plot
+        for numbers in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', plot):
+            assert 0 <= float(numbers) <= 440
+    ElementTree.fromstring(standalone(plots[0]))
+
+
+def test_one_run_of_one_episode_makes_a_report(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0], game="nowhere-game", agent="mine", finished=False)
+    document = build(read_board(tmp_path))
+    assert "its maximum is not known" in to_markdown(document)
+    Page().feed(to_html(document))
+
+
+def test_runs_without_episodes_make_a_report(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [], finished=False)
+    text = to_markdown(build(read_board(tmp_path)))
+    assert "no episode has ended yet" in text
+
+
+def test_scores_below_zero_and_all_alike_make_a_report(tmp_path: Path) -> None:
+    for seed in range(2):
+        write_run(tmp_path / f"a{seed}", [-10] * 5, game="dragon", seed=seed)
+        write_run(tmp_path / f"b{seed}", [0] * 5, game="dragon", agent="drrn", seed=seed)
+    Page().feed(to_html(build(read_board(tmp_path))))
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_all_kinds(full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("r.html", "r.md", "r.csv"):
+        assert main(["report", str(full), "--out", str(tmp_path / name), "--no-walkthroughs"]) == 0
+        assert "zork1" in (tmp_path / name).read_text()
+    said = capsys.readouterr()
+    assert "15 runs in" in said.out and "zz-damaged is left out" in said.err
+    assert main(["report", str(full), "--out", str(tmp_path / "r.md"), "--figures", str(tmp_path / "f")]) == 0
+    names = {path.name for path in (tmp_path / "f").iterdir()}
+    assert {"training-zork1.svg", "performance-profiles.svg", "aggregate-iqm.svg"} <= names
+    for path in (tmp_path / "f").iterdir():
+        ElementTree.parse(path)
+
+
+def test_csv_has_a_line_for_each_agent_and_each_run(full: Path, tmp_path: Path) -> None:
+    assert main(["report", str(full), "--out", str(tmp_path / "r.csv"), "--no-walkthroughs"]) == 0
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "r.csv").read_text())))
+    xtx = [
+        line for line in lines if line["game"] == "zork1" and line["agent"] == "xtx" and line["stochastic"] == "false"
+    ]
+    assert [line["line"] for line in xtx] == ["agent", "run", "run", "run"]
+    assert float(xtx[0]["avg"]) == pytest.approx(np.mean([float(line["avg"]) for line in xtx[1:]]), rel=1e-4)
+    assert xtx[0]["paper_avg"] == "103.4" and xtx[0]["seeds"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "options", "complaint"),
+    [
+        ("nothing", [], "there is no run in it"),
+        ("nothing", ["--out", "report.pdf"], "the ending must be .html, .md or .csv"),
+        ("damaged", [], "no run can be read"),
+        ("good", ["--out", "no/such/folder/r.html"], "cannot be written"),
+    ],
+)
+def test_what_the_user_can_mend(
+    prepare: str, options: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    if prepare != "nothing":
+        folder = write_run(tmp_path / "a", [1])
+        if prepare == "damaged":
+            (folder / "config.json").write_text("{")
+    assert main(["report", str(tmp_path), *options]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said and said.count("\n") == 1
+
+
+def test_a_real_run_on_the_toy_world(tmp_path: Path) -> None:
+    words = ["train", "toy:corridor-5", "--agent", "random", "--steps", "2000", "--threads", "1", "--workers", "0"]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "r.md")]) == 0
+    text = (tmp_path / "r.md").read_text()
+    assert "toy:corridor-5 · 10 points" in text and "take treasure" in text
+
+
+# --- words and axes ---------------------------------------------------------------------------------------------
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert (number(-3.14), number(-0.01), number(float("nan"))) == ("−3.1", "0.0", "–")  # noqa: RUF001
+    assert (signed(2), signed(-2), signed(0.01)) == ("+2.0", "−2.0", "0.0")  # noqa: RUF001
+    assert (short(800_000), short(1.5e6), short(0.25), short(-2000)) == ("800k", "1.5M", "0.25", "−2k")  # noqa: RUF001
+    assert (duration(5), duration(59), duration(90), duration(3599), duration(7260)) == (
+        "5.0 s", "59 s", "2 min", "1 h 00 min", "2 h 01 min",
+    )  # fmt: skip
+
+
+def test_ticks_are_round_and_within() -> None:
+    assert ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert ticks(-4, 103) == [0, 25, 50, 75, 100]
+    assert ticks(5, 5) == [5]
+
+
+def test_gaps_stay_gaps() -> None:
+    x, y = np.arange(5.0), np.array([np.nan, 1, 2, np.nan, 3])
+    plot = line_plot([Line("a", 0, x, y)], "x", "y")
+    assert len(re.findall("M", re.findall(r'class="line" d="([^"]*)"', plot)[0])) == 2

@@ -1,0 +1,186 @@
+"""`xtx report`: runs on one page, beside the paper's figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from xtx.commands.writing import open_out
+from xtx.config import RunConfig
+from xtx.core import UserError
+from xtx.report.build import build
+from xtx.report.document import Block, Document, Figure, Gallery, Section
+from xtx.report.facts import GameFacts, reward_events
+from xtx.report.figures import standalone
+from xtx.report.groups import Board, gather
+from xtx.report.html import to_html
+from xtx.report.load import find_runs, read_runs
+from xtx.report.markdown import to_markdown
+from xtx.report.spreadsheet import to_csv
+from xtx.report.words import some
+from xtx.runs import warn
+
+ENDINGS = (".html", ".htm", ".md", ".csv")
+
+
+@dataclass(frozen=True)
+class Args:
+    """Sets runs beside the paper's tables: scores, learning curves, averages over games with their uncertainty, and
+    how far through each game every agent came. One page that needs no network; runs may still be going on."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...")]
+    """Folders of runs, or folders with runs in them."""
+    out: Annotated[Path, arg(metavar="FILE")] = Path("report.html")
+    """The file to write; its ending decides what: .html, .md or .csv."""
+    title: str = "Runs beside the paper"
+    """Title of the page."""
+    figures: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Also write every plot as an SVG file into this folder."""
+    no_walkthroughs: bool = False
+    """Do not open the games; then there is no progress along their walkthroughs."""
+
+
+def run(args: Args) -> None:
+    """Writes the report and says where it is."""
+    if args.out.suffix.lower() not in ENDINGS:
+        raise UserError(f"--out {args.out}: the ending must be .html, .md or .csv")
+    if not args.runs:
+        raise UserError("give the folder of a run, or one with runs in it")
+    if not args.out.expanduser().parent.is_dir():  # told now, not after minutes of reading
+        raise UserError(f"{args.out} cannot be written (there is no such folder); name another file with --out")
+    runs, failed = read_runs(find_runs(args.runs))
+    if not runs:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise UserError(f"no run can be read: {failed[0].why}{more}")
+    for one in failed:
+        warn(f"{one.folder} is left out: {one.why}")
+    finder = _NoFacts() if args.no_walkthroughs else _Facts()
+    board = gather(runs, failed, finder.find)
+    for line in finder.troubles:
+        warn(line)
+    document = build(board, args.title)
+    text = _write_as(args.out.suffix.lower(), board, document)
+    with open_out(args.out) as file:
+        file.write(text)
+    console = Console(highlight=False, markup=False, emoji=False)
+    if args.figures is not None:
+        written = _write_figures(args.figures, document.sections)
+        console.print(f"{some(written, 'plot')} written to {args.figures}", soft_wrap=True)
+    console.print(f"{some(len(runs), 'run')} in {args.out}", soft_wrap=True)
+
+
+def _write_as(ending: str, board: Board, document: Document) -> str:
+    if ending == ".csv":
+        return to_csv(board)
+    return to_markdown(document) if ending == ".md" else to_html(document)
+
+
+def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
+    """How many were written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made ({error.strerror}); give another --figures") from None
+    taken: dict[str, int] = {}
+    for figure in _figures(sections):
+        name = re.sub(r"[^\w.+-]+", "-", figure.name.replace("*", "-extra")).strip("-.")
+        taken[name] = taken.get(name, 0) + 1
+        again = f"-{taken[name]}" if taken[name] > 1 else ""
+        with open_out(folder / f"{name}{again}.svg") as file:
+            file.write(standalone(figure.svg))
+    return sum(taken.values())
+
+
+def _figures(blocks: Sequence[Block]) -> list[Figure]:
+    found: list[Figure] = []
+    for block in blocks:
+        if isinstance(block, Section):
+            found += _figures(block.blocks)
+        elif isinstance(block, Gallery):
+            found += block.figures
+    return found
+
+
+# --- what only the games know -----------------------------------------------------------------------------------
+
+
+class _NoFacts:
+    """Knows no game."""
+
+    troubles: Sequence[str] = ()
+
+    def find(self, config: RunConfig) -> GameFacts | None:
+        """None."""
+        return None
+
+
+class _Facts:
+    """Asks each game once for its maximum and the rewards along its walkthrough."""
+
+    def __init__(self) -> None:
+        self.troubles: list[str] = []
+        self._known: dict[str, GameFacts | None] = {}
+
+    def find(self, config: RunConfig) -> GameFacts | None:
+        """The facts of a run's game; None if the game is not here."""
+        if config.game not in self._known:
+            try:
+                self._known[config.game] = read_facts(config.game)
+            except UserError as error:
+                self.troubles.append(f"nothing is known of a walkthrough: {error}")
+                self._known[config.game] = None
+        return self._known[config.game]
+
+
+def read_facts(game: str) -> GameFacts:
+    """What a report wants to know of a game; plays its walkthrough. Raises `UserError` if it is not here."""
+    # Not at the top: Jericho takes a second to load, and a wrong folder should be answered at once.
+    from xtx.games.statistics import steps_between_rewards
+
+    name, maximum, first, actions, scores = _play_toy(game) if game.startswith("toy:") else _play_story(game)
+    rewards = [after - before for before, after in zip([first, *scores], scores, strict=False)]
+    between = steps_between_rewards(rewards)
+    return GameFacts(
+        name=name,
+        maximum=maximum,
+        events=reward_events(actions, scores, first),
+        walkthrough_steps=len(actions),
+        between_rewards=(between.mean, between.largest) if between else None,
+    )
+
+
+Played = tuple[str, int, int, list[str], list[int]]
+"""Name, maximum, score at the beginning, and the walkthrough's actions with the score after each."""
+
+
+def _play_toy(game: str) -> Played:
+    from xtx.games.toy import MAX_SCORE, ToyGame
+
+    toy = ToyGame(game)
+    first = toy.reset().score
+    scores = [toy.step(action).observation.score for action in toy.walkthrough]
+    return game, MAX_SCORE, first, list(toy.walkthrough), scores
+
+
+def _play_story(game: str) -> Played:
+    from xtx.games.catalog import default_game, find_story
+    from xtx.games.jericho import Emulator, Status
+
+    emulator = Emulator(find_story(game or default_game()))
+    try:
+        emulator.reset(emulator.walkthrough_seed)
+        first, actions, scores = emulator.score, list[str](), list[int]()
+        for command in emulator.walkthrough:
+            if emulator.over or emulator.step(command) is Status.LIMIT:
+                break
+            actions.append(command)
+            scores.append(emulator.score)
+        return emulator.name, emulator.max_score, first, actions, scores
+    finally:
+        emulator.close()

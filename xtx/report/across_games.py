@@ -1,0 +1,187 @@
+"""Agents compared over several games: aggregate metrics, performance profiles, who beats whom, ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtx.report import stats
+from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
+from xtx.report.figures import Bar, Line, bar_plot, line_plot
+from xtx.report.groups import Board, Group, Variant
+from xtx.report.stats import Estimate, Floats
+from xtx.report.words import DASH, number, some
+
+ABLATIONS = ("xtx", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5", "xtx-lambda-1", "xtx-uniform")
+
+
+@dataclass(frozen=True)
+class Field:
+    """Agents and the games on which all of them were run, so that their averages can be compared."""
+
+    variants: Sequence[Variant]
+    scores: dict[str, list[Floats]]
+    """For each agent, its normalised Avg on each of the games, one number for each seed."""
+    absent: Sequence[str]
+    """Agents that were not run on all of these games."""
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """Fewest and most seeds of an agent on a game."""
+        numbers = [len(game) for games in self.scores.values() for game in games]
+        return min(numbers), max(numbers)
+
+
+def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
+    """The agents and games, each agent run on each game, that make the largest such block; None without any.
+
+    An ablation that was run on one game only must not take the other games from everybody else's comparison.
+    """
+    known = [variant for variant in variants if variant.maximum]
+    played = {
+        label: {v: group for v in known for group in board.of(v) if group.label == label} for label in board.labels
+    }
+    best: tuple[int, dict[str, dict[Variant, Group]], list[Variant]] = (0, {}, [])
+    for least in sorted({len(games) for games in played.values() if games}, reverse=True):
+        busy = {label: games for label, games in played.items() if len(games) >= least}
+        shared = [variant for variant in known if all(variant in games for games in busy.values())]
+        if len(busy) * len(shared) > best[0]:
+            best = len(busy) * len(shared), busy, shared
+    size, busy, shared = best
+    if not size:
+        return None
+    scores = {label: [_normalised(games[variant]) for variant in shared] for label, games in busy.items()}
+    absent = [label for label, games in played.items() if games and label not in busy]
+    return Field(shared, scores, absent)
+
+
+def _normalised(group: Group) -> Floats:
+    return stats.normalise(group.avg, group.variant.maximum or 1)
+
+
+def section(board: Board, stochastic: bool) -> Section | None:
+    """The comparison over deterministic or over stochastic games; None if there is no game that all agents share."""
+    variants = [variant for variant in board.variants if variant.stochastic == stochastic]
+    field = common_field(board, variants)
+    if field is None:
+        return None
+    few, many = field.seeds
+    names = ", ".join(variant.title for variant in field.variants)
+    said = [
+        f"Normalised Avg over {some(len(field.variants), 'game')} that all of these agents were run on ({names}), "
+        f"{few if few == many else f'{few} to {many}'} seeds each. Intervals: 95 %, stratified bootstrap over seeds "
+        f"({stats.RESAMPLES:,} resamples), after Agarwal et al. 2021."
+    ]
+    if many == 1:
+        said.append("With one seed each, nothing can be said of how sure these figures are.")
+    elif few == 1:
+        said.append("Where a game has one seed, its uncertainty is not in the intervals.")
+    if field.absent:
+        said.append(f"Left out, because they were not run on all of these: {', '.join(field.absent)}.")
+    blocks: list[Block] = [Text(" ".join(said)), *_aggregates(board, field, "")]
+    if any(variant.game == "dragon" for variant in field.variants) and len(field.variants) > 1:
+        kept = [variant for variant in variants if variant.game != "dragon"]
+        without = common_field(board, kept)
+        if without:
+            blocks.append(Section("Without Dragon", _aggregates(board, without, "-without-dragon"), folded=True))
+    blocks += [_profiles(board, field), *_improvement(field)]
+    kind = "stochastic" if stochastic else "deterministic"
+    return Section(f"Across {kind} games", blocks)
+
+
+def _aggregates(board: Board, field: Field, name: str) -> list[Block]:
+    estimates = {label: stats.aggregates(games) for label, games in field.scores.items()}
+    colours = {label: place for place, label in enumerate(board.labels)}
+    metrics = list(stats.AGGREGATES)
+    certain = field.seeds[1] > 1
+    figures = [
+        Figure(
+            f"aggregate-{metric.replace(' ', '-')}{name}".lower(),
+            bar_plot([Bar(a, colours[a], e[metric]) for a, e in estimates.items()], metric, points=True),
+            f"{metric} (less is better)" if metric == "optimality gap" else metric,
+        )
+        for metric in metrics
+    ]
+    rows = [Row([a, *(interval(e[metric], certain) for metric in metrics)], a) for a, e in estimates.items()]
+    return [Gallery(figures), Table(("agent", *metrics), rows)]
+
+
+def interval(estimate: Estimate, certain: bool = True) -> str:
+    """A figure with its interval, if one is known."""
+    value = number(estimate.value, 3)
+    return f"{value} ({number(estimate.low, 3)} to {number(estimate.high, 3)})" if certain else value
+
+
+def _profiles(board: Board, field: Field) -> Gallery:
+    colours = {label: place for place, label in enumerate(board.labels)}
+    lowest = min(float(game.min()) for games in field.scores.values() for game in games)
+    thresholds = np.linspace(min(0.0, lowest), 1.0, 101)
+    lines = []
+    for label, games in field.scores.items():
+        profile = stats.performance_profile(games, thresholds)
+        lines.append(Line(label, colours[label], thresholds, profile.share, profile.low, profile.high, steps=True))
+    svg = line_plot(lines, "normalised score", "share of runs above it")
+    return Gallery([Figure("performance-profiles", svg, "Performance profiles: the share of runs above each score")])
+
+
+def _improvement(field: Field) -> list[Block]:
+    if len(field.scores) < 2:
+        return []
+    certain = field.seeds[1] > 1
+    rows = []
+    for label, games in field.scores.items():
+        cells: list[Cell | str] = [label]
+        for other, others in field.scores.items():
+            if other == label:
+                cells.append(DASH)
+                continue
+            chance = stats.probability_of_improvement(games, others)
+            hint = f"95 %: {number(chance.low, 2)} to {number(chance.high, 2)}" if certain else "one seed each"
+            cells.append(Cell(number(chance.value, 2), hint, max(0.0, chance.value - 0.5)))
+        rows.append(Row(cells, label))
+    text = Text("Probability that a run of the agent at the left beats one of the agent above; ties count half.")
+    return [Section("Who beats whom", [text, Table(("agent", *field.scores), rows)])]
+
+
+# --- ablations --------------------------------------------------------------------------------------------------
+
+
+def ablations(board: Board) -> Section | None:
+    """Bars for xtx and what is left of it without one of its parts; None if there is no such run."""
+    blocks: list[Block] = []
+    for stochastic in (False, True):
+        known = [v for v in board.variants if v.stochastic == stochastic and v.maximum]
+        found = {v: [g for g in board.of(v) if g.agent in ABLATIONS] for v in known}
+        labels = [label for label in board.labels if any(g.label == label for groups in found.values() for g in groups)]
+        parts = {g.agent for groups in found.values() for g in groups} - {"xtx", "xtx-uniform"}
+        if parts:
+            blocks += _ablation_blocks(board, {v: groups for v, groups in found.items() if groups}, labels)
+    return Section("Ablations", blocks) if blocks else None
+
+
+def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
+    colours = {label: place for place, label in enumerate(board.labels)}
+    shared = [v for v, groups in found.items() if {g.label for g in groups} >= set(labels)]
+    figures = []
+    if shared:
+        bars = []
+        for label in labels:
+            # The paper's bars cut every game to 0 to 1, which matters for Dragon alone.
+            means = [float(np.clip(_normalised(g), 0, 1).mean()) for v in shared for g in found[v] if g.label == label]
+            bars.append(Bar(label, colours[label], _around(means)))
+        caption = f"Mean over {some(len(shared), 'game')} that all of them were run on, ± standard deviation over games"
+        figures.append(Figure(f"ablations-{'stochastic' if shared[0].stochastic else 'all'}",
+                              bar_plot(bars, "normalised Avg, cut to 0 to 1"), caption))  # fmt: skip
+    for variant, groups in found.items():
+        own = {group.label: _around(group.avg) for group in groups}
+        svg = bar_plot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
+        figures.append(Figure(f"ablations-{variant.title}", svg, f"{variant.title}, ± standard deviation over seeds"))
+    missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."
+    return [*([Text(missing)] if missing else []), Gallery(figures)]
+
+
+def _around(values: Sequence[float] | Floats) -> Estimate:
+    mean, std = stats.mean_and_std(values)
+    return Estimate(mean, mean - std, mean + std)

@@ -1,0 +1,50 @@
+"""A report from what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xtx.report import across_games, beside_paper, by_game, by_run
+from xtx.report.document import Block, Document, Notes, Section, Text
+from xtx.report.groups import Board
+from xtx.report.paper import read_paper
+from xtx.report.words import some
+
+
+def build(board: Board, title: str = "Runs beside the paper") -> Document:
+    """The whole report."""
+    sections: list[Section | None] = []
+    if board.groups:
+        sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
+        sections.append(by_game.training_plots(board))
+        sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
+        sections.append(across_games.ablations(board))
+        sections.append(Section("Games", by_game.sections(board)))
+    sections.append(by_run.section(board))
+    games = some(len(board.variants), "game")
+    lead = f"{some(len(board.runs), 'run')} of {some(len(board.labels), 'agent')} on {games}."
+    shown = [section for section in sections if section is not None]
+    return Document(title, lead, [*_remarks(board), *shown, _sources()], board.labels)
+
+
+def _remarks(board: Board) -> Sequence[Section]:
+    """What must be known before the figures are believed."""
+    lines = [f"{run.folder} cannot be read and is left out: {run.why}" for run in board.unreadable]
+    lines += board.notes
+    few, many = 6, len(lines)
+    if not lines:
+        return []
+    blocks: list[Block] = [Notes(lines[:few])]
+    if many > few:
+        blocks.append(Section(f"{many - few} more", [Notes(lines[few:])], folded=True))
+    return [Section("To be known first", blocks)]
+
+
+def _sources() -> Section:
+    lines = [
+        f"The paper's figures: {read_paper().source}; means and standard deviations over {read_paper().seeds} seeds.",
+        "Aggregate metrics, performance profiles and probability of improvement: Agarwal, Schwarzer, Castro, "
+        "Courville, Bellemare: Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021.",
+        "All scores are training scores, exploration included, from each run's episodes.jsonl.",
+    ]
+    return Section("Sources", [Text(line) for line in lines])

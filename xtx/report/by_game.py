@@ -1,0 +1,138 @@
+"""One game: how its agents learned, and how far through the game they came."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xtx.report import stats
+from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
+from xtx.report.facts import GameFacts
+from xtx.report.figures import Line, line_plot
+from xtx.report.groups import Board, Group, Variant
+from xtx.report.load import RunData
+from xtx.report.paper import read_paper
+from xtx.report.stats import LAST
+from xtx.report.words import DASH, count, duration, number, percent, some, spread
+
+POINTS = 160
+"""Of a learning curve."""
+
+
+def sections(board: Board) -> list[Section]:
+    """One for each game."""
+    return [_section(board, variant) for variant in board.variants]
+
+
+def training_plots(board: Board) -> Section:
+    """One plot for each game, all together."""
+    figures = [_plot(board, variant) for variant in board.variants]
+    text = "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds."
+    return Section("Training", [Text(text), Gallery(figures)])
+
+
+def _plot(board: Board, variant: Variant) -> Figure:
+    groups = board.of(variant)
+    most = max(run.reached for group in groups for run in group.runs)
+    at = np.linspace(0, most, POINTS + 1)[1:]
+    lines = []
+    for group in groups:
+        curves = np.stack([_curve(run, at) for run in group.runs])
+        mean, std = curves.mean(axis=0), curves.std(axis=0)  # NaN where not all runs have come to
+        several = len(group.runs) > 1
+        low, high = (mean - std, mean + std) if several else (None, None)
+        lines.append(Line(group.label, board.labels.index(group.label), at, mean, low, high))
+    svg = line_plot(lines, "steps", "score", top=variant.maximum, unit="steps")
+    return Figure(f"training-{variant.title}", svg, variant.title)
+
+
+def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
+    curve = stats.curve_at(run.ends, run.average, at)
+    curve[at > run.reached] = np.nan  # a run knows nothing of what it has not come to
+    return curve
+
+
+def _section(board: Board, variant: Variant) -> Section:
+    groups = board.of(variant)
+    header = ("agent", "Avg", "Avg, last 100 of each game", "Max", "area under curve", "episodes", "steps/s", "time")
+    rows = [_row(group) for group in groups]
+    blocks: list[Block] = [Table(header, rows), *_statistics(variant)]
+    facts = variant.facts
+    if facts and facts.events:
+        blocks += _progress(groups, facts)
+    else:
+        blocks.append(Text("No walkthrough of this game is at hand, so there is no progress along it to show."))
+    return Section(variant.title, blocks)
+
+
+def _row(group: Group) -> Row:
+    def over_seeds(values: stats.Floats) -> str:
+        mean, std = stats.mean_and_std(values)
+        return spread(mean, std if len(values) > 1 else None)
+
+    speeds = [run.speed for run in group.runs if run.speed]
+    times = [run.time.total for run in group.runs if run.time]
+    return Row(
+        [
+            group.label,
+            over_seeds(group.avg),
+            over_seeds(group.avg_by_game),
+            over_seeds(group.max),
+            over_seeds(group.area),
+            count(float(np.mean([len(run.scores) for run in group.runs]))),
+            number(float(np.mean(speeds)), 0) if speeds else DASH,
+            duration(float(np.mean(times))) if times else DASH,
+        ],
+        group.label,
+    )
+
+
+def _statistics(variant: Variant) -> list[Block]:
+    facts = variant.facts
+    if facts is None or facts.between_rewards is None:
+        return []
+    mean, largest = facts.between_rewards
+    published = read_paper().between_rewards.get(variant.game)
+    beside = f" (paper: {published[0]} and {published[1]})" if published else ""
+    text = (
+        f"The walkthrough has {some(facts.walkthrough_steps, 'step')} and {some(len(facts.events), 'reward event')}; "
+        f"steps between rewards: {number(mean)} on average, {largest} at most{beside}."
+    )
+    return [Text(text)]
+
+
+# --- progress through the game ----------------------------------------------------------------------------------
+
+
+def reached_first(group: Group, score: float) -> tuple[float | None, int]:
+    """Steps after which an episode first had that score: the mean over the seeds that had it, and how many had."""
+    steps = [stats.steps_to(run.ends, run.peaks, score) for run in group.runs]
+    found = [step for step in steps if step is not None]
+    return (float(np.mean(found)) if found else None), len(found)
+
+
+def usual_share(group: Group, score: float) -> float:
+    """In which share of the last 100 episodes that score was had, at least once; the mean over seeds."""
+    return float(np.mean([(run.peaks[-LAST:] >= score).mean() for run in group.runs]))
+
+
+def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
+    rows = []
+    for event in facts.events:
+        cells: list[Cell | str] = [f"{event.score}", Cell(event.action, f"step {event.step} of the walkthrough")]
+        for group in groups:
+            first, seeds = reached_first(group, event.score)
+            if first is None:
+                cells.append(DASH)
+                continue
+            share, of = usual_share(group, event.score), len(group.runs)
+            some_seeds = f" ({seeds}/{of})" if seeds < of else ""
+            hint = f"first reached after {count(first)} steps by {seeds} of {some(of, 'seed')}"
+            cells.append(Cell(f"{percent(share)} · {count(first)}{some_seeds}", hint, share))
+        rows.append(Row(cells))
+    text = (
+        "The walkthrough's reward events in order, and for each agent: in which share of its last 100 episodes it had "
+        "that score at some time · after how many steps of training it first did (mean over the seeds that did, and "
+        "how many did). An agent may have come by the same score in another way."
+    )
+    header = ("score", "walkthrough's action", *(group.label for group in groups))
+    return [Section("Progress through the game", [Text(text), Table(header, rows)])]

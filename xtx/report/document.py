@@ -1,0 +1,96 @@
+"""What a report is made of, whatever it is written as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One field of a table."""
+
+    text: str
+    hint: str = ""
+    """What it means, in words; shown when it is pointed at."""
+    share: float | None = None
+    """From 0 to 1: how strongly the field is tinted."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    cells: Sequence[Cell | str]
+    agent: str = ""
+    """Whose line it is: it vanishes when that agent is not chosen."""
+    kind: str = ""
+    """`group` for a line that says what the next ones are about, `total`, or `absent` for what we did not run."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings; the first column names, the others count."""
+
+    header: Sequence[str]
+    rows: Sequence[Row]
+    words: bool = False
+    """Whether the other columns hold words rather than numbers."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Things to be known before figures are believed."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot."""
+
+    name: str
+    """For the name of its file."""
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Plots side by side, where there is room."""
+
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a title."""
+
+    title: str
+    blocks: Sequence[Block]
+    folded: bool = False
+    """Whether it is shown only on demand."""
+    agent: str = ""
+
+
+Block: TypeAlias = Text | Notes | Table | Gallery | Section
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report."""
+
+    title: str
+    lead: str
+    """What it is about, in a line."""
+    sections: Sequence[Section]
+    agents: Sequence[str] = field(default_factory=list)
+    """In the order of their colours."""

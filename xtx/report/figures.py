@@ -1,0 +1,236 @@
+"""Plots as SVG, drawn without any library. Colours are classes (`c0` to `c7`), so the page decides light or dark.
+
+A plot is about as wide as a phone, so that its letters stay readable there; wide screens show several in a row.
+What is plotted also lies beside it as data, for the page's script that shows values under the pointer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from xtx.report.stats import Estimate, Floats
+from xtx.report.words import number, short
+
+WIDTH, HEIGHT = 440, 260
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
+COLOURS = 8
+LETTER = 6.6
+"""About the width of a letter."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent's line, with a band around it where low and high are given."""
+
+    agent: str
+    colour: int
+    x: Floats
+    y: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    steps: bool = False
+    """Whether it jumps from value to value."""
+    dashed: bool = False
+    name: str = ""
+    """If it is not the agent's."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One agent's bar, or point with an interval."""
+
+    agent: str
+    colour: int
+    estimate: Estimate | None
+    """None where there is nothing to show."""
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers within a range, at most so many."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(n * step, 10) + 0.0 for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+class _Axes:
+    """Where values lie on the picture."""
+
+    def __init__(
+        self, x: tuple[float, float], y: tuple[float, float], left: float = LEFT, height: int = HEIGHT
+    ) -> None:
+        self.x0, self.x1 = x if x[1] > x[0] else (x[0], x[0] + 1)
+        self.y0, self.y1 = y if y[1] > y[0] else (y[0], y[0] + 1)
+        self.left, self.height = left, height
+
+    def across(self, value: float) -> float:
+        return round(self.left + (value - self.x0) / (self.x1 - self.x0) * (WIDTH - self.left - RIGHT), 1)
+
+    def up(self, value: float) -> float:
+        low = self.height - BOTTOM
+        return round(low - (value - self.y0) / (self.y1 - self.y0) * (low - TOP), 1)
+
+    def frame(self, x_label: str, y_label: str) -> list[str]:
+        """Grid, numbers and labels of both axes."""
+        low, parts = self.height - BOTTOM, []
+        for value in ticks(self.y0, self.y1):
+            y = self.up(value)
+            parts.append(f'<line class="grid" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+            parts.append(f'<text x="{self.left - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>')
+        parts += self.numbers_across(x_label)
+        parts.append(f'<line class="axis" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{low}" y2="{low}"/>')
+        middle = (TOP + low) / 2
+        turned = f'transform="rotate(-90 11 {middle})" text-anchor="middle"'
+        parts.append(f'<text x="11" y="{middle}" {turned} class="label">{escape(y_label)}</text>')
+        return parts
+
+    def numbers_across(self, label: str) -> list[str]:
+        low, parts = self.height - BOTTOM, []
+        for value in ticks(self.x0, self.x1):
+            parts.append(f'<text x="{self.across(value)}" y="{low + 16}" text-anchor="middle">{short(value)}</text>')
+        middle = (self.left + WIDTH - RIGHT) / 2
+        parts.append(
+            f'<text x="{middle}" y="{self.height - 6}" text-anchor="middle" class="label">{escape(label)}</text>'
+        )
+        return parts
+
+
+def line_plot(
+    lines: Sequence[Line], x_label: str, y_label: str, *, top: float | None = None, unit: str = ""
+) -> str:  # fmt: skip
+    """The lines over common axes; with a dotted line at `top`, if that is not far above everything else."""
+    shown = [line for line in lines if np.isfinite(line.y).any()]
+    values = [v[np.isfinite(v)] for line in shown for v in (line.y, line.low, line.high) if v is not None]
+    everything = np.concatenate([*values, [0.0]])
+    low, high = float(everything.min()), float(everything.max())
+    with_top = top is not None and top <= 3 * high
+    high = max(high, top) if top is not None and with_top else high
+    first = min((float(line.x.min()) for line in shown), default=0.0)
+    last = max((float(line.x.max()) for line in shown), default=1.0)
+    axes = _Axes((min(first, 0.0), last), (low, high + 0.02 * (high - low)))
+    parts = axes.frame(x_label, y_label)
+    if top is not None and with_top:
+        y = axes.up(top)
+        parts.append(f'<line class="top" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+    for line in shown:
+        parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
+        if line.low is not None and line.high is not None:
+            parts.append(f'<path class="band" d="{_band(axes, line)}"/>')
+        dashed = " dashed" if line.dashed else ""
+        parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/></g>')
+    return _svg(parts, HEIGHT, f"{y_label} over {x_label}", _data(axes, shown, unit))
+
+
+def _path(axes: _Axes, x: Floats, y: Floats, steps: bool = False) -> str:
+    """The way along the points; where one is lacking, the line has a gap."""
+    way, last, on = [], 0.0, False
+    for a, b in zip(x, y, strict=True):
+        if not math.isfinite(b):
+            on = False
+            continue
+        across, up = axes.across(float(a)), axes.up(float(b))
+        if steps and on and up != last:
+            way.append(f"L{across} {last}")
+        way.append(f"{'L' if on else 'M'}{across} {up}")
+        last, on = up, True
+    return "".join(way)
+
+
+def _band(axes: _Axes, line: Line) -> str:
+    assert line.low is not None and line.high is not None
+    known = np.isfinite(line.low) & np.isfinite(line.high)
+    if not known.any():
+        return ""
+    upper = _path(axes, line.x[known], line.high[known], line.steps)
+    lower = _path(axes, line.x[known][::-1], line.low[known][::-1], line.steps)
+    return f"{upper}L{lower[1:]}Z"
+
+
+def _data(axes: _Axes, lines: Sequence[Line], unit: str) -> str:
+    """What is plotted, for whoever points at it: the frame in which values lie, and each line's points."""
+    series = [
+        {
+            "agent": line.agent,
+            "name": line.name or line.agent,
+            "x": [float(f"{v:.6g}") for v in line.x],
+            "y": [float(f"{v:.4g}") if math.isfinite(v) else None for v in line.y],
+        }
+        for line in lines
+    ]
+    frame = [axes.left, WIDTH - RIGHT, TOP, axes.height - BOTTOM, axes.x0, axes.x1, axes.y0, axes.y1]
+    return json.dumps({"frame": frame, "unit": unit, "series": series}, separators=(",", ":"))
+
+
+def bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: str = "") -> str:
+    """Lying bars, or points with intervals, one below the other with the agents' names before them."""
+    shown = [bar for bar in bars if bar.estimate is not None]
+    left = 14 + LETTER * max((min(len(bar.agent), 26) for bar in bars), default=1)
+    row, height = 26, TOP + BOTTOM + 26 * max(1, len(bars))
+    limits = [v for bar in shown if bar.estimate for v in (bar.estimate.value, bar.estimate.low, bar.estimate.high)]
+    low, high = min([0.0, *limits]), max([*limits, 0.0])
+    if points and limits:  # intervals need no zero, and one far away would make them small
+        low, high = min(limits), max(limits)
+        room = 0.1 * (high - low) or 0.05
+        low, high = low - room, high + room
+    axes = _Axes((low, high), (0, 1), left, height)
+    parts = []
+    for value in ticks(axes.x0, axes.x1):
+        x = axes.across(value)
+        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{height - BOTTOM}"/>')
+    parts += axes.numbers_across(x_label)
+    for place, bar in enumerate(bars):
+        y = TOP + row * place + row / 2
+        parts.append(f'<g data-agent="{escape(bar.agent)}" class="c{bar.colour % COLOURS}">')
+        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(_cut(bar.agent))}</text>')
+        if bar.estimate is not None:
+            parts += _bar(axes, bar.estimate, y, points, unit)
+        parts.append("</g>")
+    return _svg(parts, height, x_label)
+
+
+def _bar(axes: _Axes, estimate: Estimate, y: float, points: bool, unit: str) -> list[str]:
+    value, low, high = (axes.across(v) for v in (estimate.value, estimate.low, estimate.high))
+    said = f"{number(estimate.value, 2)}{unit}, {number(estimate.low, 2)} to {number(estimate.high, 2)}"
+    parts = [f"<title>{said}</title>"]
+    if points:
+        parts.append(f'<circle class="dot" cx="{value}" cy="{y}" r="4"/>')
+    else:
+        zero = axes.across(0.0)
+        start, width = min(zero, value), round(abs(value - zero), 1)
+        parts.append(f'<rect class="bar" x="{start}" y="{y - 8}" width="{width}" height="16"/>')
+    if estimate.high > estimate.low:
+        parts.append(f'<line class="whisker" x1="{low}" x2="{high}" y1="{y}" y2="{y}"/>')
+    return parts
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 26 else f"{name[:25]}…"
+
+
+def _svg(parts: Sequence[str], height: int, said: str, data: str = "") -> str:
+    plotted = f' data-plot="{escape(data)}"' if data else ""
+    size = f'viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg"'
+    return f'<svg {size} role="img" aria-label="{escape(said)}"{plotted}>{"".join(parts)}</svg>'
+
+
+STANDALONE = """svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{stroke:#e3e3e3}.axis{stroke:#888}
+.top{stroke:#888;stroke-dasharray:2 3}.line{fill:none;stroke:var(--c);stroke-width:1.8}.dashed{stroke-dasharray:5 3}
+.band{fill:var(--c);opacity:.16}.bar{fill:var(--c);opacity:.85}.dot{fill:var(--c)}
+.whisker{stroke:#333;stroke-width:1.6}.c0{--c:#c8102e}.c1{--c:#7b3fb5}.c2{--c:#1f6fb4}.c3{--c:#c46a00}.c4{--c:#1a8a5a}
+.c5{--c:#6b6b6b}.c6{--c:#a8458a}.c7{--c:#008b94}"""
+
+
+def standalone(svg: str) -> str:
+    """The plot as a file of its own, light, without the data for the page's script."""
+    head, _, rest = svg.partition(">")
+    head = head.partition(" data-plot=")[0]
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{STANDALONE}</style>{rest}\n'

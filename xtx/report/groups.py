@@ -1,0 +1,267 @@
+"""Which runs may be averaged: the same game, agent and settings, and nothing but the seed different."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xtx_settings
+from xtx.report.facts import GameFacts
+from xtx.report.load import RunData, Unreadable
+from xtx.report.paper import read_paper
+from xtx.report.stats import Floats, area_under_curve, average_score, average_score_by_game, best_score, normalise
+from xtx.report.words import some
+
+FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
+"""Agents in the order of their colours, so that one keeps its colour from report to report."""
+FAMILY = ("phases", "mix", "uniform")
+"""The settings that make a member of XTX's family what its name says."""
+
+FindFacts = Callable[[RunConfig], GameFacts | None]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A game and how it is played."""
+
+    game: str
+    """Its name."""
+    row: str
+    """What the paper calls it: with a star if it is played with added actions."""
+    stochastic: bool
+    wide: bool
+    maximum: float | None
+    facts: GameFacts | None = field(compare=False, default=None)
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        how = [word for word, holds in (("stochastic", self.stochastic), ("wide grammar", self.wide)) if holds]
+        return self.row + (f" ({', '.join(how)})" if how else "")
+
+    def normalise(self, scores: Floats) -> Floats | None:
+        """Scores / maximum, cut above at 1; None where the maximum is not known."""
+        return normalise(scores, self.maximum) if self.maximum else None
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One agent on one game: its seeds."""
+
+    variant: Variant
+    agent: str
+    """The agent's name as it was called."""
+    label: str
+    """The same, with the settings in which it differs from others of that name on the same game."""
+    runs: Sequence[RunData]
+    """Those that its figures come from."""
+    left_out: Sequence[RunData]
+    notes: Sequence[str]
+
+    @cached_property
+    def avg(self) -> Floats:
+        """[seeds] mean final score of the last 100 episodes."""
+        return np.array([average_score(run.scores) for run in self.runs])
+
+    @cached_property
+    def avg_by_game(self) -> Floats:
+        """[seeds] the same of the last 100 of each of the games played together."""
+        return np.array([average_score_by_game(run.scores, run.games) for run in self.runs])
+
+    @cached_property
+    def max(self) -> Floats:
+        """[seeds] best final score."""
+        return np.array([best_score(run.scores) for run in self.runs])
+
+    @cached_property
+    def area(self) -> Floats:
+        """[seeds] area under the learning curve."""
+        return np.array([area_under_curve(run.ends, run.scores, run.reached) for run in self.runs])
+
+    @property
+    def steps(self) -> int:
+        """Steps that all its runs have come to."""
+        return min(run.config.steps if run.finished else run.reached for run in self.runs)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its runs are."""
+        return all(run.finished for run in self.runs)
+
+    @property
+    def fewer_steps(self) -> bool:
+        """Whether its runs are shorter than the paper's."""
+        return self.steps < read_paper().steps.get(self.agent, 0)
+
+    @cached_property
+    def other_settings(self) -> list[str]:
+        """Where its settings are not the paper's."""
+        return deviations(self.runs[0].config, self.variant.game)
+
+
+@dataclass(frozen=True)
+class Board:
+    """All that was read, sorted."""
+
+    groups: Sequence[Group]
+    runs: Sequence[RunData]
+    unreadable: Sequence[Unreadable]
+    notes: Sequence[str]
+
+    @property
+    def labels(self) -> list[str]:
+        """Agents, in the order of their colours."""
+        return list(dict.fromkeys(group.label for group in sorted(self.groups, key=_agent_order)))
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Games, in the paper's order and then by name."""
+        order = list(read_paper().deterministic.rows)
+
+        def place(variant: Variant) -> tuple[bool, int, str]:
+            known = variant.row in order
+            return variant.stochastic, order.index(variant.row) if known else len(order), variant.title
+
+        return sorted(dict.fromkeys(group.variant for group in self.groups), key=place)
+
+    def of(self, variant: Variant) -> list[Group]:
+        """The groups of one game, in the order of their agents' colours."""
+        return sorted((group for group in self.groups if group.variant == variant), key=_agent_order)
+
+
+def _agent_order(group: Group) -> tuple[int, str, str]:
+    known = group.agent in FIRST_AGENTS
+    return FIRST_AGENTS.index(group.agent) if known else len(FIRST_AGENTS), group.agent, group.label
+
+
+def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts) -> Board:
+    """The runs in groups that may be averaged."""
+    variants = {run.folder: _variant(run.config, find_facts(run.config)) for run in runs}
+    labels = _labels(runs, variants)
+    sorted_runs: dict[tuple[Variant, str, str], list[RunData]] = {}
+    for run in runs:
+        key = (variants[run.folder], run.config.agent, labels[run.folder])
+        sorted_runs.setdefault(key, []).append(run)
+    groups = [_group(*key, members) for key, members in sorted_runs.items()]
+    groups = [group for group in groups if group.runs]
+    notes = [note for group in groups for note in group.notes] + _between_games(groups)
+    silent = [run for run in runs if not run.scores.size]
+    notes += [f"{run.folder}: no episode has ended yet, so it has no figures" for run in silent]
+    for variant in dict.fromkeys(group.variant for group in groups):
+        if variant.maximum is None:
+            notes.append(f"{variant.title}: its maximum is not known, so it is in no average over games")
+    return Board(groups, runs, unreadable, notes)
+
+
+def _variant(config: RunConfig, facts: GameFacts | None) -> Variant:
+    path = Path(config.game)
+    name = facts.name if facts else config.game if config.game.startswith("toy:") else path.stem.lower() or "lowwater"
+    paper = read_paper()
+    maximum = facts.maximum if facts else paper.maximum(name)
+    row = paper.row_name(name, config.extra_actions)
+    return Variant(name, row, config.stochastic, config.wide_grammar, maximum, facts)
+
+
+def flat(tree: object, path: str = "") -> dict[str, Any]:
+    """Nested settings as one level: `q.hidden`."""
+    if not isinstance(tree, dict):
+        return {path: tree}
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        found |= flat(value, f"{path}.{name}" if path else str(name))
+    return found
+
+
+def _choices(config: RunConfig) -> dict[str, Any]:
+    """All that changes what a run computes, beside game, agent and seed."""
+    return {"steps": config.steps, "games": config.games, **flat(config.settings)}
+
+
+def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
+    """The name of each run's agent, told apart by the settings that differ among its runs of one game."""
+    seen: dict[tuple[str, Variant, str], set[str]] = {}
+    for run in runs:
+        for name, value in _choices(run.config).items():
+            seen.setdefault((run.config.agent, variants[run.folder], name), set()).add(repr(value))
+    varying: dict[str, list[str]] = {}
+    for (agent, _, name), values in seen.items():
+        if len(values) > 1 and name not in varying.setdefault(agent, []):
+            varying[agent].append(name)
+    labels = {}
+    for run in runs:
+        chosen = _choices(run.config)
+        told = [f"{name}={chosen.get(name)}" for name in varying.get(run.config.agent, [])]
+        labels[run.folder] = " ".join([run.config.agent, *([f"({', '.join(told)})"] if told else [])])
+    return labels
+
+
+def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> Group:
+    """Figures come from finished runs; while none is finished, from all, and it is said so."""
+    where, notes = f"{label} on {variant.title}", []
+    able = sorted((run for run in members if run.scores.size), key=lambda run: (run.config.seed, -run.reached))
+    once: dict[int, RunData] = {}
+    for run in able:
+        if run.config.seed in once:
+            notes.append(f"{where}: seed {run.config.seed} is there more than once; {run.folder} is not counted")
+        once.setdefault(run.config.seed, run)
+    counted = list(once.values())
+    finished = [run for run in counted if run.finished]
+    if finished and len(finished) < len(counted):
+        notes.append(f"{where}: {some(len(counted) - len(finished), 'unfinished run')} not counted")
+    elif counted and not finished:
+        notes.append(f"{where}: no run is finished; the figures are of where they are now")
+    used = finished or counted
+    if len(used) == 1:
+        notes.append(f"{where}: one seed only, so nothing is known of its spread")
+    versions = {_version(run) for run in used if run.starts}
+    if len(versions) > 1:
+        notes.append(f"{where}: its runs were made by different versions ({'; '.join(sorted(versions))})")
+    return Group(variant, agent, label, used, [run for run in members if run not in used], notes)
+
+
+def _version(run: RunData) -> str:
+    newest = run.starts[-1]
+    packages = newest.get("packages") or {}
+    names = [f"{name} {packages[name]}" for name in ("xtx", "torch") if name in packages]
+    return ", ".join([*names, *([f"git {newest['git']}"] if newest.get("git") else [])])
+
+
+def _between_games(groups: Sequence[Group]) -> list[str]:
+    """Settings that differ between an agent's games, other than those that the paper changes from game to game."""
+    notes = []
+    for label in dict.fromkeys(group.label for group in groups):
+        values: dict[str, set[str]] = {}
+        for group in groups:
+            if group.label == label:
+                usual = paper_settings(group.agent, group.variant.game)
+                for name, value in _choices(group.runs[0].config).items():
+                    own = name == "inverse.alpha1" and usual.get(name) == value
+                    values.setdefault(name, set()).add("the paper's" if own else repr(value))
+        differing = [f"{name} ({', '.join(sorted(found))})" for name, found in values.items() if len(found) > 1]
+        if differing:
+            notes.append(f"{label}: its settings are not the same on all games: {', '.join(differing)}")
+    return notes
+
+
+def paper_settings(agent: str, game: str) -> dict[str, Any]:
+    """The paper's settings of one of its agents for a game, flat; nothing for other agents."""
+    if agent.startswith("xtx") and not agent.endswith("-demo"):
+        known = flat(asdict(xtx_settings(game)))
+        return {name: value for name, value in known.items() if name not in FAMILY}
+    kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
+    return flat(asdict(kinds[agent]())) if agent in kinds else {}
+
+
+def deviations(config: RunConfig, game: str) -> list[str]:
+    """`name=value` for each setting of a run that is not the paper's."""
+    usual = paper_settings(config.agent, game)
+    if not usual:
+        return []
+    usual["games"] = 1 if config.agent == "rc-dqn" else 8
+    chosen = _choices(config)
+    return [f"{name}={chosen[name]}" for name, value in usual.items() if name in chosen and chosen[name] != value]

@@ -62,10 +62,12 @@ def run(args: Args) -> None:
     clock = cast.agent.brief.clock
     console = Console()
     began = [time.perf_counter(), 0.0]
+    busy = [0.0, 0.0, 0.0]
 
     def watch(progress: Progress) -> bool:
         if not began[1] and progress.steps >= args.warmup:
             clock.seconds.clear()
+            busy[:] = games.worked, games.searched, games.searches
             began[:] = time.perf_counter(), float(progress.steps)
         return True
 
@@ -77,7 +79,15 @@ def run(args: Args) -> None:
     ):
         Training(run_, cast.agent, games, checkpoint_seconds=args.means.checkpoint_seconds).run(on_step=watch)
         seconds = time.perf_counter() - began[0]
+        worked, searched, searches = games.worked - busy[0], games.searched - busy[1], games.searches - int(busy[2])
     _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.games)
+    if worked:
+        console.print(
+            f"The games' processes were busy for {worked:.1f} s in all: {worked - searched:.1f} s with games, "
+            f"{searched:.1f} s with {searches:,} searches; training waited {clock.seconds.get('games', 0.0):.1f} s "
+            "for them.",
+            highlight=False,
+        )
 
 
 def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, games: int) -> None:

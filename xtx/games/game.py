@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import Observation, Step, UserError
+from xtx.games.ahead import found_ahead
 from xtx.games.atlas import Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
@@ -93,6 +95,9 @@ class StoryGame:
         """Actions that the emulator cannot finish, by the key of the state in which it cannot."""
         self._killers: dict[bytes, frozenset[str]] = {}
         """Those of them that end the whole process."""
+        self.search_seconds = 0.0
+        """Time spent on searches so far."""
+        self.searches = 0
         self.newly_forbidden: list[tuple[bytes, str]] = []
         """Those found since somebody emptied this list."""
         self.avoid: frozenset[str] = frozenset()
@@ -223,6 +228,8 @@ class StoryGame:
         if found is not None:
             return found
         stored = self._atlas.get(key) if self._atlas is not None else None
+        if stored is None and not self._deadly(key):
+            stored = found_ahead(self.emulator.story.md5).get(key)
         found = msgspec.msgpack.decode(stored, type=Findings) if stored else self._find_out(key, canonical)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
@@ -230,6 +237,14 @@ class StoryGame:
         return found
 
     def _find_out(self, key: bytes, canonical: Snapshot) -> Findings:
+        began = time.perf_counter()
+        try:
+            return self._search_state(key, canonical)
+        finally:
+            self.search_seconds += time.perf_counter() - began
+            self.searches += 1
+
+    def _search_state(self, key: bytes, canonical: Snapshot) -> Findings:
         if self.avoid:
             for action in self.avoid:
                 self.forbid_for_good(key, action)

@@ -48,6 +48,8 @@ class ToyGame:
         self.avoid: frozenset[str] = frozenset()
         self.forbidden: dict[bytes, frozenset[str]] = {}
         self.newly_forbidden: list[tuple[bytes, str]] = []
+        self.search_seconds = 0.0
+        self.searches = 0
         self._trace = trace
         self._state = _State()
 

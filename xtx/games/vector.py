@@ -88,6 +88,9 @@ class GameVector:
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
         self._killers: set[str] = set()
+        self.worked = self.searched = 0.0
+        """Seconds that the workers were busy so far, and those of them in which they searched valid actions."""
+        self.searches = 0
         self._reported: set[str] = set()
         self._closed = False
         if workers is None:
@@ -278,7 +281,11 @@ class GameVector:
                     self._send(task)
                 else:
                     waiting.remove(number)
-                    results.update(zip(task.games, _expect(Results, answer).results, strict=True))
+                    found = _expect(Results, answer)
+                    self.worked += found.worked
+                    self.searched += found.searched
+                    self.searches += found.searches
+                    results.update(zip(task.games, found.results, strict=True))
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
         new, self._told = self._verdicts[self._told :], len(self._verdicts)

@@ -19,6 +19,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 import traceback
 from collections.abc import Iterable
 from typing import Protocol
@@ -50,6 +51,8 @@ class HostedGame(Game, Protocol):
 
     avoid: frozenset[str]
     newly_forbidden: list[tuple[bytes, str]]
+    search_seconds: float
+    searches: int
 
     @property
     def here(self) -> bytes:
@@ -171,6 +174,11 @@ class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Answer to `Request`."""
 
     results: list[Result]
+    worked: float = 0.0
+    """Seconds that it took."""
+    searched: float = 0.0
+    """Seconds of that in which valid actions were searched."""
+    searches: int = 0
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -210,6 +218,8 @@ class Host:
 
     def answer(self, request: Request) -> Results:
         """What came of each call, done one after the other."""
+        began = time.perf_counter()
+        searched, searches = self._searching()
         for verdict in request.forbid:
             self._tell(verdict)
         results = []
@@ -217,7 +227,12 @@ class Host:
             self._desk.start = self._desk.trace.progress
             self._desk.call = number
             results.append(self._do(call))
-        return Results(results)
+        since, more = self._searching()
+        return Results(results, time.perf_counter() - began, since - searched, more - searches)
+
+    def _searching(self) -> tuple[float, int]:
+        """Seconds of searching so far, and searches."""
+        return sum(game.search_seconds for game in self._games), sum(game.searches for game in self._games)
 
     def close(self) -> None:
         """Closes the games."""

@@ -1,0 +1,51 @@
+"""Finds out ahead what the demo will meet in the embedded adventure, and writes it to xtx/games/data/lowwater.ahead.
+
+Usage: python stories/ahead.py ATLAS_FOLDER
+
+Fills the atlas in that folder by demo runs of a few seeds, then packs what it holds about the adventure. Run it again
+whenever the story, the search or the survey changes (their versions are part of the keys).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import lmdb
+
+from xtx.games.ahead import pack
+from xtx.games.stage import set_stage
+
+SEEDS = (0, 1, 2)
+STEPS = 30_000
+KEY = 16
+
+
+def main(atlas: Path) -> None:
+    for seed in SEEDS:
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run"
+            command = [sys.executable, "-m", "xtx.cli", "train", "--seed", str(seed), "--steps", str(STEPS)]
+            subprocess.run([*command, "--out", run, "--atlas", atlas, "--device", "cpu"], check=True)
+    write(atlas)
+
+
+def write(atlas: Path) -> None:
+    """Packs what an atlas that holds nothing else knows."""
+    environment = lmdb.open(str(atlas), readonly=True, lock=False)
+    with environment.begin() as transaction:
+        # Eight bytes of checksum stand before each value.
+        found = {bytes(key): bytes(value)[8:] for key, value in transaction.cursor() if len(key) == KEY}
+    environment.close()
+    path = Path(__file__).parents[1] / "xtx/games/data/lowwater.ahead"
+    path.write_bytes(pack(found))
+    print(f"{len(found)} states of {set_stage('').name}, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--write":
+        write(Path(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1]))

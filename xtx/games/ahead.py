@@ -1,0 +1,40 @@
+"""What was found out ahead about states of the adventure that comes with xtx, so that learning it need not begin with
+minutes of searching: a read-only part of the atlas that is shipped as data (`make ahead` makes it).
+
+An entry is what a search would find, under the key that says by which version of the search: one that does not fit the
+present version is never looked up. tests/games/test_ahead.py searches some of them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+SUFFIX = ".ahead"
+
+
+@cache
+def found_ahead(md5: str) -> dict[bytes, bytes]:
+    """What is known about a story, by the keys of the atlas; nothing for a story that did not come with xtx."""
+    for file in files("xtx.games").joinpath("data").iterdir():
+        if not file.name.endswith(SUFFIX):
+            continue
+        story = file.name.removesuffix(SUFFIX) + ".z5"
+        content = files("xtx.games").joinpath("data", story).read_bytes()
+        if hashlib.md5(content, usedforsecurity=False).hexdigest() == md5:
+            return unpack(file.read_bytes())
+    return {}
+
+
+def pack(found: dict[bytes, bytes]) -> bytes:
+    """The entries as a file; the same ones give the same bytes."""
+    return lzma.compress(msgspec.msgpack.encode(sorted(found.items())))
+
+
+def unpack(content: bytes) -> dict[bytes, bytes]:
+    """The entries of such a file."""
+    return dict(msgspec.msgpack.decode(lzma.decompress(content), type=list[tuple[bytes, bytes]]))

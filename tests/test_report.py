@@ -209,6 +209,12 @@ def test_the_same_seed_counts_once(tmp_path: Path) -> None:
     assert len(group.runs) == 1 and "seed 0 is there more than once" in group.notes[0]
 
 
+def test_agents_keep_their_colours(tmp_path: Path) -> None:
+    for agent in ("random", "mine", "xtx-no-mix", "drrn"):
+        write_run(tmp_path / agent, [1], agent=agent)
+    assert read_board(tmp_path).colours == {"drrn": 2, "random": 5, "mine": 6, "xtx-no-mix": 7}
+
+
 def test_mixed_versions_are_told(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30])
     write_run(tmp_path / "b", [30], seed=1, git="def")
@@ -302,7 +308,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.count[tag] = self.count.get(tag, 0) + 1
-        self.loads += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "data")]
+        self.loads += [
+            f"{tag} {name}={value}"
+            for name, value in attrs
+            if name in ("src", "href", "srcset", "data") and not (value or "").startswith("#")
+        ]
         if tag not in ("meta", "input", "link", "br"):
             self.open.append(tag)
 
@@ -321,7 +331,7 @@ def test_the_page_is_whole_and_needs_nothing_else(full: Path) -> None:
     assert "url(" not in text and "@import" not in text
     assert text.count("http") == text.count("http://www.w3.org/2000/svg") + text.count("http-equiv")
     ids = re.findall(r' id="([^"]+)"', text)
-    assert len(ids) == len(set(ids))
+    assert len(ids) == len(set(ids)) and set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
     for title in ("Deterministic games", "Stochastic games", "Training", "Ablations", "Runs", "Without Dragon"):
         assert f">{title}<" in text
     assert "&lt;b&gt;mailbox" in text and "<b>mailbox" not in text

@@ -93,7 +93,7 @@ def section(board: Board, stochastic: bool) -> Section | None:
 
 def _aggregates(board: Board, field: Field, name: str) -> list[Block]:
     estimates = {label: stats.aggregates(games) for label, games in field.scores.items()}
-    colours = {label: place for place, label in enumerate(board.labels)}
+    colours = board.colours
     metrics = list(stats.AGGREGATES)
     certain = field.seeds[1] > 1
     figures = [
@@ -115,7 +115,7 @@ def interval(estimate: Estimate, certain: bool = True) -> str:
 
 
 def _profiles(board: Board, field: Field) -> Gallery:
-    colours = {label: place for place, label in enumerate(board.labels)}
+    colours = board.colours
     lowest = min(float(game.min()) for games in field.scores.values() for game in games)
     thresholds = np.linspace(min(0.0, lowest), 1.0, 101)
     lines = []
@@ -162,7 +162,7 @@ def ablations(board: Board) -> Section | None:
 
 
 def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
-    colours = {label: place for place, label in enumerate(board.labels)}
+    colours = board.colours
     shared = [v for v, groups in found.items() if {g.label for g in groups} >= set(labels)]
     figures = []
     if shared:

@@ -11,7 +11,7 @@ from xtx.report.document import Block, Cell, Row, Section, Table, Text
 from xtx.report.groups import Board, Group, Variant
 from xtx.report.paper import Figures, PaperTable, read_paper
 from xtx.report.stats import mean_and_std, normalise
-from xtx.report.words import DASH, count, number, percent, signed, spread
+from xtx.report.words import DASH, count, number, percent, signed, some, spread
 
 BASELINES = ("drrn", "inv-dy", "rc-dqn")
 """The prior work against which the paper's Δ is."""
@@ -54,7 +54,9 @@ def section(board: Board, stochastic: bool) -> Section | None:
             "population standard deviation over seeds. Δ: normalised Avg of xtx minus that of the best of drrn, inv-dy "
             "and rc-dqn. Where the paper's name of a game has a star, actions were added to its grammar."
         ),
-        Text(f"{FEWER} fewer steps than the paper's runs   {OTHER} other settings   {UNFINISHED} not finished"),
+        Text(
+            f"{FEWER} fewer steps than the paper's runs · {OTHER} not the paper's settings · {UNFINISHED} not finished"
+        ),
         Table(HEADER, rows),
     ]
     if missing and len(missing) < len(table.main):
@@ -152,7 +154,18 @@ def _averages(board: Board, variants: Sequence[Variant], table: PaperTable) -> l
         "Dragon's score underflowed in the paper's version of Jericho, which made its figures too high; so averages "
         "without it stand beside."
     )
-    return [Section("Averages over games", [text, Table(header, rows)])]
+    return [Section("Averages over games", [text, Table(header, rows), *_mean_delta(board, known)])]
+
+
+def _mean_delta(board: Board, variants: Sequence[Variant]) -> list[Block]:
+    """The mean of Δ over the games for which ours is known, and the paper's over the same."""
+    both = [dict(_deltas(variant, sides(board, variant))) for variant in variants]
+    ours = [pair["ours"] for pair in both if pair["ours"] is not None]
+    paper = [pair["paper"] for pair in both if pair["ours"] is not None and pair["paper"] is not None]
+    if not ours:
+        return []
+    beside = f"; the paper's over {some(len(paper), 'game')} of these: {_over_games(paper)}" if paper else ""
+    return [Text(f"Mean of Δ over {some(len(ours), 'game')}: {_over_games(ours)}{beside}.")]
 
 
 def _average_row(board: Board, label: str, variants: Sequence[Variant], table: PaperTable) -> Row | None:
@@ -174,7 +187,8 @@ def _average_row(board: Board, label: str, variants: Sequence[Variant], table: P
         cells.append(Cell(_over_games(paper), hint))
     whole = table.normalised.get(agent)
     published = [f"{number(whole.avg)} %", f"{number(whole.max)} %"] if whole else [DASH, DASH]
-    games = Cell(str(len(groups)), ", ".join(group.variant.title for group in groups))
+    part = str(len(groups)) if len(groups) == len(variants) else f"{len(groups)} of {len(variants)}"
+    games = Cell(part, ", ".join(group.variant.title for group in groups))
     return Row([label, *cells, games, *published], label)
 
 

@@ -24,7 +24,7 @@ def build(board: Board, title: str = "Runs beside the paper") -> Document:
     games = some(len(board.variants), "game")
     lead = f"{some(len(board.runs), 'run')} of {some(len(board.labels), 'agent')} on {games}."
     shown = [section for section in sections if section is not None]
-    return Document(title, lead, [*_remarks(board), *shown, _sources()], board.labels)
+    return Document(title, lead, [*_remarks(board), *shown, _sources()], board.colours)
 
 
 def _remarks(board: Board) -> Sequence[Section]:

@@ -40,7 +40,7 @@ def _plot(board: Board, variant: Variant) -> Figure:
         mean, std = curves.mean(axis=0), curves.std(axis=0)  # NaN where not all runs have come to
         several = len(group.runs) > 1
         low, high = (mean - std, mean + std) if several else (None, None)
-        lines.append(Line(group.label, board.labels.index(group.label), at, mean, low, high))
+        lines.append(Line(group.label, board.colours[group.label], at, mean, low, high))
     svg = line_plot(lines, "steps", "score", top=variant.maximum, unit="steps")
     return Figure(f"training-{variant.title}", svg, variant.title)
 

@@ -28,7 +28,7 @@ def section(board: Board) -> Section:
 
     def one(run: RunData) -> Section:
         label, game = labels.get(run.folder, run.config.agent), titles.get(run.folder, run.config.game)
-        colour = board.labels.index(label) if label in board.labels else 0
+        colour = board.colours.get(label, 0)
         return _run(run, label, game, games.get(run.folder, run.config.game), colour)
 
     return Section("Runs", [one(run) for run in board.runs])

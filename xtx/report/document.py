@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -92,5 +92,5 @@ class Document:
     lead: str
     """What it is about, in a line."""
     sections: Sequence[Section]
-    agents: Sequence[str] = field(default_factory=list)
-    """In the order of their colours."""
+    colours: Mapping[str, int] = field(default_factory=dict)
+    """Of the agents, in the order in which they are shown."""

@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn without any library. Colours are classes (`c0` to `c7`), so the page decides light or dark.
+"""Plots as SVG, drawn without any library. Colours are classes (`c0` to `c11`), so the page decides light or dark.
 
 A plot is about as wide as a phone, so that its letters stay readable there; wide screens show several in a row.
 What is plotted also lies beside it as data, for the page's script that shows values under the pointer.
@@ -18,8 +18,8 @@ from xtx.report.stats import Estimate, Floats
 from xtx.report.words import number, short
 
 WIDTH, HEIGHT = 440, 260
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
-COLOURS = 8
+LEFT, RIGHT, TOP, BOTTOM = 48, 20, 12, 40
+COLOURS = 12
 LETTER = 6.6
 """About the width of a letter."""
 
@@ -125,7 +125,8 @@ def line_plot(
         parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
         if line.low is not None and line.high is not None:
             parts.append(f'<path class="band" d="{_band(axes, line)}"/>')
-        dashed = " dashed" if line.dashed else ""
+        # With more agents than colours, the second of a colour is told from the first by its dashes.
+        dashed = " dashed" if line.dashed or line.colour // COLOURS % 2 else ""
         parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/></g>')
     return _svg(parts, HEIGHT, f"{y_label} over {x_label}", _data(axes, shown, unit))
 
@@ -226,7 +227,8 @@ STANDALONE = """svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{st
 .top{stroke:#888;stroke-dasharray:2 3}.line{fill:none;stroke:var(--c);stroke-width:1.8}.dashed{stroke-dasharray:5 3}
 .band{fill:var(--c);opacity:.16}.bar{fill:var(--c);opacity:.85}.dot{fill:var(--c)}
 .whisker{stroke:#333;stroke-width:1.6}.c0{--c:#c8102e}.c1{--c:#7b3fb5}.c2{--c:#1f6fb4}.c3{--c:#c46a00}.c4{--c:#1a8a5a}
-.c5{--c:#6b6b6b}.c6{--c:#a8458a}.c7{--c:#008b94}"""
+.c5{--c:#6b6b6b}.c6{--c:#a8458a}.c7{--c:#008b94}
+.c8{--c:#857400}.c9{--c:#8b4a2b}.c10{--c:#4a5fc1}.c11{--c:#e0559a}"""
 
 
 def standalone(svg: str) -> str:

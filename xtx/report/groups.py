@@ -115,8 +115,20 @@ class Board:
 
     @property
     def labels(self) -> list[str]:
-        """Agents, in the order of their colours."""
+        """Agents, in the order in which they are shown."""
         return list(dict.fromkeys(group.label for group in sorted(self.groups, key=_agent_order)))
+
+    @cached_property
+    def colours(self) -> dict[str, int]:
+        """The number of each agent's colour: always the same for those that everybody has, the next ones for others."""
+        agents = {group.label: group.agent for group in self.groups}
+        taken: dict[str, int] = {}
+        free = len(FIRST_AGENTS)
+        for label in self.labels:
+            own = agents[label] in FIRST_AGENTS and FIRST_AGENTS.index(agents[label]) not in taken.values()
+            taken[label] = FIRST_AGENTS.index(agents[label]) if own else free
+            free += not own
+        return taken
 
     @property
     def variants(self) -> list[Variant]:
@@ -130,7 +142,7 @@ class Board:
         return sorted(dict.fromkeys(group.variant for group in self.groups), key=place)
 
     def of(self, variant: Variant) -> list[Group]:
-        """The groups of one game, in the order of their agents' colours."""
+        """The groups of one game, in the order of their agents."""
         return sorted((group for group in self.groups if group.variant == variant), key=_agent_order)
 
 

@@ -18,8 +18,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 def to_html(document: Document) -> str:
     """The page."""
     style, script = ((HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    ids: set[str] = set()
-    body = "\n".join(part for section in document.sections for part in _section(section, 2, ids))
+    ids = {_slug(section.title) for section in document.sections}  # taken, so that the contents lead to them
+    contents = " · ".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
+    body = "\n".join(part for section in document.sections for part in _section(section, 2, ids, top=True))
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -35,6 +36,7 @@ def to_html(document: Document) -> str:
 <header>
 <h1>{escape(document.title)}</h1>
 <p class="soft">{escape(document.lead)}</p>
+<p class="contents">{contents}</p>
 </header>
 <nav aria-label="agents to show"><div>{"".join(_choices(document))}</div></nav>
 <main>
@@ -49,14 +51,15 @@ def to_html(document: Document) -> str:
 
 
 def _choices(document: Document) -> Iterator[str]:
-    for place, agent in enumerate(document.agents):
+    for agent, colour in document.colours.items():
         name = escape(agent)
         box = f'<input type="checkbox" checked value="{name}" autocomplete="off">'
-        yield f'<label class="c{place % COLOURS}">{box}{name}</label>'
+        dashed = " dashed" if colour // COLOURS % 2 else ""
+        yield f'<label class="c{colour % COLOURS}{dashed}">{box}{name}</label>'
 
 
-def _section(section: Section, level: int, ids: set[str]) -> Iterator[str]:
-    name = _id(section.title, ids)
+def _section(section: Section, level: int, ids: set[str], *, top: bool = False) -> Iterator[str]:
+    name = _slug(section.title) if top else _id(section.title, ids)
     whose = f' data-agent="{escape(section.agent)}"' if section.agent else ""
     title = escape(section.title)
     if section.folded:
@@ -110,10 +113,14 @@ def _cell(cell: Cell) -> str:
 
 def _id(title: str, ids: set[str]) -> str:
     """A name for links, different for each section."""
-    base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+    base = _slug(title)
     name, number = base, 1
     while name in ids:
         number += 1
         name = f"{base}-{number}"
     ids.add(name)
     return name
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"

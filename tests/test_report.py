@@ -6,8 +6,11 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ElementTree
 from dataclasses import asdict
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -153,6 +156,23 @@ def test_damage_beside_the_episodes_is_noted(tmp_path: Path) -> None:
     assert "versions.json is damaged" in notes
 
 
+@pytest.mark.parametrize("line", ["3", '{"step": "x", "time": 1}', '{"step": 5, "time": "now"}', '{"time": 7}', "nul"])
+def test_lines_with_nonsense_in_them_do_no_harm(line: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [0, 10])
+    for name in ("timing", "metrics"):
+        (folder / f"{name}.jsonl").write_text(line + "\n")
+    (folder / "versions.json").write_text('[{"started": 5, "packages": null, "git": null}]')
+    Page().feed(to_html(build(read_board(tmp_path))))
+
+
+@pytest.mark.parametrize("line", ["3", "[]", '{"episode": 1}', "{", '{"step": null}', "\x00"])
+def test_damaged_episodes_leave_the_run_out(line: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0, 10])
+    (write_run(tmp_path / "b", [0, 10], seed=1) / "episodes.jsonl").write_text(line + "\n")
+    board = read_board(tmp_path)
+    assert len(board.runs) == 1 and "b/episodes.jsonl is damaged" in board.unreadable[0].why
+
+
 def test_a_line_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", [0, 10])
     with (folder / "episodes.jsonl").open("a") as file:
@@ -291,10 +311,18 @@ def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [0] * 50 + [5, 5] + [40] * 50)
     write_run(tmp_path / "b", [0] * 50 + [5, 5] + [5] * 50, seed=1)
     text = to_markdown(build(read_board(tmp_path)))
-    assert "| 5 | north | 52 % · 5,100 |" in text  # episode 51 ends at step 5100; 52 of the last 100 in both
-    assert "| 40 | take egg | 25 % · 5,300 (1/2) |" in text
-    assert "| 350 | win | – |" in text  # noqa: RUF001
+    assert "| 5 · north | 52 % · 5,100 |" in text  # episode 51 ends at step 5100; 52 of the last 100 in both
+    assert "| 40 · take egg | 25 % · 5,300 (1/2) |" in text
+    assert "| 350 · win | – |" in text  # noqa: RUF001
+    assert "which nobody reached" not in text
     assert "6.7 on average, 11 at most (paper: 9 and 51)" in text
+
+
+def test_what_nobody_reached_is_told_in_one_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0, 0])
+    text = to_markdown(build(read_board(tmp_path)))
+    assert "| 5 · north | – |" in text and "take egg" not in text  # noqa: RUF001
+    assert "**2 more events, up to 350 points, which nobody reached**" in text
 
 
 class Page(HTMLParser):
@@ -368,6 +396,56 @@ def test_scores_below_zero_and_all_alike_make_a_report(tmp_path: Path) -> None:
         write_run(tmp_path / f"a{seed}", [-10] * 5, game="dragon", seed=seed)
         write_run(tmp_path / f"b{seed}", [0] * 5, game="dragon", agent="drrn", seed=seed)
     Page().feed(to_html(build(read_board(tmp_path))))
+
+
+PROBE = """<script>
+const wrong = [];
+addEventListener("error", (event) => wrong.push(event.message));
+addEventListener("load", () => {
+  for (const one of document.querySelectorAll("details")) one.open = true;
+  for (const svg of document.querySelectorAll("svg")) {
+    const { width, height } = svg.viewBox.baseVal;
+    for (const text of svg.querySelectorAll("text")) {
+      const box = text.getBBox();
+      // Words along the vertical axis are turned, so their box is measured before that.
+      if (!text.hasAttribute("transform") && (box.x < 0 || box.x + box.width > width || box.y + box.height > height))
+        wrong.push("outside its plot: " + text.textContent);
+    }
+    const at = svg.getBoundingClientRect();
+    const where = { clientX: at.left + at.width / 2, clientY: at.top + at.height / 2 };
+    svg.dispatchEvent(new PointerEvent("pointermove", where));
+    const tips = document.querySelectorAll(".tip").length;
+    if (tips !== (svg.dataset.plot ? 1 : 0)) wrong.push("values under the pointer: " + tips);
+    svg.dispatchEvent(new PointerEvent("pointerleave"));
+  }
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  if (wide > 0) wrong.push("wider than the window by " + wide);
+  document.querySelector('nav input[value="drrn"]').click();
+  for (const one of document.querySelectorAll('main [data-agent="drrn"]'))
+    if (getComputedStyle(one).display !== "none") wrong.push("drrn is still shown: " + one.outerHTML.slice(0, 80));
+  parent.postMessage(JSON.stringify({ wrong, plots: document.querySelectorAll("svg").length }), "*");
+});
+</script>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_in_a_browser(full: Path, tmp_path: Path, width: int) -> None:
+    """No error, nothing outside its plot, nothing wider than a phone; pointing shows values; agents can be hidden."""
+    page = to_html(build(read_board(full)))
+    (tmp_path / "page.html").write_text(page.replace("<header>", PROBE + "<header>", 1))
+    listen = "addEventListener('message', (event) => { document.title = event.data; })"
+    frame = f'<iframe src="page.html" style="width:{width}px;height:800px;border:0"></iframe>'
+    (tmp_path / "frame.html").write_text(f"<title></title><script>{listen}</script>{frame}")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    said = subprocess.run(
+        ["chromium", *options, "--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found = re.search(r"<title>(.*?)</title>", said.stdout)
+    assert found and found[1], said.stderr
+    result = json.loads(unescape(found[1]))
+    assert result["wrong"] == [] and result["plots"] == page.count("<svg ")
 
 
 # --- the command ------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def section(board: Board, stochastic: bool) -> Section | None:
     field = common_field(board, variants)
     if field is None:
         return None
+    kind = "-stochastic" if stochastic else ""
     few, many = field.seeds
     names = ", ".join(variant.title for variant in field.variants)
     said = [
@@ -80,18 +81,17 @@ def section(board: Board, stochastic: bool) -> Section | None:
         said.append("Where a game has one seed, its uncertainty is not in the intervals.")
     if field.absent:
         said.append(f"Left out, because they were not run on all of these: {', '.join(field.absent)}.")
-    blocks: list[Block] = [Text(" ".join(said)), *_aggregates(board, field, "")]
+    blocks: list[Block] = [Text(" ".join(said)), *_summary(board, field, kind)]
     if any(variant.game == "dragon" for variant in field.variants) and len(field.variants) > 1:
         kept = [variant for variant in variants if variant.game != "dragon"]
         without = common_field(board, kept)
         if without:
-            blocks.append(Section("Without Dragon", _aggregates(board, without, "-without-dragon"), folded=True))
-    blocks += [_profiles(board, field), *_improvement(field)]
-    kind = "stochastic" if stochastic else "deterministic"
-    return Section(f"Across {kind} games", blocks)
+            blocks.append(Section("Without Dragon", _summary(board, without, f"{kind}-without-dragon"), folded=True))
+    return Section(f"Across {'stochastic' if stochastic else 'deterministic'} games", [*blocks, *_improvement(field)])
 
 
-def _aggregates(board: Board, field: Field, name: str) -> list[Block]:
+def _summary(board: Board, field: Field, name: str) -> list[Block]:
+    """Aggregate metrics and performance profiles; `name` tells the plots' files apart."""
     estimates = {label: stats.aggregates(games) for label, games in field.scores.items()}
     colours = board.colours
     metrics = list(stats.AGGREGATES)
@@ -105,7 +105,7 @@ def _aggregates(board: Board, field: Field, name: str) -> list[Block]:
         for metric in metrics
     ]
     rows = [Row([a, *(interval(e[metric], certain) for metric in metrics)], a) for a, e in estimates.items()]
-    return [Gallery(figures), Table(("agent", *metrics), rows)]
+    return [Gallery([*figures, _profiles(board, field, name)]), Table(("agent", *metrics), rows)]
 
 
 def interval(estimate: Estimate, certain: bool = True) -> str:
@@ -114,7 +114,7 @@ def interval(estimate: Estimate, certain: bool = True) -> str:
     return f"{value} ({number(estimate.low, 3)} to {number(estimate.high, 3)})" if certain else value
 
 
-def _profiles(board: Board, field: Field) -> Gallery:
+def _profiles(board: Board, field: Field, name: str) -> Figure:
     colours = board.colours
     lowest = min(float(game.min()) for games in field.scores.values() for game in games)
     thresholds = np.linspace(min(0.0, lowest), 1.0, 101)
@@ -123,7 +123,7 @@ def _profiles(board: Board, field: Field) -> Gallery:
         profile = stats.performance_profile(games, thresholds)
         lines.append(Line(label, colours[label], thresholds, profile.share, profile.low, profile.high, steps=True))
     svg = line_plot(lines, "normalised score", "share of runs above it")
-    return Gallery([Figure("performance-profiles", svg, "Performance profiles: the share of runs above each score")])
+    return Figure(f"performance-profiles{name}", svg, "performance profiles: the share of runs above each score")
 
 
 def _improvement(field: Field) -> list[Block]:
@@ -142,7 +142,7 @@ def _improvement(field: Field) -> list[Block]:
             cells.append(Cell(number(chance.value, 2), hint, max(0.0, chance.value - 0.5)))
         rows.append(Row(cells, label))
     text = Text("Probability that a run of the agent at the left beats one of the agent above; ties count half.")
-    return [Section("Who beats whom", [text, Table(("agent", *field.scores), rows)])]
+    return [Section("Who beats whom", [text, Table(("agent", *field.scores), rows, agents=("", *field.scores))])]
 
 
 # --- ablations --------------------------------------------------------------------------------------------------
@@ -158,7 +158,11 @@ def ablations(board: Board) -> Section | None:
         parts = {g.agent for groups in found.values() for g in groups} - {"xtx", "xtx-uniform"}
         if parts:
             blocks += _ablation_blocks(board, {v: groups for v, groups in found.items() if groups}, labels)
-    return Section("Ablations", blocks) if blocks else None
+    text = Text(
+        "xtx beside xtx with one of its parts changed: no exploration on the way back (no-mix), a fixed share of "
+        "exploration without phases (lambda), exploration at random (uniform)."
+    )
+    return Section("Ablations", [text, *blocks]) if blocks else None
 
 
 def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:

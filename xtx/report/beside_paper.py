@@ -185,7 +185,7 @@ def _average_row(board: Board, label: str, variants: Sequence[Variant], table: P
         missing = len(both) < len(groups)
         hint = f"over {len(both)} of the {len(groups)} games" if missing and both else ""
         cells.append(Cell(_over_games(paper), hint))
-    whole = table.normalised.get(agent)
+    whole = table.normalised.get(agent) if both else None
     published = [f"{number(whole.avg)} %", f"{number(whole.max)} %"] if whole else [DASH, DASH]
     part = str(len(groups)) if len(groups) == len(variants) else f"{len(groups)} of {len(variants)}"
     games = Cell(part, ", ".join(group.variant.title for group in groups))

@@ -117,22 +117,32 @@ def usual_share(group: Group, score: float) -> float:
 
 def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
     rows = []
+    highest = max(float(run.peaks.max()) for group in groups for run in group.runs)
+    beyond = [event for event in facts.events if event.score > highest]
     for event in facts.events:
-        cells: list[Cell | str] = [f"{event.score}", Cell(event.action, f"step {event.step} of the walkthrough")]
-        for group in groups:
-            first, seeds = reached_first(group, event.score)
-            if first is None:
-                cells.append(DASH)
-                continue
-            share, of = usual_share(group, event.score), len(group.runs)
-            some_seeds = f" ({seeds}/{of})" if seeds < of else ""
-            hint = f"first reached after {count(first)} steps by {seeds} of {some(of, 'seed')}"
-            cells.append(Cell(f"{percent(share)} · {count(first)}{some_seeds}", hint, share))
-        rows.append(Row(cells))
+        if event in beyond[1:]:
+            break
+        cells = [_event_cell(group, event.score) for group in groups]
+        name = Cell(f"{event.score} · {event.action}", f"step {event.step} of the walkthrough")
+        rows.append(Row([name, *cells]))
+    if len(beyond) > 1:
+        more = some(len(beyond) - 1, "more event")
+        rows.append(Row([f"{more}, up to {beyond[-1].score} points, which nobody reached"], kind="group"))
     text = (
         "The walkthrough's reward events in order, and for each agent: in which share of its last 100 episodes it had "
         "that score at some time · after how many steps of training it first did (mean over the seeds that did, and "
         "how many did). An agent may have come by the same score in another way."
     )
-    header = ("score", "walkthrough's action", *(group.label for group in groups))
-    return [Section("Progress through the game", [Text(text), Table(header, rows)])]
+    labels = [group.label for group in groups]
+    table = Table(("score · walkthrough's action", *labels), rows, agents=("", *labels))
+    return [Section("Progress through the game", [Text(text), table])]
+
+
+def _event_cell(group: Group, score: int) -> Cell:
+    first, seeds = reached_first(group, score)
+    if first is None:
+        return Cell(DASH)
+    share, of = usual_share(group, score), len(group.runs)
+    some_seeds = f" ({seeds}/{of})" if seeds < of else ""
+    hint = f"first reached after {count(first)} steps by {seeds} of {some(of, 'seed')}"
+    return Cell(f"{percent(share)} · {count(first)}{some_seeds}", hint, share)

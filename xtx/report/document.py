@@ -35,6 +35,8 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Row]
+    agents: Sequence[str] = ()
+    """Whose each column is, where columns are agents'; empty for a column of nobody."""
     words: bool = False
     """Whether the other columns hold words rather than numbers."""
 

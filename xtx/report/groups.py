@@ -81,7 +81,7 @@ class Group:
     @cached_property
     def area(self) -> Floats:
         """[seeds] area under the learning curve."""
-        return np.array([area_under_curve(run.ends, run.scores, run.reached) for run in self.runs])
+        return np.array([area_under_curve(run.ends, run.scores, max(1, run.reached)) for run in self.runs])
 
     @property
     def steps(self) -> int:

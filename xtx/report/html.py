@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def _choices(document: Document) -> Iterator[str]:
 
 def _section(section: Section, level: int, ids: set[str], *, top: bool = False) -> Iterator[str]:
     name = _slug(section.title) if top else _id(section.title, ids)
-    whose = f' data-agent="{escape(section.agent)}"' if section.agent else ""
+    whose = _whose(section.agent)
     title = escape(section.title)
     if section.folded:
         yield f'<details id="{name}"{whose}><summary>{title}</summary>'
@@ -89,26 +89,32 @@ def _block(block: Block, level: int, ids: set[str]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     kind = ' class="words"' if table.words else ""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
+    whose = [_whose(agent) for agent in table.agents] or [""] * len(table.header)
+    head = "".join(f'<th scope="col"{of}>{escape(name)}</th>' for name, of in zip(table.header, whose, strict=True))
     yield f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>'
     for row in table.rows:
-        yield _row(row, len(table.header))
+        yield _row(row, whose)
     yield "</tbody></table></div>"
 
 
-def _row(row: Row, columns: int) -> str:
+def _row(row: Row, whose: Sequence[str]) -> str:
     kind = f' class="{row.kind}"' if row.kind else ""
-    whose = f' data-agent="{escape(row.agent)}"' if row.agent else ""
     cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row.cells]
     if row.kind == "group":
-        return f'<tr{kind}{whose}><td colspan="{columns}"><span>{escape(cells[0].text)}</span></td></tr>'
-    return f"<tr{kind}{whose}>{''.join(map(_cell, cells))}</tr>"
+        inside = f'<td colspan="{len(whose)}"><span>{escape(cells[0].text)}</span></td>'
+    else:
+        inside = "".join(_cell(cell, of) for cell, of in zip(cells, whose, strict=True))
+    return f"<tr{kind}{_whose(row.agent)}>{inside}</tr>"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, whose: str) -> str:
     hint = f' title="{escape(cell.hint)}"' if cell.hint else ""
     tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share else ""
-    return f"<td{hint}{tint}>{escape(cell.text)}</td>"
+    return f"<td{hint}{tint}{whose}>{escape(cell.text)}</td>"
+
+
+def _whose(agent: str) -> str:
+    return f' data-agent="{escape(agent)}"' if agent else ""
 
 
 def _id(title: str, ids: set[str]) -> str:

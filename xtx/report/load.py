@@ -108,7 +108,7 @@ def read_run(folder: Path) -> RunData:
     metrics, timing = _lines(folder, "metrics", notes), _lines(folder, "timing", notes)
     starts = _starts(folder, notes)
     scores = np.array([episode.score for episode in episodes], np.float64)
-    logged = max((int(line.get("step", 0)) for line in metrics), default=0)
+    logged = max((int(line["step"]) for line in metrics), default=0)
     saved = [int(path.name) for path in checkpoints(folder)]
     reached = max(logged, episodes[-1].step if episodes else 0, *saved, 0)
     # Without its checkpoints (a copy), a run whose next line of metrics would lie beyond the end may be finished.
@@ -141,8 +141,8 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     try:
         for line in read_lines(folder, name):
-            if not isinstance(line, dict):
-                raise ValueError("not an object")
+            if not (isinstance(line, dict) and isinstance(line.get("step"), int)):
+                raise ValueError("no step in it")
             lines.append(line)
     except (ValueError, msgspec.MsgspecError, OSError) as error:
         notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({error})")
@@ -163,7 +163,7 @@ def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
 
 
 def _working_time(timing: list[dict[str, Any]], starts: list[dict[str, Any]]) -> WorkingTime | None:
-    lines = [(line["step"], line["time"]) for line in timing if "step" in line and "time" in line]
+    lines = [(line["step"], line["time"]) for line in timing if isinstance(line.get("time"), int | float)]
     begun = []
     for start in starts:
         try:

@@ -26,8 +26,8 @@ class Args:
     """Replays walkthroughs and reports the share of their world-changing steps that some valid action reproduces.
 
     Every miss is listed. Jericho counts every object moved and attribute written, even if nothing is different
-    afterwards, and nothing else: the last column says what is reproduced by that measure. A first check searches
-    every state anew and can take minutes; the atlas keeps what it found.
+    afterwards, and nothing else: the last column is about the steps that change the world by that measure, reproduced
+    by it or by ours. A first check searches every state anew and can take minutes; the atlas keeps what it found.
     """
 
     names: Annotated[Positional[tuple[str, ...]], arg(metavar="GAME...")]

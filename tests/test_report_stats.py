@@ -1,8 +1,8 @@
 """Statistics against values worked out by hand, and against the paper's own row of averages.
 
 References: rliable's definitions (Agarwal et al. 2021; `metrics.py` of google-research/rliable, whose IQM is
-scipy.stats.trim_mean with 25 %) and its own output, SciPy's documented example of trim_mean, and the textbook example of the
-Mann-Whitney U test (Aesop's tortoises and hares: U = 25 of 36).
+scipy.stats.trim_mean with 25 %) and what it gives, SciPy's documented example of trim_mean, and the textbook example of
+the Mann-Whitney U test (Aesop's tortoises and hares: U = 25 of 36).
 """
 
 from __future__ import annotations

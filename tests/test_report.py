@@ -23,7 +23,7 @@ from xtx.config import DrrnSettings, RunConfig, xtx_settings
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.build import build
 from xtx.report.facts import GameFacts, RewardEvent, reward_events
-from xtx.report.figures import Line, line_plot, standalone, ticks
+from xtx.report.figures import COLOURS, PALETTE, Line, line_plot, standalone, ticks
 from xtx.report.groups import Board, deviations, gather
 from xtx.report.html import to_html
 from xtx.report.load import find_runs, read_run, read_runs
@@ -375,7 +375,12 @@ def test_plots_are_whole_and_hold_no_nonsense(full: Path) -> None:
         assert "nan" not in plot.replace("Training", "") and "inf" not in plot
         for numbers in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', plot):
             assert 0 <= float(numbers) <= 440
-    ElementTree.fromstring(standalone(plots[0]))
+    alone = standalone(plots[0])
+    ElementTree.fromstring(alone.encode())
+    assert ">drrn</text>" in alone and ">xtx</text>" in alone, "the page's choice of agents is its legend"
+    assert "var(" not in alone and "data-plot" not in alone
+    style = to_html(build(read_board(full)))
+    assert len(PALETTE) == COLOURS and all(colour in style for colour in PALETTE)
 
 
 def test_one_run_of_one_episode_makes_a_report(tmp_path: Path) -> None:

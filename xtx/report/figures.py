@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 
 import numpy as np
 
@@ -223,16 +224,46 @@ def _svg(parts: Sequence[str], height: int, said: str, data: str = "") -> str:
     return f'<svg {size} role="img" aria-label="{escape(said)}"{plotted}>{"".join(parts)}</svg>'
 
 
-STANDALONE = """svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{stroke:#e3e3e3}.axis{stroke:#888}
-.top{stroke:#888;stroke-dasharray:2 3}.line{fill:none;stroke:var(--c);stroke-width:1.8}.dashed{stroke-dasharray:5 3}
-.band{fill:var(--c);opacity:.16}.bar{fill:var(--c);opacity:.85}.dot{fill:var(--c)}
-.whisker{stroke:#333;stroke-width:1.6}.c0{--c:#c8102e}.c1{--c:#7b3fb5}.c2{--c:#1f6fb4}.c3{--c:#c46a00}.c4{--c:#1a8a5a}
-.c5{--c:#6b6b6b}.c6{--c:#a8458a}.c7{--c:#008b94}
-.c8{--c:#857400}.c9{--c:#8b4a2b}.c10{--c:#4a5fc1}.c11{--c:#e0559a}"""
+PALETTE = (
+    "#c8102e", "#7b3fb5", "#1f6fb4", "#c46a00", "#1a8a5a", "#6b6b6b",
+    "#a8458a", "#008b94", "#857400", "#8b4a2b", "#4a5fc1", "#e0559a",
+)  # fmt: skip
+"""The colours of plots that are files of their own: those of the page when it is light."""
+
+
+def _style() -> str:
+    """Plain rules without variables, which few programs beside browsers understand."""
+    rules = [
+        "svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{stroke:#e3e3e3}.axis{stroke:#888}",
+        ".top{stroke:#888;stroke-dasharray:2 3}.line{fill:none;stroke-width:1.8}.dashed{stroke-dasharray:5 3}",
+        ".band{opacity:.16}.bar{opacity:.85}.whisker{stroke:#333;stroke-width:1.6}",
+    ]
+    for place, colour in enumerate(PALETTE):
+        filled = ",".join(f".c{place} .{kind}" for kind in ("band", "bar", "dot"))
+        rules.append(f".c{place} .line{{stroke:{colour}}}{filled}{{fill:{colour}}}")
+    return "".join(rules)
 
 
 def standalone(svg: str) -> str:
-    """The plot as a file of its own, light, without the data for the page's script."""
+    """The plot as a file of its own, light, with the names of its lines, which on the page stand above all plots."""
     head, _, rest = svg.partition(">")
-    head = head.partition(" data-plot=")[0]
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{STANDALONE}</style>{rest}\n'
+    head, _, plotted = head.partition(" data-plot=")
+    if plotted:
+        names = dict(re.findall(r'<g data-agent="([^"]*)" class="c(\d+)', svg))
+        legend, height = _legend(names)
+        head = head.replace(f'viewBox="0 0 {WIDTH} {HEIGHT}"', f'viewBox="0 0 {WIDTH} {HEIGHT + height}"')
+        rest = rest.removesuffix("</svg>") + legend + "</svg>"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_style()}</style>{rest}\n'
+
+
+def _legend(names: dict[str, str]) -> tuple[str, int]:
+    """Names, still as they stand in the SVG, with a bit of their lines, below the plot; and how high that is."""
+    parts, x, y = [], float(LEFT), HEIGHT + 10
+    for name, colour in names.items():
+        width = 34 + LETTER * len(unescape(name))
+        if x > LEFT and x + width > WIDTH:
+            x, y = float(LEFT), y + 18
+        parts.append(f'<g class="c{colour}"><path class="line" d="M{x:.0f} {y}h18"/></g>')
+        parts.append(f'<text x="{x + 24:.0f}" y="{y + 4}">{name}</text>')
+        x += width + 8
+    return "".join(parts), y + 10 - HEIGHT

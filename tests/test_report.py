@@ -307,6 +307,25 @@ def test_the_tables_beside_the_papers(tmp_path: Path) -> None:
     assert "| xtx | 28.6 % | 29.5 % | 28.6 % | 43.6 % | 1 | 56.3 % | 64.0 % |" in averages
 
 
+def test_averages_over_the_papers_games_stand_apart(tmp_path: Path) -> None:
+    for game, score in (("zork1", 35), ("dragon", 25), ("zork3", 7), ("nowhere", 5)):
+        write_run(tmp_path / game, [score] * 3, game=game)
+    text = to_markdown(build(read_board(tmp_path)))
+    averages = [line.split("|")[1:3] for line in text[text.index("### Averages over games") :].splitlines()]
+    found = {words.strip(): ours.strip() for words, ours in (line for line in averages if len(line) == 2)}
+    groups = [words.strip("*") for words in found if words.startswith("**")]
+    assert groups[:4] == [
+        "2 games of the paper's table",
+        "all 3 games here",
+        "2 games of the paper's table, without dragon",
+        "all 3 games here, without dragon",
+    ]
+    lines = [line for line in text.splitlines() if line.startswith("| xtx | ") and " % " in line]
+    assert [line.split("|")[2].strip() for line in lines[:4]] == [
+        "55.0 % ± 45.0", "70.0 % ± 42.4", "10.0 %", "55.0 % ± 45.0",
+    ]  # fmt: skip
+
+
 def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [0] * 50 + [5, 5] + [40] * 50)
     write_run(tmp_path / "b", [0] * 50 + [5, 5] + [5] * 50, seed=1)

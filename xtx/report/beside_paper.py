@@ -137,10 +137,7 @@ def _averages(board: Board, variants: Sequence[Variant], table: PaperTable) -> l
     """Normalised scores over games, with and without Dragon, ours and the paper's over the same games."""
     rows = []
     known = [variant for variant in variants if variant.maximum]
-    choices = [("all games", known)]
-    if any(variant.game == "dragon" for variant in known):
-        choices.append(("without dragon", [variant for variant in known if variant.game != "dragon"]))
-    for words, chosen in choices:
+    for words, chosen in _choices(known, table):
         lines = [_average_row(board, label, chosen, table) for label in board.labels]
         filled = [line for line in lines if line]
         if filled:
@@ -155,6 +152,19 @@ def _averages(board: Board, variants: Sequence[Variant], table: PaperTable) -> l
         "without it stand beside."
     )
     return [Section("Averages over games", [text, Table(header, rows), *_mean_delta(board, known)])]
+
+
+def _choices(known: list[Variant], table: PaperTable) -> list[tuple[str, list[Variant]]]:
+    """Over which games averages are made, in words and as a list: what the paper averages stands apart from others."""
+    main = [variant for variant in known if variant.row in table.main and not variant.wide]
+    found = [(f"{some(len(main), 'game')} of the paper's table", main)] if main else []
+    if len(known) > len(main):
+        found.append((f"all {some(len(known), 'game')} here", known))
+    for words, chosen in list(found):
+        without = [variant for variant in chosen if variant.game != "dragon"]
+        if without and len(without) < len(chosen):
+            found.append((f"{words}, without dragon", without))
+    return found
 
 
 def _mean_delta(board: Board, variants: Sequence[Variant]) -> list[Block]:

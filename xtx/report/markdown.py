@@ -33,8 +33,8 @@ def _block(block: Block, level: int) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Gallery():
-            for figure in block.figures:
-                yield from (f"(In the HTML page: {_plain(figure.caption)}.)", "")
+            captions = "; ".join(_plain(figure.caption) for figure in block.figures)
+            yield from (f"(Plots in the HTML page: {captions}.)", "")
 
 
 def _table(table: Table) -> Iterator[str]:

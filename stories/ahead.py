@@ -2,12 +2,14 @@
 
 Usage: python stories/ahead.py ATLAS_FOLDER
 
-Fills the atlas in that folder by demo runs of a few seeds, then packs what it holds about the adventure. Run it again
-whenever the story, the search or the survey changes (their versions are part of the keys).
+Fills the atlas in that folder by the walkthrough, strolls off it, and demo runs of a few seeds; then packs what it
+holds about the adventure. Run it again whenever the story, the search or the survey changes (their versions are part of
+the keys). With --write before the folder, it only packs what is there.
 """
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import tempfile
@@ -16,20 +18,40 @@ from pathlib import Path
 import lmdb
 
 from xtx.games.ahead import pack
+from xtx.games.game import StoryGame
 from xtx.games.stage import set_stage
 
 SEEDS = (0, 1, 2)
 STEPS = 30_000
+STROLL = 20
 KEY = 16
 
 
 def main(atlas: Path) -> None:
+    stroll(atlas)
     for seed in SEEDS:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             command = [sys.executable, "-m", "xtx.cli", "train", "--seed", str(seed), "--steps", str(STEPS)]
             subprocess.run([*command, "--out", run, "--atlas", atlas, "--device", "cpu"], check=True)
     write(atlas)
+
+
+def stroll(atlas: Path) -> None:
+    """Looks around along the walkthrough."""
+    stage = set_stage("", atlas=atlas)
+    game = StoryGame(stage.spec)
+    chance = random.Random(0)
+    for length in range(len(stage.walkthrough)):
+        observation = game.reset()
+        for action in stage.walkthrough[:length]:
+            observation = game.step(action).observation
+        for _ in range(STROLL):
+            step = game.step(chance.choice(observation.actions))
+            observation = step.observation
+            if step.terminated:
+                break
+    game.close()
 
 
 def write(atlas: Path) -> None:

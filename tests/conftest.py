@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ import pytest
 GAMES = [Path(folder).resolve() for folder in os.environ.get("XTX_GAMES", "").split(os.pathsep) if folder]
 REQUIRED = os.environ.get("XTX_REQUIRE_ROMS", "") not in ("", "0")
 """Whether a test of real games that is skipped counts as failed: so it is where the games must be there."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what runs in the background deaf to Ctrl-C, and processes inherit that; tests send Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -36,6 +43,8 @@ def own_folders(
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    # Most tests of games are about searching; with what is known ahead, the embedded adventure would need none.
+    monkeypatch.setenv("XTX_NO_AHEAD", "1")
     if request.node.get_closest_marker("roms"):
         monkeypatch.setenv("XTX_GAMES", os.pathsep.join(map(str, GAMES)))
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jericho import FrotzEnv
 
@@ -117,6 +117,7 @@ def test_any_bytes_can_be_decoded(memory: bytes, address: int, version: int, abb
 
 
 @settings(deadline=None)
+@example(b"\0" * 9 + b"C" + b"\0" * 57 + b"\x04" + b"\0" * 4, 3)  # separators up to the very end
 @given(st.binary(min_size=64, max_size=400), st.sampled_from([3, 5, 8]))
 def test_any_bytes_have_a_dictionary(story: bytes, version: int) -> None:
     story = bytes([version]) + story[1:]

@@ -267,6 +267,8 @@ def read_dictionary(story: bytes, header: Header) -> Dictionary:
     if not 64 <= start < len(story) - 4:
         return Dictionary(frozenset(), length, frozenset())
     start += 1 + story[start]
+    if start + 3 > len(story):
+        return Dictionary(frozenset(), length, frozenset())
     size, count = story[start], abs(int.from_bytes(story[start + 1 : start + 3], "big", signed=True))
     start += 3
     # Behind a word's letters a byte says what kind of word it is; Inform kept Infocom's bit for nouns.

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from xtx.games.ahead import pack, unpack
+from xtx.games.game import StoryGame
+from xtx.games.stage import set_stage
+
+MOVES = 14
+"""Of the walkthrough; each costs a search where nothing is known ahead."""
+
+
+def test_what_is_packed_is_unpacked_whatever_the_order() -> None:
+    found = {b"b" * 16: b"two", b"a" * 16: b"one"}
+    assert unpack(pack(found)) == found
+    assert pack(found) == pack(dict(reversed(found.items())))
+
+
+def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XTX_NO_AHEAD")
+    stage = set_stage("", no_atlas=True)
+    ahead = StoryGame(stage.spec)
+    seen = [ahead.reset()]
+    seen += [ahead.step(action).observation for action in stage.walkthrough[:MOVES]]
+    assert ahead.searches == 0, "the search, the survey or the story has changed: run stories/ahead.py again"
+    ahead.close()
+
+    monkeypatch.setenv("XTX_NO_AHEAD", "1")
+    searching = StoryGame(stage.spec)
+    found = [searching.reset()]
+    found += [searching.step(action).observation for action in stage.walkthrough[:MOVES]]
+    assert searching.searches > 0
+    searching.close()
+    assert seen == found
+
+
+def test_other_ways_of_searching_are_not_known_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XTX_NO_AHEAD")
+    game = StoryGame(replace(set_stage("", no_atlas=True).spec, wide_grammar=True))
+    game.reset()
+    assert game.searches == 1
+    game.close()

@@ -195,7 +195,7 @@ class XtxSettings:
 
 
 PAPER_STEPS = 800_000
-DEMO_STEPS = 40_000
+DEMO_STEPS = 16_000
 
 ALPHA1 = {"deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, "detective": 2.0, "pentari": 2.0}
 """The paper's weight of the intrinsic reward in XTX, where it is not 1."""
@@ -222,10 +222,10 @@ def demo(settings: QLearning) -> QLearning:
         settings,
         text=text,
         q=replace(q, temperature=5.0),
-        imitation=replace(settings.imitation, layers=2, width=64, batch_size=16, learning_rate=2e-3),
+        imitation=replace(settings.imitation, layers=2, width=64, batch_size=16, passes=25, learning_rate=2e-3),
         trajectories=replace(settings.trajectories, k=1, beta1=0.0),
         first_training=250,
-        training_every=1,
+        training_every=2,
     )
 
 

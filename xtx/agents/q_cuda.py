@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xtx.agents.q_plain import PARTS, KeptValues, load_tensors, make_network, optimiser_state, tensors
+from xtx.agents.q_plain import PARTS, KeptValues, make_network
 from xtx.agents.states import Library
+from xtx.agents.tensors import load_module, module_state, optimiser_state
 from xtx.config import InverseSettings, QSettings
 from xtx.core import State
 from xtx.cuda.kernels import HIDDEN, Rows, decode, encode
@@ -292,8 +293,8 @@ class CudaEngine:
         """For `load`."""
         self._numbers = self._take_numbers()
         return {
-            "network": tensors(self.network),
-            "target": {"network": tensors(self._target), "values": self._kept.state()},
+            "network": module_state(self.network),
+            "target": {"network": module_state(self._target), "values": self._kept.state()},
             "optimiser": optimiser_state(self._optimiser),
             "numbers": self._numbers,
             "updates": self.updates,
@@ -301,8 +302,8 @@ class CudaEngine:
 
     def load(self, state: State) -> None:
         """Goes on from a saved state."""
-        load_tensors(self.network, state["network"])
-        load_tensors(self._target, state["target"]["network"])
+        load_module(self.network, state["network"])
+        load_module(self._target, state["target"]["network"])
         self._kept.load(state["target"]["values"])
         # In place, not by the optimiser's own load: recorded steps know the tensors.
         for place, slot in enumerate(self._optimiser.state.values()):

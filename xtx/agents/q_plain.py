@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xtx.agents.states import Library
+from xtx.agents.tensors import load_module, load_optimiser, module_state, optimiser_state
 from xtx.config import InverseSettings, QSettings
 from xtx.core import State
 from xtx.gru import Plan
@@ -126,7 +127,7 @@ class PlainEngine:
     def state(self) -> State:
         """For `load`."""
         return {
-            "network": tensors(self.network),
+            "network": module_state(self.network),
             "target": self._target.state(),
             "optimiser": optimiser_state(self._optimiser),
             "updates": self.updates,
@@ -134,7 +135,7 @@ class PlainEngine:
 
     def load(self, state: State) -> None:
         """Goes on from a saved state."""
-        load_tensors(self.network, state["network"])
+        load_module(self.network, state["network"])
         self._target.load(state["target"])
         load_optimiser(self._optimiser, state["optimiser"])
         self.updates = state["updates"]
@@ -170,14 +171,14 @@ class _Target:
     def state(self) -> State:
         """For `load`. What was said is part of it: worked out again, in other company, its last bits would differ."""
         return {
-            "network": tensors(self.network),
+            "network": module_state(self.network),
             "codes": {name: codes.state() for name, codes in self._codes.items()},
             "values": self._values.state(),
         }
 
     def load(self, state: State) -> None:
         """Goes on from a saved state."""
-        load_tensors(self.network, state["network"])
+        load_module(self.network, state["network"])
         self.forget()
         for name, codes in self._codes.items():
             codes.load(state["codes"][name])
@@ -288,30 +289,3 @@ def _columns(batch: NDArray[np.void], prefix: str) -> Ints:
 
 def make_network(inverse: InverseSettings | None, vocabulary: int, hidden: int) -> DrrnNetwork | InvDyNetwork:
     return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden)
-
-
-def tensors(module: torch.nn.Module) -> dict[str, NDArray[np.float32]]:
-    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
-
-
-def load_tensors(module: torch.nn.Module, arrays: Mapping[str, NDArray[np.float32]]) -> None:
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
-
-
-def optimiser_state(optimiser: torch.optim.Optimizer) -> State:
-    """What Adam remembers of each parameter, by the parameter's place."""
-    slots = optimiser.state_dict()["state"]
-    return {
-        str(place): {name: tensor.detach().cpu().numpy().copy() for name, tensor in slot.items()}
-        for place, slot in slots.items()
-    }
-
-
-def load_optimiser(optimiser: torch.optim.Optimizer, state: State) -> None:
-    """Gives an optimiser of the same parameters its memory back."""
-    whole = optimiser.state_dict()
-    whole["state"] = {
-        int(place): {name: torch.from_numpy(array.copy()) for name, array in slot.items()}
-        for place, slot in state.items()
-    }
-    optimiser.load_state_dict(whole)

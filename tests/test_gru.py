@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import Thread
 
 import numpy as np
@@ -20,13 +19,7 @@ Rows = list[list[int]]
 VOCABULARY = 40
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """PyTorch's threads wait for each other at every small product, for ever if the machine has other work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def plan(rows: Rows) -> gru.Plan:

@@ -210,8 +210,8 @@ QLearning = DrrnSettings | InvDySettings | XtxSettings
 
 
 def demo(settings: QLearning) -> QLearning:
-    """The same agent made small, so that it learns the embedded adventure within minutes on two cores: narrower
-    networks that learn faster, fewer words. XTX also learns its trajectories in small batches, plans anew more often,
+    """The same agent made small, for runs of minutes on two cores on the embedded adventure: narrower networks that
+    learn faster, fewer words. XTX also learns its trajectories in small batches, plans anew more often,
     with one trajectory at a time and all scores alike, and explores at a higher temperature: the quickest points of
     that adventure lie in a trap, and with the paper's settings it would take far longer than minutes to leave it."""
     text = replace(settings.text, vocabulary=1024)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -94,26 +96,14 @@ def draw(curve: NDArray[np.float64], steps: int, most: int) -> list[str]:
 def random_mean(stage: Stage) -> float:
     """The mean score of an agent that takes any valid action, in episodes of 100 steps."""
     from xtx.agents.random import RandomAgent
+    from xtx.evaluate import play
     from xtx.games.vector import GameVector
 
     games = 8
-    agent = RandomAgent(NoSettings(), Brief(games, seed=0))
-    scores: list[int] = []
-    vector = GameVector(stage.spec, games)
-    try:
-        observations = vector.reset()
-        while len(scores) < RANDOM_EPISODES:
-            actions = [decision.action for decision in agent.act(observations)]
-            last = {game for game, o in enumerate(observations) if o.step + 1 >= agent.episode_limit}
-            steps = vector.step(actions, last)
-            observations = [step.observation for step in steps]
-            ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
-            scores += [observations[game].score for game in ended]
-            for game, observation in zip(ended, vector.reset(ended) if ended else [], strict=True):
-                observations[game] = observation
-    finally:
-        vector.close()
-    return float(np.mean(scores))
+    with contextlib.closing(GameVector(stage.spec, games)) as vector:
+        agent = RandomAgent(NoSettings(), Brief(games, seed=0))
+        episodes = play(agent, vector, itertools.repeat(vector.walkthrough_seed), RANDOM_EPISODES)
+        return float(np.mean([episode.score for episode in episodes]))
 
 
 def save_picture(folder: Path, curve: NDArray[np.float64], agent: str, stage: Stage) -> Path | None:

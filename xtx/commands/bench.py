@@ -15,7 +15,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents import preset
-from xtx.commands.session import Means, prepare
+from xtx.commands.session import Means, check_config, lasting_name, prepare
 from xtx.config import RunConfig
 from xtx.core import UserError
 
@@ -42,11 +42,11 @@ class Args:
 
 def run(args: Args) -> None:
     """Prints the table."""
-    if args.steps < 1 or args.warmup < 0 or args.games < 1:
-        raise UserError("--steps and --games take numbers from 1, --warmup from 0")
+    if args.steps < 1 or args.warmup < 0:
+        raise UserError("--steps takes a number from 1, --warmup from 0")
     name = Path(args.game).stem.lower()
     config = RunConfig(
-        game=args.game if "/" not in args.game else str(Path(args.game).absolute()),
+        game=lasting_name(args.game),
         agent=args.agent,
         settings=asdict(preset(args.agent, name)),
         seed=args.seed,
@@ -54,6 +54,7 @@ def run(args: Args) -> None:
         games=args.games,
         extra_actions=args.extra_actions,
     )
+    check_config(config)
     cast = prepare(config, args.means)
     from xtx.games.vector import GameVector
     from xtx.runs import Run

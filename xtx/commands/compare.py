@@ -12,10 +12,10 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents import find_agent, preset
-from xtx.commands.session import Means, resume, train
+from xtx.commands.session import Means, check_config, lasting_name, resume, train
 from xtx.config import QLearning, RunConfig, demo
 from xtx.core import UserError
-from xtx.runs import read_config, read_episodes
+from xtx.runs import read_episodes
 
 LAST = 100
 ROSTER = ("random", "drrn", "inv-dy", "xtx-uniform", "xtx")
@@ -43,8 +43,8 @@ class Args:
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    if args.steps < 1 or not args.agents or not args.seeds:
-        raise UserError("give at least one agent, one seed and one step")
+    if not args.agents or not args.seeds:
+        raise UserError("give at least one agent and one seed")
     for agent in args.agents:
         find_agent(agent)
     for seed in args.seeds:
@@ -57,7 +57,7 @@ def run(args: Args) -> int:
 
 
 def _folder(args: Args, agent: str, seed: int) -> Path:
-    game = (Path(args.game).stem or "lowwater").replace(":", "-")
+    game = Path(lasting_name(args.game)).stem.replace(":", "-")
     size = "-full" if args.full_size else ""
     return args.out / f"{game}-{agent}-{seed}-{args.steps}{size}"
 
@@ -65,18 +65,19 @@ def _folder(args: Args, agent: str, seed: int) -> Path:
 def _one(args: Args, agent: str, seed: int) -> int:
     folder = _folder(args, agent, seed)
     if (folder / "config.json").exists():
-        read_config(folder)
         return resume(folder, args.means)
     settings = preset(agent, Path(args.game).stem.lower())
     if not args.full_size and isinstance(settings, QLearning):
         settings = demo(settings)
-    game = args.game if "/" not in args.game else str(Path(args.game).absolute())
-    config = RunConfig(game=game, agent=agent, settings=asdict(settings), seed=seed, steps=args.steps)
+    config = RunConfig(
+        game=lasting_name(args.game), agent=agent, settings=asdict(settings), seed=seed, steps=args.steps
+    )  # fmt: skip
+    check_config(config)
     return train(config, folder, args.means)
 
 
 def _print(args: Args) -> None:
-    table = Table(title=f"{args.game or 'lowwater'}, {args.steps:,} steps, seeds {', '.join(map(str, args.seeds))}")
+    table = Table(title=f"{lasting_name(args.game)}, {args.steps:,} steps, seeds {', '.join(map(str, args.seeds))}")
     table.add_column("agent")
     for title in (f"mean of the last {LAST} episodes", "best episode", "episodes"):
         table.add_column(title, justify="right")

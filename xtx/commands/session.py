@@ -17,6 +17,7 @@ from tyro.conf import arg
 from xtx.agents import find_agent
 from xtx.config import RunConfig
 from xtx.core import Agent, Brief, UserError
+from xtx.games.catalog import default_game, is_story_name
 from xtx.runs import Run
 
 if TYPE_CHECKING:
@@ -51,6 +52,24 @@ class Means:
     """Also log to Weights & Biases (extra `wandb`); WANDB_MODE=offline works."""
     quiet: bool = False
     """Print only where the run is, and the summary."""
+
+
+def lasting_name(game: str) -> str:
+    """What names the game also tomorrow and in another folder."""
+    path = Path(game)
+    if "/" in game or (is_story_name(path) and path.is_file()):
+        return str(path.absolute())
+    return game or default_game()
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuses numbers that make no run, in one line."""
+    for name in ("steps", "games", "log_every"):
+        value = getattr(config, name)
+        if value < 1:
+            raise UserError(f"--{name.replace('_', '-')} takes a number from 1, not {value}")
+    if not 0 <= config.seed < 2**31:
+        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {config.seed}")
 
 
 def train(config: RunConfig, folder: Path, means: Means) -> int:

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from xtx.agents import agent_names, find_agent, preset
-from xtx.commands.session import Means, train
+from xtx.commands.session import Means, check_config, lasting_name, train
 from xtx.config import DEMO_STEPS, PAPER_STEPS, RunConfig
 from xtx.core import UserError
-from xtx.games.catalog import default_game, is_story_name
 
 DEMO = "xtx-demo"
 _AGENTS = f"Who learns: {', '.join(agent_names())}. If not given xtx, or xtx-demo where no game is given."
@@ -86,7 +85,7 @@ def run(args: Any) -> int:
     single = agent in ("rc-dqn", "mprc-dqn")
     steps = DEMO_STEPS if agent == DEMO else 100_000 if single else PAPER_STEPS
     config = RunConfig(
-        game=_lasting_name(args.game),
+        game=lasting_name(args.game),
         agent=agent,
         settings=asdict(args.settings),
         seed=args.seed,
@@ -97,25 +96,8 @@ def run(args: Any) -> int:
         wide_grammar=args.wide_grammar,
         log_every=args.log_every,
     )
-    _check(config)
+    check_config(config)
     return train(config, args.out or _new_folder(config), args.means)
-
-
-def _lasting_name(game: str) -> str:
-    """What names the game also tomorrow and in another folder."""
-    path = Path(game)
-    if "/" in game or (is_story_name(path) and path.is_file()):
-        return str(path.absolute())
-    return game or default_game()
-
-
-def _check(config: RunConfig) -> None:
-    for name in ("steps", "games", "log_every"):
-        value = getattr(config, name)
-        if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} takes a number from 1, not {value}")
-    if not 0 <= config.seed < 2**31:
-        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {config.seed}")
 
 
 def _new_folder(config: RunConfig) -> Path:

@@ -197,6 +197,14 @@ class XtxSettings:
 PAPER_STEPS = 800_000
 DEMO_STEPS = 16_000
 
+
+def usual_length(agent: str) -> tuple[int, int]:
+    """How many game steps an agent's run has, and how many games it plays in lock-step, unless told otherwise."""
+    if agent in ("rc-dqn", "mprc-dqn"):
+        return 100_000, 1
+    return DEMO_STEPS if agent == "xtx-demo" else PAPER_STEPS, 8
+
+
 ALPHA1 = {"deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, "detective": 2.0, "pentari": 2.0}
 """The paper's weight of the intrinsic reward in XTX, where it is not 1."""
 

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from xtx.agents import agent_names, find_agent, preset
 from xtx.commands.session import Means, check_config, lasting_name, train
-from xtx.config import DEMO_STEPS, PAPER_STEPS, RunConfig
+from xtx.config import RunConfig, usual_length
 from xtx.core import UserError
 
 DEMO = "xtx-demo"
@@ -82,15 +82,14 @@ def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     agent = args.agent or _default_agent(args.game)
     find_agent(agent)
-    single = agent in ("rc-dqn", "mprc-dqn")
-    steps = DEMO_STEPS if agent == DEMO else 100_000 if single else PAPER_STEPS
+    steps, games = usual_length(agent)
     config = RunConfig(
         game=lasting_name(args.game),
         agent=agent,
         settings=asdict(args.settings),
         seed=args.seed,
         steps=steps if args.steps is None else args.steps,
-        games=(1 if single else 8) if args.games is None else args.games,
+        games=games if args.games is None else args.games,
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
         wide_grammar=args.wide_grammar,

@@ -29,11 +29,12 @@ ALLOWED: dict[str, set[str]] = {
     "cuda": GROUND | {"text", "nets", "gru", "gpt"},
     "agents": LEARNING | {"cuda"},
     "runs": GROUND,
-    "train": LEARNING | {"games", "agents", "runs"},
+    "witness": GROUND | {"runs"},
+    "train": LEARNING | {"games", "agents", "runs", "witness"},
     "evaluate": LEARNING | {"games", "agents", "runs"},
     "sweep": LEARNING | {"games", "agents", "runs", "train", "evaluate"},
-    "report": GROUND | {"runs"},
-    "web": GROUND | {"runs", "report"},
+    "report": GROUND | {"runs", "witness"},
+    "web": GROUND | {"runs", "witness", "report"},
     "play": GROUND | {"games", "agents"},
 }
 EVERYTHING = {"cli", "commands", "__main__"}

@@ -100,7 +100,7 @@ def go(
 
 
 def lines(folder: Path) -> dict[str, list[bytes]]:
-    return {name: (folder / f"{name}.jsonl").read_bytes().splitlines() for name in ("metrics", "episodes")}
+    return {name: (folder / f"{name}.jsonl").read_bytes().splitlines() for name in ("metrics", "episodes", "rooms")}
 
 
 @pytest.mark.parametrize("agent", LEARNERS)

@@ -318,7 +318,7 @@ def small(agent: str) -> Any:
 
 def test_every_number_is_defined(tmp_path: Path) -> None:
     """What runs of all agents write is what docs/metrics.md defines, no more and no less."""
-    written: dict[str, set[str]] = {"metrics": set(), "episodes": set(), "timing": set()}
+    written: dict[str, set[str]] = {"metrics": set(), "episodes": set(), "rooms": set(), "timing": set()}
     settings: set[str] = set()
     for agent in AGENTS:
         kept = asdict(small(agent))
@@ -338,5 +338,7 @@ def test_every_number_is_defined(tmp_path: Path) -> None:
     for name, keys in written.items():
         assert defined(f"{name}.jsonl") == keys
     assert defined("config.json") == {field.name for field in fields(RunConfig)} | settings
+    live = json.loads((tmp_path / "random" / "live.json").read_text())
+    assert defined("live.json") == set(live) | {f"turns.{name}" for name in live["turns"][0]}
     start = json.loads((tmp_path / "random" / "versions.json").read_text())[0]
     assert defined("versions.json") == set(start)

@@ -151,7 +151,8 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"run folder: {folder}" in out
     names = {path.name for path in folder.iterdir()} - {"score.png"}  # which needs matplotlib
     assert names == {
-        "config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "timing.jsonl", "checkpoints", "lock"
+        "config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl", "live.json",
+        "checkpoints", "lock",
     }  # fmt: skip
     assert [path.name for path in checkpoints(folder)] == ["0000001600"]
     config = read_config(folder)

@@ -4,7 +4,9 @@ config.json      what was asked for
 versions.json    what it ran with: Python, packages, git state, machine; one entry for each start
 metrics.jsonl    one line every `log_every` vector steps; the same whatever happened to the process in between
 episodes.jsonl   one line for each finished episode, likewise
+rooms.jsonl      one line for each way between two rooms, when it is found, likewise
 timing.jsonl     what may differ from start to start: clock, speed, memory
+live.json        the newest turns of the first game, for those who look on; replaced every few seconds
 checkpoints/     the last two states of the whole run, and `best`: the state at the best mean score
 lock             held by the process that works on the run
 
@@ -41,6 +43,8 @@ from xtx.core import EpisodeRecord, State, UserError
 _MAGIC = b"xtx checkpoint 1"
 _DIGEST = 32
 _KEPT = 2
+_EXACT = ("metrics", "episodes", "rooms")
+"""Files of lines that are the same whatever happened to the process."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
 
 
@@ -209,7 +213,7 @@ class Run:
         self.flush()
         for file in self._files.values():
             os.fsync(file.fileno())
-        sizes = {name: self._size(name) for name in ("metrics", "episodes")}
+        sizes = {name: self._size(name) for name in _EXACT}
         folder = self.folder / "checkpoints"
         path = folder / f"{step:010d}"
         write_checkpoint(path, {"sizes": sizes, "state": state})
@@ -224,8 +228,9 @@ class Run:
     def restore(self) -> State | None:
         """The newest good state, with the files of lines cut back to it; None if nothing was saved yet."""
         path, saved = _find_newest(self.folder, warn)
-        sizes = saved["sizes"] if saved is not None else {"metrics": 0, "episodes": 0}
-        for name, size in sizes.items():
+        sizes = saved["sizes"] if saved is not None else {}
+        for name in _EXACT:
+            size = sizes.get(name, 0)
             lines = self.folder / f"{name}.jsonl"
             if self._size(name) < size:
                 raise UserError(f"{lines} is shorter than the checkpoint says; the run cannot go on exactly")

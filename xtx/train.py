@@ -15,6 +15,7 @@ from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, T
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
 from xtx.runs import Run
+from xtx.witness import Witness
 
 LAST = 100
 """Episodes over which scores are averaged."""
@@ -55,6 +56,7 @@ class Training:
         self._observations: list[Observation] = []
         self._scores: deque[int] = deque(maxlen=LAST)
         self._window = _Window()
+        self._witness = Witness(run)
         self._vector_steps = 0
         self._best_mean = float("-inf")
         self._checkpoint_seconds = checkpoint_seconds
@@ -75,6 +77,7 @@ class Training:
             if self._due():
                 self._save()
         self._save()
+        self._witness.end(self.progress.steps)
         return self.progress.steps >= self._config.steps
 
     def _vector_step(self) -> None:
@@ -92,6 +95,7 @@ class Training:
         self.progress.phases = [decision.phase for decision in decisions]
         for game, (decision, step) in enumerate(zip(decisions, steps, strict=True)):
             self._episodes[game].add(decision, step)
+        self._witness.see(self.progress.steps, before, decisions, steps)
         ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
         for game in ended:
             self._finish(game, steps[game])
@@ -171,6 +175,7 @@ class Training:
             "threads": torch.get_num_threads(),  # on which the last bits of every sum depend
             "scores": list(self._scores),
             "window": {"sums": self._window.sums, "counts": self._window.counts},
+            "rooms": self._witness.state(),
             "vector_steps": self._vector_steps,
             "best_mean": self._best_mean if self._best_mean > float("-inf") else None,
             "progress": {"steps": progress.steps, "episodes": progress.episodes, "score_max": progress.score_max},
@@ -184,6 +189,7 @@ class Training:
         self._seeds.drawn = state["seeds_drawn"]
         self._scores.extend(state["scores"])
         self._window = _Window(**state["window"])
+        self._witness.load(state.get("rooms", []))  # which runs of earlier versions did not keep
         self._vector_steps = state["vector_steps"]
         self._best_mean = float("-inf") if state["best_mean"] is None else state["best_mean"]
         for name, value in state["progress"].items():

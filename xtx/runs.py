@@ -191,7 +191,7 @@ class Run:
             known = json.loads(path.read_text()) if path.exists() else []
         except ValueError:
             warn(f"{path} is damaged; what the run's earlier starts ran with is lost")
-        _replace_text(path, json.dumps([*known, versions()], indent=2) + "\n")
+        replace_text(path, json.dumps([*known, versions()], indent=2) + "\n")
 
     # --- lines --------------------------------------------------------------------------------------------------
 
@@ -350,7 +350,8 @@ def git_state() -> str:
     return commit.stdout.strip()
 
 
-def _replace_text(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text)
     temporary.rename(path)

@@ -135,7 +135,7 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
 
     stage, games_played = cast.stage, run.config.games
     state = run.restore()
-    forbidden = state["forbidden"] if state is not None else []
+    forbidden, done = (state["forbidden"], state["progress"]["steps"]) if state is not None else ([], 0)
     display = Display(run, stage, cast.device, quiet=means.quiet)
     if state is not None and state["threads"] != torch.get_num_threads():
         if means.threads is None:
@@ -144,7 +144,7 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
             display.note(f"the run had {state['threads']} threads so far; with {means.threads} it will not be the same")
     with (
         _stopper() as stop,
-        open_sinks(run, tensorboard=means.tensorboard, wandb=means.wandb) as sinks,
+        open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
         contextlib.closing(
             GameVector(stage.spec, games_played, means.workers, forbidden=forbidden, on_report=display.note)
         ) as games,

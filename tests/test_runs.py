@@ -114,6 +114,33 @@ def test_a_run_keeps_the_last_two_and_the_best(tmp_path: Path) -> None:
     assert newest["state"] == {"at": 40}
 
 
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOTSUP, errno.EMLINK])
+def test_the_best_is_a_copy_where_there_are_no_hard_links(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(self: Path, target: Path) -> None:
+        raise OSError(error, os.strerror(error), str(self))
+
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    folder = tmp_path / "run" / "checkpoints"
+    with Run.create(tmp_path / "run", CONFIG) as run:
+        for step in (8, 16, 24, 32):
+            run.save(step, {"at": step}, best=step in (8, 16))
+        assert sorted(path.name for path in folder.iterdir()) == ["0000000024", "0000000032", "best"]
+        assert read_checkpoint(folder / "best")["state"] == {"at": 16}
+        assert (folder / "best").stat().st_nlink == 1
+
+        def full(source: Path, target: Path) -> None:
+            Path(target).write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("shutil.copyfile", full)
+        with pytest.raises(OSError, match="No space"):
+            run.save(40, {"at": 40}, best=True)
+    assert read_checkpoint(folder / "best")["state"] == {"at": 16}
+    assert not list(folder.glob(".*"))
+
+
 def line(episode: int) -> EpisodeRecord:
     return EpisodeRecord(episode, 8, 0, 1, 1, 5, "died", 1)
 

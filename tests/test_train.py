@@ -316,20 +316,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert int(newest.name) == list(read_lines(folder, "metrics"))[-1]["step"]
 
 
-def test_other_places_for_metrics(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    folder = tmp_path / "run"
-    words = ["train", TOY, "--agent", "random", "--steps", "800", "--log-every", "20", "--tensorboard"]
-    assert main([*words, "--out", str(folder), *PLAIN]) == 0
-    events = EventAccumulator(str(folder / "tensorboard"))
-    events.Reload()
-    written = [(event.step, event.value) for event in events.Scalars("score_mean")]
-    lines = [(line["step"], line["score_mean"]) for line in read_lines(folder, "metrics")]
-    assert [step for step, _ in written] == [step for step, _ in lines] == [160, 320, 480, 640, 800]
-    assert [value for _, value in written] == pytest.approx([value for _, value in lines])
-
-
 def test_resuming_keeps_the_number_of_threads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Sums differ in their last bits from one number to another."""
     folder = tmp_path / "run"

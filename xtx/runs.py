@@ -22,6 +22,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -129,6 +130,23 @@ def _give_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return tree
 
 
+def _copy_cheaply(path: Path, target: Path) -> None:
+    """A second name for a file that will not be written to again; a copy where the file system has no such thing."""
+    new = target.with_name(f".{target.name}")
+    new.unlink(missing_ok=True)
+    try:
+        new.hardlink_to(path)
+    except OSError:  # which one says so differs: EPERM, ENOTSUP, EMLINK, ENOSYS; on a full disk the copy fails too
+        try:
+            shutil.copyfile(path, new)
+            with new.open("rb") as file:
+                os.fsync(file.fileno())
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+    new.rename(target)
+
+
 def _sync_folder(folder: Path) -> None:
     """A new name in a folder is on disk only when the folder is."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -218,10 +236,7 @@ class Run:
         path = folder / f"{step:010d}"
         write_checkpoint(path, {"sizes": sizes, "state": state})
         if best:
-            link = folder / ".best"
-            link.unlink(missing_ok=True)
-            link.hardlink_to(path)
-            link.rename(folder / "best")
+            _copy_cheaply(path, folder / "best")
         for old in checkpoints(self.folder)[_KEPT:]:
             old.unlink()
 

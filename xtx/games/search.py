@@ -30,7 +30,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
-from xtx.games.zset import ENGINE, Engine, judge
+from xtx.games.zset import ENGINE, Engine, judge_each
 
 SEARCH_VERSION = 6
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
@@ -314,12 +314,11 @@ class Search:
         shared = Counter(e for effects in moved.values() for e in effects)
         portable = {n for n, effects in moved.items() if any(shared[e] < 3 for e in effects)} | {"all"}
         effect = effect.copy()
+        verbs = {command.split(" ", 1)[0] for command in place}
         for template in self._emulator.templates:
-            if template.count("OBJ") != 2:
+            if template.count("OBJ") != 2 or template.split(" ", 1)[0] not in verbs:
                 continue
             head, middle, tail = template.split("OBJ", 2)
-            if not any(command.startswith(head) for command in place):
-                continue
             for one in names:
                 at_work = {n: place.get(f"{head}{n}{middle}{one}{tail}", -1) for n in names if n != one}
                 at_work = {n: i for n, i in at_work.items() if i >= 0 and effect[i]}
@@ -338,15 +337,15 @@ class Search:
         watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
         first = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
         asking = [c for c in _ASKING if c not in self._excluded]
-        verdicts = self._judge(first, [*asking, *candidates], watched)
+        verdicts = self._judge([first], [*asking, *candidates], watched)[0]
         idle, watches = np.split(verdicts.watches, [len(asking)])
         verdicts = Verdicts(verdicts.flags[len(asking) :], verdicts.diffs[len(asking) :], watches)
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
         chancy = np.flatnonzero((verdicts.flags & Verdict.RANDOM) > 0).tolist()
         if chancy:
-            for rng in RANDOM_STATES[1:]:
-                again = self._judge(msgspec.structs.replace(state, rng=rng), [candidates[i] for i in chancy])
+            others = [msgspec.structs.replace(state, rng=rng) for rng in RANDOM_STATES[1:]]
+            for again in self._judge(others, [candidates[i] for i in chancy]):
                 other = self._effects(again.flags, again.diffs)
                 stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
                 # A combination that is 0 only if all effects are 0.
@@ -377,9 +376,12 @@ class Search:
             left = [i for i in left if " " not in candidates[i]]
         return np.array(left, dtype=np.intp)
 
-    def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None = None) -> Verdicts:
-        """What becomes of the candidates; an engine that failed in this state is not asked again."""
-        return judge(self._emulator, None if ENGINE in self._excluded else self._engine, state, candidates, watched)
+    def _judge(
+        self, states: Sequence[Snapshot], candidates: Sequence[str], watched: Ram | None = None
+    ) -> list[Verdicts]:
+        """What becomes of the candidates in each state; an engine that failed here is not asked again."""
+        engine = None if ENGINE in self._excluded else self._engine
+        return judge_each(self._emulator, engine, states, candidates, watched)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""

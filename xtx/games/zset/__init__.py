@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ ENGINE = "(set execution)"
 LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset*.so"))), None)
 """What the C sources were compiled to."""
 
-_WORTH_SHARING = 500
+_WORTH_SHARING = 200
 """A thread that gets fewer commands than these is not worth its while."""
 
 _STACK_WORDS = 1024
@@ -220,6 +221,7 @@ class Engine:
         """With several `threads` the commands of one state are shared among them; they start when first needed."""
         self._library = _load()
         self._pool: ThreadPoolExecutor | None = None
+        self._free: SimpleQueue[Engine] = SimpleQueue()
         self._others = [Engine(story, rules) for _ in range(threads - 1)]
         self._ram_size = len(rules.set_mask)
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
@@ -275,12 +277,44 @@ class Engine:
         """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
         must be tried there. `hashes`, where given, receives a hash of each command's whole final state; `watched` are
         bits of RAM to be watched beside those of the world."""
-        self._check(state)
+        return self.filter_each([state], commands, limit, mode, hashes, watched)[0]
+
+    def filter_each(
+        self,
+        states: Sequence[Snapshot],
+        commands: Sequence[str],
+        limit: int = CANDIDATE_LIMIT,
+        mode: Mode = Mode.MERGING,
+        hashes: npt.NDArray[np.uint64] | None = None,
+        watched: Ram | None = None,
+    ) -> list[Verdicts]:
+        """`filter` from each of several states, shared among the threads."""
+        for state in states:
+            self._check(state)
         if watched is not None and len(watched) != self._ram_size:
             raise ValueError("there must be one byte for each of RAM")
-        if self._others and len(commands) >= _WORTH_SHARING * (1 + len(self._others)):
-            return self._shared(state, commands, limit, mode, hashes, watched)
-        return self._run(state, commands, limit, mode, hashes, watched)
+        if hashes is not None and len(hashes) != len(commands):
+            raise ValueError("there must be one hash for each command")
+        count = max(1, min(1 + len(self._others), len(commands) // _WORTH_SHARING))
+        if not self._others or count * len(states) == 1:
+            return [self._run(state, commands, limit, mode, hashes, watched) for state in states]
+        size = -(-len(commands) // count)
+        parts = [slice(i * size, (i + 1) * size) for i in range(count)]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1 + len(self._others))
+            for engine in (self, *self._others):
+                self._free.put(engine)
+
+        def run(state: Snapshot, part: slice) -> Verdicts:
+            engine = self._free.get()
+            try:
+                own = None if hashes is None else hashes[part]
+                return engine._run(state, commands[part], limit, mode, own, watched)
+            finally:
+                self._free.put(engine)
+
+        futures = [[self._pool.submit(run, state, part) for part in parts] for state in states]
+        return [_joined([future.result() for future in row]) for row in futures]
 
     def _run(
         self,
@@ -295,8 +329,6 @@ class Engine:
         flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
         diffs = np.zeros(len(commands), dtype=np.uint64)
         watches = np.zeros(len(commands), dtype=np.uint64)
-        if hashes is not None and len(hashes) != len(commands):
-            raise ValueError("there must be one hash for each command")
         joined = "\0".join(commands)
         if joined.count("\0") >= len(commands):  # some have one inside: a backslash is not judged here either
             joined = "\0".join(command.replace("\0", "\\") for command in commands)
@@ -309,39 +341,6 @@ class Engine:
         if failed:
             raise MemoryError("no memory for the candidates")
         return Verdicts(flags, diffs, watches)
-
-    def _shared(
-        self,
-        state: Snapshot,
-        commands: Sequence[str],
-        limit: int,
-        mode: Mode,
-        hashes: npt.NDArray[np.uint64] | None,
-        watched: Ram | None,
-    ) -> Verdicts:
-        """`filter`, with a part of the commands for each thread."""
-        workers = [self, *self._others]
-        size = -(-len(commands) // len(workers))
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(len(workers))
-        parts = [slice(i * size, (i + 1) * size) for i in range(len(workers))]
-        # One that has nobody to share with does the work itself.
-        own, self._others = self._others, []
-        try:
-            futures = [
-                self._pool.submit(
-                    w.filter, state, commands[p], limit, mode, None if hashes is None else hashes[p], watched
-                )
-                for w, p in zip(workers, parts, strict=True)
-            ]
-            found = [f.result() for f in futures]
-        finally:
-            self._others = own
-        return Verdicts(
-            np.concatenate([v.flags for v in found]),
-            np.concatenate([v.diffs for v in found]),
-            np.concatenate([v.watches for v in found]),
-        )
 
     def differences(
         self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
@@ -401,6 +400,14 @@ class Engine:
         return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
 
 
+def _joined(parts: Sequence[Verdicts]) -> Verdicts:
+    return Verdicts(
+        np.concatenate([v.flags for v in parts]),
+        np.concatenate([v.diffs for v in parts]),
+        np.concatenate([v.watches for v in parts]),
+    )
+
+
 def judge(
     emulator: Emulator,
     engine: Engine | None,
@@ -410,17 +417,33 @@ def judge(
 ) -> Verdicts:
     """What becomes of each command, tried from a state: by the engine, and one by one in the emulator for those it
     leaves open, or for all where there is no engine. The emulator is left in some other state."""
+    return judge_each(emulator, engine, [state], commands, watched)[0]
+
+
+def judge_each(
+    emulator: Emulator,
+    engine: Engine | None,
+    states: Sequence[Snapshot],
+    commands: Sequence[str],
+    watched: Ram | None = None,
+) -> list[Verdicts]:
+    """`judge` from each of several states."""
     if engine is None:
-        emulator.restore(state)
-        return emulator.filter(commands, watched=watched)
+        return [_in_emulator(emulator, state, commands, watched) for state in states]
     emulator.note(ENGINE)
-    verdicts = engine.filter(state, commands, watched=watched)
-    left = np.flatnonzero((verdicts.flags & UNJUDGED) > 0).tolist()
-    if left:
-        emulator.restore(state)
-        others = emulator.filter([commands[i] for i in left], watched=watched)
-        verdicts.flags[left], verdicts.diffs[left], verdicts.watches[left] = others.flags, others.diffs, others.watches
-    return verdicts
+    found = engine.filter_each(states, commands, watched=watched)
+    for state, verdicts in zip(states, found, strict=True):
+        left = np.flatnonzero((verdicts.flags & UNJUDGED) > 0).tolist()
+        if left:
+            others = _in_emulator(emulator, state, [commands[i] for i in left], watched)
+            verdicts.flags[left], verdicts.diffs[left] = others.flags, others.diffs
+            verdicts.watches[left] = others.watches
+    return found
+
+
+def _in_emulator(emulator: Emulator, state: Snapshot, commands: Sequence[str], watched: Ram | None) -> Verdicts:
+    emulator.restore(state)
+    return emulator.filter(commands, watched=watched)
 
 
 @contextmanager

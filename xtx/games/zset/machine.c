@@ -57,18 +57,20 @@ void machine_free(engine *e) {
 
 /* --- decoding ----------------------------------------------------------------------------------------------- */
 
-enum operation {
-    UNKNOWN, /* also all that is left to Frotz */
-    NOTHING, /* takes operands and does nothing that can be seen in memory or text */
-    JE, JL, JG, DEC_CHK, INC_CHK, JIN, TEST_BITS, OR_, AND_, TEST_ATTR, SET_ATTR, CLEAR_ATTR, STORE_, INSERT_OBJ,
-    LOADW, LOADB, GET_PROP, GET_PROP_ADDR, GET_NEXT_PROP, ADD_, SUB_, MUL_, DIV_, MOD_, CALL, THROW,
-    JZ, GET_SIBLING, GET_CHILD, GET_PARENT, GET_PROP_LEN, INC, DEC, PRINT_ADDR, REMOVE_OBJ, PRINT_OBJ, RET, JUMP,
-    PRINT_PADDR, LOAD, NOT,
-    RTRUE, RFALSE, PRINT, PRINT_RET, RET_POPPED, POP, CATCH, NEW_LINE, PIRACY,
-    STOREW, STOREB, PUT_PROP, READ, PRINT_CHAR, PRINT_NUM, RANDOM_, PUSH, PULL, OUTPUT_STREAM, SCAN_TABLE, TOKENISE,
-    COPY_TABLE, PRINT_TABLE, CHECK_ARG_COUNT,
-    LOG_SHIFT, ART_SHIFT, SAVE_UNDO, PRINT_UNICODE, CHECK_UNICODE
-};
+/* UNKNOWN is also all that is left to Frotz; NOTHING takes operands and does nothing that can be seen in memory or
+ * text. */
+#define OPERATIONS(X) \
+    X(UNKNOWN) X(NOTHING) X(JE) X(JL) X(JG) X(DEC_CHK) X(INC_CHK) X(JIN) X(TEST_BITS) X(OR_) X(AND_) \
+    X(TEST_ATTR) X(SET_ATTR) X(CLEAR_ATTR) X(STORE_) X(INSERT_OBJ) X(LOADW) X(LOADB) X(GET_PROP) \
+    X(GET_PROP_ADDR) X(GET_NEXT_PROP) X(ADD_) X(SUB_) X(MUL_) X(DIV_) X(MOD_) X(CALL) X(THROW) X(JZ) \
+    X(GET_SIBLING) X(GET_CHILD) X(GET_PARENT) X(GET_PROP_LEN) X(INC) X(DEC) X(PRINT_ADDR) X(REMOVE_OBJ) \
+    X(PRINT_OBJ) X(RET) X(JUMP) X(PRINT_PADDR) X(LOAD) X(NOT) X(RTRUE) X(RFALSE) X(PRINT) X(PRINT_RET) \
+    X(RET_POPPED) X(POP) X(CATCH) X(NEW_LINE) X(PIRACY) X(STOREW) X(STOREB) X(PUT_PROP) X(READ) X(PRINT_CHAR) \
+    X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
+    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
+
+#define LISTED(name) name,
+enum operation { OPERATIONS(LISTED) };
 
 enum { S = 1, B = 2, T = 4 }; /* stores, branches, is followed by text */
 
@@ -390,11 +392,22 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         } else STORE_TO(variable, v);                             \
     } while (0)
 
+/* Every instruction jumps to the next one's by itself: a processor learns which usually follows which. */
+#define EXECUTE                                            \
+    do {                                                   \
+        sp_before = sp;                                    \
+        if (UNLIKELY(!in)) GIVE_UP;                        \
+        if (UNLIKELY(++executed > e->limit)) GIVE_UP;      \
+        goto *doing[in->operation];                        \
+    } while (0)
+#define DO(name) do_##name:
+#define DOING(name) &&do_##name,
+
 #define NEXT                                                       \
     do {                                                           \
         if (UNLIKELY(!in->following)) in->following = decode(e, in->next); \
         in = in->following;                                        \
-        goto execute;                                              \
+        EXECUTE;                                              \
     } while (0)
 #define BRANCH(condition)                                                         \
     do {                                                                          \
@@ -405,7 +418,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         }                                                                         \
         if (UNLIKELY(!in->jump)) in->jump = decode(e, in->target);                \
         in = in->jump;                                                            \
-        goto execute;                                                             \
+        EXECUTE;                                                             \
     } while (0)
 
 #define CALCULATE_WITH(what)                                                                                     \
@@ -575,22 +588,16 @@ void machine_run(engine *e) {
     uint32_t address;
     uint64_t executed = e->now.instructions;
     int yes, count;
+    static const void *const doing[] = {OPERATIONS(DOING)};
 
-execute:
-    if (UNLIKELY(!in)) {
-        sp_before = sp;
-        GIVE_UP;
-    }
-    sp_before = sp;
-    if (UNLIKELY(++executed > e->limit)) GIVE_UP;
-    switch ((enum operation)in->operation) {
-    case UNKNOWN: GIVE_UP;
-    case NOTHING:
+    EXECUTE;
+    DO(UNKNOWN) GIVE_UP;
+    DO(NOTHING)
         for (int i = 0; i < in->count; i++) OPERAND(i, a);
         NEXT;
 
     /* comparing */
-    case JE:
+    DO(JE)
         if (LIKELY(in->count == 2)) {
             OPERAND(0, a);
             OPERAND(1, b);
@@ -612,17 +619,17 @@ execute:
             for (int i = 1; i < in->count && i < 4; i++) yes |= many[0] == many[i];
         }
         BRANCH(yes);
-    case JZ:
+    DO(JZ)
         OPERAND(0, many[0]);
         if (LIKELY(!is_vector(many[0]))) BRANCH(many[0] == 0);
         many[1] = 0;
         AGREED(lanes_equal(e, many, 2));
         BRANCH(yes);
-    case JL: COMPARE_WITH(LESS, (int16_t)a < (int16_t)b);
-    case JG: COMPARE_WITH(GREATER, (int16_t)a > (int16_t)b);
-    case TEST_BITS: COMPARE_WITH(ALL_BITS, (a & b) == b);
-    case INC_CHK:
-    case DEC_CHK:
+    DO(JL) COMPARE_WITH(LESS, (int16_t)a < (int16_t)b);
+    DO(JG) COMPARE_WITH(GREATER, (int16_t)a > (int16_t)b);
+    DO(TEST_BITS) COMPARE_WITH(ALL_BITS, (a & b) == b);
+    DO(INC_CHK)
+    DO(DEC_CHK)
         OPERAND(0, a);
         AGREE(a);
         OPERAND(1, b);
@@ -643,13 +650,13 @@ execute:
         BRANCH(yes);
 
     /* calculating */
-    case ADD_: CALCULATE_WITH(ADD);
-    case SUB_: CALCULATE_WITH(SUBTRACT);
-    case MUL_: CALCULATE_WITH(MULTIPLY);
-    case AND_: CALCULATE_WITH(AND);
-    case OR_: CALCULATE_WITH(OR);
-    case DIV_:
-    case MOD_:
+    DO(ADD_) CALCULATE_WITH(ADD);
+    DO(SUB_) CALCULATE_WITH(SUBTRACT);
+    DO(MUL_) CALCULATE_WITH(MULTIPLY);
+    DO(AND_) CALCULATE_WITH(AND);
+    DO(OR_) CALCULATE_WITH(OR);
+    DO(DIV_)
+    DO(MOD_)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b); /* some lane might divide by 0 */
@@ -657,8 +664,8 @@ execute:
         x = in->operation == DIV_ ? DIVIDE : REMAINDER;
         RESULT(is_vector(a) ? lanes_calculate(e, x, a, b) : calculate(x, (uint16_t)a, (uint16_t)b));
         NEXT;
-    case LOG_SHIFT:
-    case ART_SHIFT:
+    DO(LOG_SHIFT)
+    DO(ART_SHIFT)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b);
@@ -666,11 +673,11 @@ execute:
         x = in->operation == LOG_SHIFT ? LOGICAL_SHIFT : ARITHMETIC_SHIFT;
         RESULT(is_vector(a) ? lanes_calculate(e, x, a, b) : calculate(x, (uint16_t)a, (uint16_t)b));
         NEXT;
-    case NOT:
+    DO(NOT)
         OPERAND(0, a);
         RESULT(is_vector(a) ? lanes_calculate(e, SUBTRACT, 0xFFFF, a) : (uint16_t)~a);
         NEXT;
-    case RANDOM_:
+    DO(RANDOM_)
         OPERAND(0, a);
         AGREE(a);
         if ((int16_t)a <= 0) {
@@ -700,8 +707,8 @@ execute:
         NEXT;
 
     /* variables and tables */
-    case INC:
-    case DEC:
+    DO(INC)
+    DO(DEC)
         OPERAND(0, a);
         AGREE(a);
         READ_NAMED(a, x);
@@ -711,23 +718,23 @@ execute:
         }
         WRITE_NAMED(a, x);
         NEXT;
-    case LOAD:
+    DO(LOAD)
         OPERAND(0, a);
         AGREE(a);
         READ_NAMED(a, x);
         RESULT(x);
         NEXT;
-    case STORE_:
+    DO(STORE_)
         OPERAND(0, a);
         AGREE(a);
         OPERAND(1, b);
         WRITE_NAMED(a, b);
         NEXT;
-    case PUSH:
+    DO(PUSH)
         OPERAND(0, a);
         PUSH_VALUE(a);
         NEXT;
-    case PULL:
+    DO(PULL)
         OPERAND(0, a);
         AGREE(a);
         CHECK_POP;
@@ -735,22 +742,22 @@ execute:
         sp++;
         WRITE_NAMED(a, x);
         NEXT;
-    case POP:
+    DO(POP)
         CHECK_POP;
         sp++;
         NEXT;
-    case LOADW:
+    DO(LOADW)
         OPERAND(0, a);
         OPERAND(1, b);
         RESULT(LIKELY(!is_vector(a | b)) ? load_word(e, (uint16_t)(a + 2 * b)) : lanes_load(e, a, b, 1));
         NEXT;
-    case LOADB:
+    DO(LOADB)
         OPERAND(0, a);
         OPERAND(1, b);
         RESULT(LIKELY(!is_vector(a | b)) ? load_byte(e, (uint16_t)(a + b)) : lanes_load(e, a, b, 0));
         NEXT;
-    case STOREW:
-    case STOREB:
+    DO(STOREW)
+    DO(STOREB)
         OPERAND(0, a);
         OPERAND(1, b);
         OPERAND(2, x);
@@ -767,20 +774,20 @@ execute:
             else store_byte(e, address, is_vector(x) ? x : x & 255);
         }
         NEXT;
-    case SCAN_TABLE:
+    DO(SCAN_TABLE)
         many[3] = 0x82;
         for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
         for (int i = 1; i < 4; i++) AGREE(many[i]);
         scan_table(e, many[0], many[1], many[2], many[3], &x);
         CHARGE(many[2]);
         goto store_and_branch;
-    case COPY_TABLE:
+    DO(COPY_TABLE)
         for (int i = 0; i < 3; i++) OPERAND(i, many[i]);
         for (int i = 0; i < 3; i++) AGREE(many[i]);
         if (!copy_table(e, many[0], many[1], many[2])) GIVE_UP;
         CHARGE(many[2]);
         NEXT;
-    case TOKENISE:
+    DO(TOKENISE)
         many[2] = many[3] = 0;
         for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
         for (int i = 0; i < 4; i++) AGREE(many[i]);
@@ -789,7 +796,7 @@ execute:
         NEXT;
 
     /* objects */
-    case JIN:
+    DO(JIN)
         OPERAND(0, a);
         OPERAND(1, b);
         if (!lanes_objects_legal(e, a)) {
@@ -802,7 +809,7 @@ execute:
         }
         AGREED(lanes_inside(e, a, b));
         BRANCH(yes);
-    case TEST_ATTR:
+    DO(TEST_ATTR)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b);
@@ -817,15 +824,15 @@ execute:
         }
         AGREED(lanes_attribute(e, a, b));
         BRANCH(yes);
-    case SET_ATTR:
-    case CLEAR_ATTR:
+    DO(SET_ATTR)
+    DO(CLEAR_ATTR)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b);
         PRINTED(change_attribute(e, a, b, in->operation == SET_ATTR));
         NEXT;
-    case INSERT_OBJ:
-    case REMOVE_OBJ:
+    DO(INSERT_OBJ)
+    DO(REMOVE_OBJ)
         OPERAND(0, a);
         AGREE(a);
         b = 0;
@@ -856,9 +863,9 @@ execute:
             }
         }
         NEXT;
-    case GET_PARENT:
-    case GET_SIBLING:
-    case GET_CHILD:
+    DO(GET_PARENT)
+    DO(GET_SIBLING)
+    DO(GET_CHILD)
         OPERAND(0, a);
         if (!relative(e, a, in->operation == GET_PARENT ? PARENT : in->operation == GET_SIBLING ? SIBLING : CHILD, &x)) {
             AGREE(a);
@@ -867,8 +874,8 @@ execute:
         if (in->operation != GET_PARENT) goto store_and_branch;
         RESULT(x);
         NEXT;
-    case GET_PROP:
-    case GET_PROP_ADDR:
+    DO(GET_PROP)
+    DO(GET_PROP_ADDR)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b);
@@ -890,7 +897,7 @@ execute:
         }
         RESULT(x);
         NEXT;
-    case GET_NEXT_PROP:
+    DO(GET_NEXT_PROP)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(a);
@@ -912,13 +919,13 @@ execute:
         }
         RESULT(x);
         NEXT;
-    case GET_PROP_LEN:
+    DO(GET_PROP_LEN)
         OPERAND(0, a);
         if (!is_vector(a) && !e->shadows[(uint16_t)(a - 1)]) x = property_length(e, e->memory[(uint16_t)(a - 1)]);
         else x = lanes_property_length(e, a);
         RESULT(x);
         NEXT;
-    case PUT_PROP:
+    DO(PUT_PROP)
         OPERAND(0, a);
         OPERAND(1, b);
         OPERAND(2, x);
@@ -938,7 +945,7 @@ execute:
         NEXT;
 
     /* routines */
-    case CALL:
+    DO(CALL)
         count = in->count;
         for (int i = 0; i < count; i++) OPERAND(i, many[i]);
         AGREE(many[0]);
@@ -969,8 +976,8 @@ execute:
             bottom = sp;
             in = routine < e->size && e->decoded[routine] ? e->decoded[routine] : decode(e, routine);
         }
-        goto execute;
-    case THROW:
+        EXECUTE;
+    DO(THROW)
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b);
@@ -986,84 +993,84 @@ execute:
             e->now.frames = frames;
         }
         goto give_back;
-    case CATCH:
+    DO(CATCH)
         RESULT((uint16_t)e->now.frames);
         NEXT;
-    case CHECK_ARG_COUNT:
+    DO(CHECK_ARG_COUNT)
         OPERAND(0, a);
         AGREE(a);
         if (fp == e->stack + STACK_WORDS) BRANCH(a == 0);
         if (is_vector(*fp)) GIVE_UP;
         BRANCH(a <= (*fp & 255));
-    case RET:
+    DO(RET)
         OPERAND(0, a);
         goto give_back;
-    case RET_POPPED:
+    DO(RET_POPPED)
         CHECK_POP;
         a = SIMPLE(*sp);
         sp++;
         goto give_back;
-    case RTRUE:
+    DO(RTRUE)
         a = 1;
         goto give_back;
-    case RFALSE:
+    DO(RFALSE)
         a = 0;
         goto give_back;
-    case JUMP:
+    DO(JUMP)
         if (in->kind[0] != CONSTANT) GIVE_UP;
         if (UNLIKELY(!in->jump)) in->jump = decode(e, in->target);
         in = in->jump;
-        goto execute;
-    case PIRACY: BRANCH(1);
+        EXECUTE;
+    DO(PIRACY) BRANCH(1);
 
     /* text */
-    case PRINT:
+    DO(PRINT)
         PRINTED(print_string_at(e, in->text));
         NEXT;
-    case PRINT_RET:
+    DO(PRINT_RET)
         PRINTED(print_string_at(e, in->text));
         PRINTED(print_character(e, 13));
         a = 1;
         goto give_back;
-    case NEW_LINE:
+    DO(NEW_LINE)
         PRINTED(print_character(e, 13));
         NEXT;
-    case PRINT_ADDR:
-    case PRINT_PADDR:
+    DO(PRINT_ADDR)
+    DO(PRINT_PADDR)
         OPERAND(0, a);
         PRINTED(print_strings_at(e, a, in->operation == PRINT_PADDR));
         NEXT;
-    case PRINT_OBJ:
+    DO(PRINT_OBJ)
         OPERAND(0, a);
         PRINTED(print_object(e, a));
         NEXT;
-    case PRINT_CHAR:
+    DO(PRINT_CHAR)
         OPERAND(0, a);
         PRINTED(print_character(e, a));
         NEXT;
-    case PRINT_UNICODE:
+    DO(PRINT_UNICODE)
         OPERAND(0, a);
         AGREE(a);
         if (a > 126 || a < 32) GIVE_UP;
         PRINTED(print_character(e, a));
         NEXT;
-    case PRINT_NUM:
+    DO(PRINT_NUM)
         OPERAND(0, a);
         PRINTED(print_number(e, a));
         NEXT;
-    case PRINT_TABLE:
+    DO(PRINT_TABLE)
         many[2] = 1;
         many[3] = 0;
         for (int i = 0; i < in->count && i < 4; i++) OPERAND(i, many[i]);
         for (int i = 0; i < 4; i++) AGREE(many[i]);
         PRINTED(print_table(e, many[0], many[1], many[2], many[3]));
         NEXT;
-    case CHECK_UNICODE:
+    DO(CHECK_UNICODE)
         OPERAND(0, a);
         AGREE(a);
         RESULT((a >= 0x20 && a <= 0x7E) || (a >= 0xA1 && a <= 0xFF) ? 3 : a == 0xA0);
         NEXT;
-    case OUTPUT_STREAM:
+    DO(OUTPUT_STREAM)
         count = in->count < 4 ? in->count : 4;
         for (int i = 0; i < count; i++) OPERAND(i, many[i]);
         for (int i = 0; i < count; i++) AGREE(many[i]);
@@ -1083,11 +1090,11 @@ execute:
         }
         NEXT;
 
-    case SAVE_UNDO: /* Jericho's Frotz has no room for undo */
+    DO(SAVE_UNDO) /* Jericho's Frotz has no room for undo */
         RESULT(0xFFFF);
         NEXT;
 
-    case READ: /* the end of the turn */
+    DO(READ) /* the end of the turn */
         e->now.at = in;
         e->now.sp = (int32_t)(sp - e->stack);
         e->now.fp = (int32_t)(fp - e->stack);
@@ -1095,8 +1102,6 @@ execute:
         e->now.instructions = executed;
         if (!judge(e)) goto divide;
         goto next_part;
-    }
-    GIVE_UP;
 
 store_and_branch: /* the result x, which is also the condition */
     if (is_vector(x)) {
@@ -1130,7 +1135,7 @@ give_back: /* return a */
             e->now.fp = (int32_t)(fp - e->stack);
             if (UNLIKELY(!e->snapshot_count)) {
                 recognise_merge(e);
-                goto execute;
+                EXECUTE;
             }
             e->count_instructions += executed - e->now.instructions;
             e->now.instructions = executed;
@@ -1138,7 +1143,7 @@ give_back: /* return a */
             goto next_part;
         }
     }
-    goto execute;
+    EXECUTE;
 
 cannot:
     e->count_instructions += executed - e->now.instructions;
@@ -1161,5 +1166,5 @@ next_part:
     fp = e->stack + e->now.fp;
     bottom = stack_bottom(e, fp);
     executed = e->now.instructions;
-    goto execute;
+    EXECUTE;
 }

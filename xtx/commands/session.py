@@ -35,6 +35,8 @@ class Means:
     """Where networks are computed; auto takes a GPU if there is one."""
     workers: Annotated[int | None, arg(metavar="N")] = None
     """Processes that run the games; if not given, as many as there are processors."""
+    search_threads: Annotated[int | None, arg(metavar="N")] = None
+    """Threads with which each of them searches; if not given, so many that no processor is idle."""
     threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads of torch; if not given, as many as there are processors, at most 8, or as before where a run goes on.
     Another number changes the last bits of sums, and so the run."""
@@ -96,7 +98,7 @@ class Cast:
 
 def prepare(config: RunConfig, means: Means) -> Cast:
     """Finds the game and the device and makes the agent: whatever is wrong with them shows here."""
-    for name, least in (("workers", 0), ("threads", 1), ("checkpoint_seconds", 0)):
+    for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
         value = getattr(means, name)
         if value is not None and value < least:
             raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
@@ -114,15 +116,17 @@ def prepare(config: RunConfig, means: Means) -> Cast:
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,
-        threads=search_threads(config.games, means.workers),
+        threads=means.search_threads or search_threads(config.games, means.workers),
     )
     return Cast(stage, make_agent(config, device, stage.walkthrough), device)
 
 
 def search_threads(games: int, workers: int | None) -> int:
-    """Threads with which each worker may search: all wait for the slowest, so no processor should be idle."""
+    """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
+    games of one step, less than half usually meet a new state."""
     processors = len(os.sched_getaffinity(0))
-    return max(1, min(4, processors // max(1, min(games, workers or processors))))
+    each = processors // max(1, min(games, workers or processors))
+    return min(8, 2 * each) if each > 1 else 1
 
 
 def _session(run: Run, means: Means, cast: Cast) -> int:
@@ -143,7 +147,7 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
         else:
             display.note(f"the run had {state['threads']} threads so far; with {means.threads} it will not be the same")
     with (
-        _stopper() as stop,
+        stopper() as stop,
         open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
         contextlib.closing(
             GameVector(stage.spec, games_played, means.workers, forbidden=forbidden, on_report=display.note)
@@ -189,14 +193,16 @@ def pick_device(wanted: str) -> str:
     return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-class _Stop:
+class Stop:
+    """Whether somebody asked to stop."""
+
     asked = False
 
 
 @contextlib.contextmanager
-def _stopper() -> Iterator[_Stop]:
+def stopper() -> Iterator[Stop]:
     """Ctrl-C, or the end of a session, asks the loop to save and stop; a second time ends it at once."""
-    stop = _Stop()
+    stop = Stop()
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.asked:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xtx.report import stats
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
-from xtx.report.figures import Bar, Line, bar_plot, line_plot
+from xtx.report.figures import Bar, BarPlot, Line, LinePlot
 from xtx.report.groups import Board, Group, Variant
 from xtx.report.stats import Estimate, Floats
 from xtx.report.words import DASH, number, some
@@ -99,7 +99,7 @@ def _summary(board: Board, field: Field, name: str) -> list[Block]:
     figures = [
         Figure(
             f"aggregate-{metric.replace(' ', '-')}{name}".lower(),
-            bar_plot([Bar(a, colours[a], e[metric]) for a, e in estimates.items()], metric, points=True),
+            BarPlot([Bar(a, colours[a], e[metric]) for a, e in estimates.items()], metric, points=True),
             f"{metric} (less is better)" if metric == "optimality gap" else metric,
         )
         for metric in metrics
@@ -122,8 +122,8 @@ def _profiles(board: Board, field: Field, name: str) -> Figure:
     for label, games in field.scores.items():
         profile = stats.performance_profile(games, thresholds)
         lines.append(Line(label, colours[label], thresholds, profile.share, profile.low, profile.high, steps=True))
-    svg = line_plot(lines, "normalised score", "share of runs above it")
-    return Figure(f"performance-profiles{name}", svg, "performance profiles: the share of runs above each score")
+    plot = LinePlot(lines, "normalised score", "share of runs above it")
+    return Figure(f"performance-profiles{name}", plot, "performance profiles: the share of runs above each score")
 
 
 def _improvement(field: Field) -> list[Block]:
@@ -177,11 +177,11 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
             bars.append(Bar(label, colours[label], _around(means)))
         caption = f"Mean over {some(len(shared), 'game')} that all of them were run on, ± standard deviation over games"
         figures.append(Figure(f"ablations-{'stochastic' if shared[0].stochastic else 'all'}",
-                              bar_plot(bars, "normalised Avg, cut to 0 to 1"), caption))  # fmt: skip
+                              BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))  # fmt: skip
     for variant, groups in found.items():
         own = {group.label: _around(group.avg) for group in groups}
-        svg = bar_plot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
-        figures.append(Figure(f"ablations-{variant.title}", svg, f"{variant.title}, ± standard deviation over seeds"))
+        plot = BarPlot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
+        figures.append(Figure(f"ablations-{variant.title}", plot, f"{variant.title}, ± standard deviation over seeds"))
     missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."
     return [*([Text(missing)] if missing else []), Gallery(figures)]
 

@@ -7,10 +7,12 @@ import numpy as np
 from xtx.report import stats
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.facts import GameFacts
-from xtx.report.figures import Line, line_plot
+from xtx.report.figures import Line, LinePlot
 from xtx.report.groups import Board, Group, Variant
 from xtx.report.load import RunData
+from xtx.report.map_plot import MapPlot
 from xtx.report.paper import read_paper
+from xtx.report.rooms import chart, in_order, lay_out
 from xtx.report.stats import LAST
 from xtx.report.words import DASH, count, duration, number, percent, some, spread
 
@@ -41,8 +43,8 @@ def _plot(board: Board, variant: Variant) -> Figure:
         several = len(group.runs) > 1
         low, high = (mean - std, mean + std) if several else (None, None)
         lines.append(Line(group.label, board.colours[group.label], at, mean, low, high))
-    svg = line_plot(lines, "steps", "score", top=variant.maximum, unit="steps")
-    return Figure(f"training-{variant.title}", svg, variant.title)
+    plot = LinePlot(lines, "steps", "score", top=variant.maximum, unit="steps")
+    return Figure(f"training-{variant.title}", plot, variant.title)
 
 
 def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
@@ -55,7 +57,7 @@ def _section(board: Board, variant: Variant) -> Section:
     groups = board.of(variant)
     header = ("agent", "Avg", "Avg, last 100 of each game", "Max", "area under curve", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
-    blocks: list[Block] = [Table(header, rows), *_statistics(variant)]
+    blocks: list[Block] = [Table(header, rows), *_statistics(variant), *_maps(groups)]
     facts = variant.facts
     if facts and facts.events:
         blocks += _progress(groups, facts)
@@ -98,6 +100,35 @@ def _statistics(variant: Variant) -> list[Block]:
         f"steps between rewards: {number(mean)} on average, {largest} at most{beside}."
     )
     return [Text(text)]
+
+
+# --- the map ----------------------------------------------------------------------------------------------------
+
+
+def _maps(groups: list[Group]) -> list[Block]:
+    """One map for each agent, all laid out alike; also of runs whose figures are not counted."""
+    found = {group: in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
+    found = {group: moves for group, moves in found.items() if moves}
+    if not found:
+        return []
+    everything = in_order(found.values())
+    places = lay_out(everything)
+    latest = max(move.step for move in everything)
+    figures = []
+    for group, moves in found.items():
+        known = chart(moves)
+        caption = f"{group.label}: {some(len(known.first), 'room')}, {some(len(known.ways), 'way')}"
+        plot = MapPlot(known, places, latest)
+        figures.append(Figure(f"map-{group.variant.title}-{group.label}", plot, caption, group.label))
+    rooms = len(chart(everything).first)
+    text = (
+        f"The {some(rooms, 'room')} that agents found, coloured by the steps of training after which they were first "
+        "walked into, in any of the agent's runs. A room is what the game calls it; lines are actions that led from "
+        "one to another, dashed where no way back was found; empty boxes are rooms that others found."
+    )
+    if rooms > len(places):
+        text += f" The first {len(places)} are drawn."
+    return [Section("Map", [Text(text), Gallery(figures)])]
 
 
 # --- progress through the game ----------------------------------------------------------------------------------

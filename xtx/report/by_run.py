@@ -9,7 +9,7 @@ import numpy as np
 
 from xtx.report import stats
 from xtx.report.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text
-from xtx.report.figures import Line, line_plot
+from xtx.report.figures import Line, LinePlot
 from xtx.report.groups import Board, deviations, flat
 from xtx.report.load import RunData
 from xtx.report.stats import LAST
@@ -47,7 +47,7 @@ def _run(run: RunData, label: str, title: str, game: str, colour: int) -> Sectio
     blocks += [_settings(run, game), *_versions(run)]
     if not run.finished:
         heading += " · not finished"
-    return Section(heading, blocks, folded=True, agent=label)
+    return Section(heading, blocks, folded=True, agent=label, key=str(run.folder))
 
 
 def _summary(run: RunData) -> str:
@@ -62,9 +62,9 @@ def _curve(run: RunData, label: str, colour: int) -> Gallery:
         Line(label, colour, at, stats.curve_at(run.ends, run.average, at), name="mean of the last 100"),
         Line(label, colour, at, stats.curve_at(run.ends, best, at), steps=True, dashed=True, name="best so far"),
     ]
-    svg = line_plot(lines, "steps", "score", unit="steps")
+    plot = LinePlot(lines, "steps", "score", unit="steps")
     name = f"run-{run.folder.name}"
-    return Gallery([Figure(name, svg, "Mean of the last 100 episodes (line), best final score so far (dashed)")])
+    return Gallery([Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")])
 
 
 def _thresholds(run: RunData) -> Section:

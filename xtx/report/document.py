@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
+
+from xtx.report.figures import Plot
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,15 @@ class Figure:
 
     name: str
     """For the name of its file."""
-    svg: str
+    plot: Plot
     caption: str
+    agent: str = ""
+    """Whose it is, if it is one agent's: it vanishes with that."""
+
+    @cached_property
+    def svg(self) -> str:
+        """As a picture."""
+        return self.plot.svg()
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,8 @@ class Section:
     folded: bool = False
     """Whether it is shown only on demand."""
     agent: str = ""
+    key: str = ""
+    """What it is known by where its title may change while runs go on."""
 
 
 Block: TypeAlias = Text | Notes | Table | Gallery | Section

@@ -12,9 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape, unescape
+from typing import TypeAlias
 
 import numpy as np
 
+from xtx.report.map_plot import MapPlot, map_style
 from xtx.report.stats import Estimate, Floats
 from xtx.report.words import number, short
 
@@ -52,6 +54,38 @@ class Bar:
     """None where there is nothing to show."""
 
 
+@dataclass(frozen=True, eq=False)
+class LinePlot:
+    """Lines over common axes."""
+
+    lines: Sequence[Line]
+    x_label: str
+    y_label: str
+    top: float | None = None
+    """Where the dotted line is that nobody can get above."""
+    unit: str = ""
+
+    def svg(self) -> str:
+        """The picture."""
+        return line_plot(self.lines, self.x_label, self.y_label, top=self.top, unit=self.unit)
+
+
+@dataclass(frozen=True, eq=False)
+class BarPlot:
+    """Bars, or points with intervals."""
+
+    bars: Sequence[Bar]
+    x_label: str
+    points: bool = False
+
+    def svg(self) -> str:
+        """The picture."""
+        return bar_plot(self.bars, self.x_label, points=self.points)
+
+
+Plot: TypeAlias = LinePlot | BarPlot | MapPlot
+
+
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers within a range, at most so many."""
     if not high > low:
@@ -86,7 +120,7 @@ class _Axes:
         for value in ticks(self.y0, self.y1):
             y = self.up(value)
             parts.append(f'<line class="grid" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-            parts.append(f'<text x="{self.left - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>')
+            parts.append(f'<text class="tick" x="{self.left - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>')
         parts += self.numbers_across(x_label)
         parts.append(f'<line class="axis" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{low}" y2="{low}"/>')
         middle = (TOP + low) / 2
@@ -97,7 +131,8 @@ class _Axes:
     def numbers_across(self, label: str) -> list[str]:
         low, parts = self.height - BOTTOM, []
         for value in ticks(self.x0, self.x1):
-            parts.append(f'<text x="{self.across(value)}" y="{low + 16}" text-anchor="middle">{short(value)}</text>')
+            at = f'x="{self.across(value)}" y="{low + 16}" text-anchor="middle"'
+            parts.append(f'<text class="tick" {at}>{short(value)}</text>')
         middle = (self.left + WIDTH - RIGHT) / 2
         parts.append(
             f'<text x="{middle}" y="{self.height - 6}" text-anchor="middle" class="label">{escape(label)}</text>'
@@ -241,7 +276,7 @@ def _style() -> str:
     for place, colour in enumerate(PALETTE):
         filled = ",".join(f".c{place} .{kind}" for kind in ("band", "bar", "dot"))
         rules.append(f".c{place} .line{{stroke:{colour}}}{filled}{{fill:{colour}}}")
-    return "".join(rules)
+    return "".join(rules) + map_style()
 
 
 def standalone(svg: str) -> str:

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from xtx.report.document import Block, Cell, Document, Gallery, Notes, Row, Section, Table, Text
+from xtx.report.document import Cell, Document, Figure, Gallery, Notes, Row, Section, Table, Text
 from xtx.report.figures import COLOURS
+from xtx.report.map_plot import MapPlot
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Runs come from anywhere: whatever their texts might say, the page loads nothing."""
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Part of the page."""
+
+    html: str
+    id: str = ""
+    """What it is known by, if it can be replaced by a newer version of itself; else it holds others together."""
+
+
 def to_html(document: Document) -> str:
     """The page."""
-    style, script = ((HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    ids = {_slug(section.title) for section in document.sections}  # taken, so that the contents lead to them
-    contents = " · ".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
-    body = "\n".join(part for section in document.sections for part in _section(section, 2, ids, top=True))
+    pieces = body(document)
+    return page(document, pieces, POLICY, [(HERE / "page.js").read_text("utf-8")], "Made by xtx report.")
+
+
+def page(
+    document: Document, pieces: Iterable[Piece], policy: str, scripts: Sequence[str], said: str, nonce: str = ""
+) -> str:
+    """A page around pieces: those of the document, and what else is to be on it."""
+    style = (HERE / "page.css").read_text("utf-8")
+    marked = f' nonce="{nonce}"' if nonce else ""
+    script = "\n".join(f"<script{marked}>\n{script}</script>" for script in scripts)
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(document.title)}</title>
@@ -33,21 +51,44 @@ def to_html(document: Document) -> str:
 {style}</style>
 </head>
 <body>
-<header>
+{top(document)}
+<main>
+{"".join(piece.html for piece in pieces)}
+</main>
+<footer>{escape(said)}</footer>
+{script}
+</body>
+</html>
+"""
+
+
+def top(document: Document) -> str:
+    """What stands above the sections: title, contents, and the choice of agents."""
+    contents = " · ".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
+    return f"""<header>
 <h1>{escape(document.title)}</h1>
 <p class="soft">{escape(document.lead)}</p>
 <p class="contents">{contents}</p>
 </header>
-<nav aria-label="agents to show"><div>{"".join(_choices(document))}</div></nav>
-<main>
-{body}
-</main>
-<footer>Made by xtx report.</footer>
-<script>
-{script}</script>
-</body>
-</html>
-"""
+<nav aria-label="agents to show"><div>{"".join(_choices(document))}</div></nav>"""
+
+
+def body(document: Document) -> list[Piece]:
+    """The document's sections: each is a piece, or, if it is made of nothing but sections, each of those is one."""
+    ids = {_slug(section.title) for section in document.sections}  # taken, so that the contents lead to them
+    pieces = []
+    for section in document.sections:
+        name = _slug(section.title)
+        parts = [block for block in section.blocks if isinstance(block, Section)]
+        if section.folded or len(parts) < len(section.blocks):
+            pieces.append(Piece("\n".join(_section(section, 2, ids, name, whole=True)), name))
+            continue
+        pieces.append(Piece(f'<section><h2 id="{name}">{escape(section.title)}</h2>'))
+        for part in parts:
+            inner = _id(f"{name} {part.key or part.title}", ids)
+            pieces.append(Piece("\n".join(_section(part, 3, ids, inner, whole=True)), inner))
+        pieces.append(Piece("</section>\n"))
+    return pieces
 
 
 def _choices(document: Document) -> Iterator[str]:
@@ -58,24 +99,26 @@ def _choices(document: Document) -> Iterator[str]:
         yield f'<label class="c{colour % COLOURS}{dashed}">{box}{name}</label>'
 
 
-def _section(section: Section, level: int, ids: set[str], *, top: bool = False) -> Iterator[str]:
-    name = _slug(section.title) if top else _id(section.title, ids)
-    whose = _whose(section.agent)
+def _section(section: Section, level: int, ids: set[str], name: str, *, whole: bool = False) -> Iterator[str]:
+    """`name` is what links call it; `whole`, if it is a piece of the page."""
+    marks = (f' data-piece="{name}"' if whole else "") + _whose(section.agent)
     title = escape(section.title)
     if section.folded:
-        yield f'<details id="{name}"{whose}><summary>{title}</summary>'
+        yield f'<details id="{name}"{marks}><summary>{title}</summary>'
     else:
         heading = f"h{min(level, 4)}"
-        yield f'<section{whose}><{heading} id="{name}">{title}</{heading}>'
+        yield f'<section{marks}><{heading} id="{name}">{title}</{heading}>'
     for block in section.blocks:
-        yield from _block(block, level, ids)
+        if isinstance(block, Section):
+            inner = _id(f"{name} {block.key or block.title}", ids)
+            yield from _section(block, level + 1, ids, inner)
+        else:
+            yield from _block(block)
     yield "</details>" if section.folded else "</section>"
 
 
-def _block(block: Block, level: int, ids: set[str]) -> Iterator[str]:
+def _block(block: Text | Notes | Table | Gallery) -> Iterator[str]:
     match block:
-        case Section():
-            yield from _section(block, level + 1, ids)
         case Text():
             yield f"<p>{escape(block.text)}</p>"
         case Notes():
@@ -83,8 +126,14 @@ def _block(block: Block, level: int, ids: set[str]) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Gallery():
-            figures = (f"<figure>{f.svg}<figcaption>{escape(f.caption)}</figcaption></figure>" for f in block.figures)
-            yield f'<div class="gallery">{"".join(figures)}</div>'
+            yield f'<div class="gallery">{"".join(_figure(figure) for figure in block.figures)}</div>'
+
+
+def _figure(figure: Figure) -> str:
+    name = f' data-name="{escape(figure.name)}"'
+    caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
+    inside = f'<div class="pan" tabindex="0">{figure.svg}</div>' if isinstance(figure.plot, MapPlot) else figure.svg
+    return f"<figure{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
 
 
 def _table(table: Table) -> Iterator[str]:

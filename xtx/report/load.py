@@ -19,6 +19,7 @@ from xtx.config import RunConfig
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.stats import Floats, WorkingTime, running_average, working_time
 from xtx.runs import checkpoints, read_config, read_episodes, read_lines
+from xtx.witness import Move
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ class RunData:
     time: WorkingTime | None
     starts: list[dict[str, Any]]
     """What it ran with, at each start."""
+    moves: list[Move] = field(default_factory=list)
+    """The ways between rooms, as they were found."""
     notes: list[str] = field(default_factory=list)
     """What is amiss, in words."""
 
@@ -132,6 +135,7 @@ def read_run(folder: Path) -> RunData:
         finished=finished,
         time=_working_time(timing, starts),
         starts=starts,
+        moves=_moves(folder, notes),
         notes=notes,
     )
 
@@ -147,6 +151,15 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     except (ValueError, msgspec.MsgspecError, OSError) as error:
         notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({error})")
     return lines
+
+
+def _moves(folder: Path, notes: list[str]) -> list[Move]:
+    try:
+        moves = [msgspec.convert(line, Move) for line in read_lines(folder, "rooms")]
+    except (ValueError, msgspec.MsgspecError, OSError) as error:
+        notes.append(f"rooms.jsonl is damaged ({error}), so there is no map")
+        return []
+    return sorted(moves, key=lambda move: move.step)
 
 
 def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
@@ -80,6 +81,17 @@ class Vocabulary:
         words = split(text)[: longest - 2]
         return np.array([START, *map(self.id, words), END], np.int32)
 
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """Words that are met within are forgotten again."""
+        size, shared, sharing = len(self._ids), self.shared, dict(self._shared)
+        try:
+            yield
+        finally:
+            while len(self._ids) > size:
+                self._ids.popitem()
+            self.shared, self._shared = shared, sharing
+
     def state(self) -> State:
         """For `load`."""
         return {"words": list(self._ids)[len(MARKS) :], "shared": self.shared, "sharing": list(self._shared)}
@@ -141,6 +153,19 @@ class Ragged:
         self._free = sorted({*self._free, *map(int, freed)}, reverse=True)
         return freed
 
+    @contextmanager
+    def in_passing(self) -> Iterator[list[int]]:
+        """Rows that are added within are taken away again; their numbers, the newest first, once that is done."""
+        size, used, free = self.size, self._used, len(self._free)
+        given = self._free[:]
+        freed: list[int] = []
+        try:
+            yield freed
+        finally:
+            freed += [*range(self.size - 1, size - 1, -1), *given[len(self._free) : free]]
+            self.lengths[freed] = 0
+            self.size, self._used, self._free = size, used, given
+
     @classmethod
     def of(cls, size: int, numbers: NDArray[np.integer], flat: Ints, offsets: NDArray[np.int64]) -> Ragged:
         """Rows under given numbers, out of `size`; the numbers between them are free, as they were."""
@@ -198,6 +223,17 @@ class TextTable:
         """The text's words between its marks."""
         return self.rows.row(number)
 
+    @contextmanager
+    def in_passing(self) -> Iterator[list[int]]:
+        """Texts and words that are met within are forgotten again; the numbers of those texts, once that is done."""
+        size = len(self._ids)
+        with self.vocabulary.in_passing(), self.rows.in_passing() as freed:
+            try:
+                yield freed
+            finally:
+                while len(self._ids) > size:
+                    del self._texts[self._ids.popitem()[1]]
+
     def sweep(self, live: Iterable[int]) -> NDArray[np.int64]:
         """The numbers of the texts that nobody needs any more, now forgotten; `live` holds those that are needed."""
         freed = self.rows.keep(np.unique(np.fromiter(live, np.int64)))
@@ -253,6 +289,17 @@ class ActionSets:
         """The numbers of the list's actions."""
         row = self.rows.row(number)
         return row[row >= 0]
+
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """Lists that are met within are forgotten again."""
+        size = len(self._ids)
+        with self.rows.in_passing():
+            try:
+                yield
+            finally:
+                while len(self._ids) > size:
+                    self._ids.popitem()
 
     def sweep(self, live: Iterable[int]) -> NDArray[np.int64]:
         """The numbers of the lists that nobody needs any more, now forgotten."""

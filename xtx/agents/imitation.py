@@ -6,6 +6,7 @@ Texts are numbers of the text table throughout.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -97,6 +98,15 @@ class ImitationPolicy:
             for key, score in zip(group, scores, strict=True):
                 self._known[key] = _softmax(self.settings.temperature * score)
         return [self._known[key] for key in keys]
+
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """What is asked within is forgotten again."""
+        known = dict(self._known)
+        try:
+            yield
+        finally:
+            self._known = known
 
     def forget(self) -> None:
         """Drops what is known by the numbers of texts, which will mean other texts."""

@@ -61,7 +61,8 @@ class QAgent(Agent):
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """The softmax of the Q-values."""
-        [values] = self._learner.q_values([self._library.see(observation)])
+        with self._learner.in_passing():
+            [values] = self._learner.q_values([self._library.see(observation)])
         chances = softmax(values, self._temperature)
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 

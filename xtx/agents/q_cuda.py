@@ -289,6 +289,10 @@ class CudaEngine:
         self._shelf.forget()
         self._kept.clear()
 
+    def forget_asked(self, texts: Sequence[int]) -> None:
+        """Drops these texts."""
+        self._shelf.forget(texts)
+
     def state(self) -> State:
         """For `load`."""
         self._numbers = self._take_numbers()

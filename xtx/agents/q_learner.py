@@ -5,7 +5,8 @@ The networks are an engine's business: q_plain.py has the one that runs anywhere
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +38,9 @@ class Engine(Protocol):
 
     def forget(self) -> None:
         """Drops what is known of texts by their numbers, which will mean other texts."""
+
+    def forget_asked(self, texts: Sequence[int]) -> None:
+        """The same for some texts, of which nothing was asked but `q_values`."""
 
     def state(self) -> State:
         """For `load`."""
@@ -79,6 +83,13 @@ class QLearner:
         lists = self._library.actions(states)
         values = self.engine.q_values(_texts(states), lists)
         return np.split(values, np.cumsum([len(actions) for actions in lists])[:-1])
+
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """States that are seen, and whose `q_values` are asked, within are forgotten again."""
+        with self._library.in_passing() as freed:
+            yield
+        self.engine.forget_asked(freed)
 
     def intrinsic_rewards(self, before: Sequence[Seen], actions: Sequence[int], after: Sequence[Seen]) -> Floats:
         """alpha1 * L_inv(o, a, o') with the network as it is now; zeros without inverse dynamics."""

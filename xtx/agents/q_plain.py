@@ -124,6 +124,9 @@ class PlainEngine:
         """Drops the target's codes and values."""
         self._target.forget()
 
+    def forget_asked(self, texts: Sequence[int]) -> None:
+        """Nothing is kept of what only the learning network was asked."""
+
     def state(self) -> State:
         """For `load`."""
         return {

@@ -90,10 +90,11 @@ class RcDqnAgent(Agent):
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """Epsilon-greedy probabilities. What was seen earlier in the episode is not known here, so MPRC-DQN answers
         without its history."""
-        state = self._see(observation, ObjectHistory())
         exploring = epsilon(self.settings, self._steps)
-        chances = exploring * exploration(self._counts(observation, state))
-        chances[int(self._learner.q_values(state).argmax())] += 1 - exploring
+        with self._reader.in_passing():
+            state = self._see(observation, ObjectHistory())
+            chances = exploring * exploration(self._counts(observation, state))
+            chances[int(self._learner.q_values(state).argmax())] += 1 - exploring
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
     def describe(self) -> Mapping[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +64,19 @@ class Reader:
         self._asked: dict[Read, Asked] = {}
         self._single: dict[tuple[int, int], Asked] = {}
         library.texts.vocabulary.id(OBJECT)
+
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """States that are seen, and what is asked of them, within are forgotten again."""
+        asked, single = len(self._asked), len(self._single)
+        with self._library.in_passing():
+            try:
+                yield
+            finally:
+                while len(self._asked) > asked:
+                    self._asked.popitem()
+                while len(self._single) > single:
+                    self._single.popitem()
 
     def forget(self) -> None:
         """Drops what was worked out: numbers will mean other texts."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,13 @@ class Library:
     def actions(self, states: Sequence[Seen]) -> list[Ints]:
         """The numbers of each state's actions."""
         return [self.action_sets.actions(state.actions) for state in states]
+
+    @contextmanager
+    def in_passing(self) -> Iterator[list[int]]:
+        """What is met within is forgotten again; the numbers of those texts, once that is done. Whoever has kept
+        something under them must drop it, because they will mean other texts."""
+        with self.texts.in_passing() as freed, self.action_sets.in_passing():
+            yield freed
 
     def crowded(self) -> bool:
         """Whether it has become worth while to forget what nobody needs: see `sweep`."""

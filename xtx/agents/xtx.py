@@ -128,13 +128,15 @@ class XtxAgent(Agent):
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """The mixture of both policies that holds in this state."""
-        state = self._library.see(observation)
-        last = [-1, -1, *(self._library.texts.id(action) for action in previous[-2:])][-2:]
         share = min(1.0, self._explore_share(observation))
         mixture = np.zeros(len(observation.actions))
-        for explores, weight in ((True, share), (False, 1 - share)):
-            if weight > 0:
-                mixture += weight * self._chances([state], [(last[0], last[1])], [explores])[0]
+        library = self._learner if self._learner is not None else self._library
+        with library.in_passing(), self._imitation.in_passing():
+            state = self._library.see(observation)
+            last = [-1, -1, *(self._library.texts.id(action) for action in previous[-2:])][-2:]
+            for explores, weight in ((True, share), (False, 1 - share)):
+                if weight > 0:
+                    mixture += weight * self._chances([state], [(last[0], last[1])], [explores])[0]
         phase = self._plan.phase(observation) if self._settings.phases else ""
         return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -29,9 +31,9 @@ class Shelf:
         self._present = np.zeros(texts, np.bool_)
         return Texts(words, torch.zeros(texts, dtype=torch.int32, device=self._device))
 
-    def forget(self) -> None:
-        """To be called after texts were swept: numbers will mean other texts."""
-        self._present[:] = False
+    def forget(self, numbers: Sequence[int] | None = None) -> None:
+        """To be called after texts were swept: these numbers, or all, will mean other texts."""
+        self._present[slice(None) if numbers is None else [n for n in numbers if n < len(self._present)]] = False
 
     def bring(self, numbers: NDArray[np.integer]) -> None:
         """Sees to it that the texts of these numbers are there."""

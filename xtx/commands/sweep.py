@@ -1,0 +1,250 @@
+"""`xtx sweep`: many runs, on this machine or on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from xtx.commands.session import check_config, lasting_name, pick_device, stopper
+from xtx.core import UserError
+from xtx.games.catalog import user_folder
+from xtx.runs import warn
+from xtx.sweep.child import Means
+from xtx.sweep.conduct import Conductor, Item, Places, State
+from xtx.sweep.folder import Common, agree, check_runs, is_finished, open_sweep, saved_steps, settle
+from xtx.sweep.local import LocalPlaces, processors
+from xtx.sweep.plan import STAR, Chosen, PlannedRun, find_games, make_plan
+from xtx.sweep.spec import Spec, read_spec, ready_names
+from xtx.sweep.table import Show, print_end
+
+SOME_FAILED = 1
+RUNS_PER_GPU = 4
+_SWEEPS = f"A sweep that comes with xtx ({', '.join(ready_names())}), or a TOML file (docs/sweeps.md)."
+
+
+@dataclass(frozen=True)
+class Args:
+    """Carries out games x agents x seeds as runs, several at a time. What is finished is skipped, what was cut off goes
+    on, what failed is tried again: after whatever stopped it, the same command goes on. --games, --agents and the
+    other choices take the place of those in the sweep that is named, or make one of their own."""
+
+    sweep: Annotated[Positional[str], arg(metavar="SWEEP", help=_SWEEPS)] = ""
+    games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
+    """Names or story files; a star behind one ('zork3*') plays it with the actions that the paper adds."""
+    agents: Annotated[tuple[str, ...] | None, arg(metavar="NAME...")] = None
+    """Who learns; see xtx train --help."""
+    seeds: Annotated[tuple[int, ...] | None, arg(metavar="N...")] = None
+    """One run of each agent on each game for each of these; if nothing says otherwise, 0."""
+    stochastic: Literal["yes", "no", "both"] | None = None
+    """Whether there is another emulator seed in every episode."""
+    steps: Annotated[int | None, arg(metavar="N")] = None
+    """Game steps of each run; if not given, each agent's own, as in xtx train."""
+    small: bool = False
+    """Use the demo's small settings for agents that have them."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the runs; if not given, runs/SWEEP."""
+    available: bool = False
+    """Leave out games whose stories are not here."""
+    dry_run: bool = False
+    """Print what would be done, and do nothing."""
+    retries: int = 2
+    """How often a run that fails is tried again without getting any further."""
+    jobs: Annotated[int | None, arg(metavar="N")] = None
+    """Runs at a time; if not given, one for each processor, or four for each GPU, or as many as the cluster takes."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks are computed; auto takes GPUs if there are any. GPUs are dealt out among the runs."""
+    threads: Annotated[int | None, arg(metavar="N")] = None
+    """Threads of torch in each run; if not given, 1. Another number changes the last bits of sums, and so the runs."""
+    workers: Annotated[int | None, arg(metavar="N")] = None
+    """Processes that run the games of each run; if not given, the processors are shared among the runs."""
+    atlas: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder in which found actions are kept; if not given, in the user's cache folder."""
+    no_atlas: bool = False
+    """Keep what is found in memory only."""
+    checkpoint_seconds: float = 60.0
+    """Time between checkpoints of a run."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Carry out the runs on this Ray cluster (extra `cluster`): HOST:PORT, or auto on one of its machines."""
+    cpus: float = 1.0
+    """With --ray: processors that each run takes."""
+    gpus: float | None = None
+    """With --ray: GPUs that each run takes, or a share of one; if not given, 1 with --device cuda, else 0."""
+    bring_back: bool = False
+    """With --ray: treat the folder as not shared, even where other machines see it."""
+
+
+def run(args: Args) -> int:
+    """0 if all runs are finished, 1 if some failed, 130 if it was stopped."""
+    _check_numbers(args)
+    spec = _choose(args)
+    runs = make_plan(spec, _find(spec, available=args.available))
+    for planned in runs:
+        check_config(planned.config)
+    out = (args.out or Path("runs") / (Path(args.sweep).stem or "sweep")).expanduser()
+    if args.dry_run:
+        _print_plan(out, runs)
+        return 0
+    if args.atlas is not None and args.no_atlas:
+        raise UserError("--atlas and --no-atlas exclude each other")
+    with open_sweep(out):
+        check_runs(out, runs)
+        common = _agree(args, out)
+        places = _places(args, out.absolute(), common)
+        try:
+            return _conduct(args, out, runs, places)
+        finally:
+            places.close()
+
+
+def _check_numbers(args: Args) -> None:
+    limits = {"jobs": 1, "threads": 1, "workers": 0, "retries": 0, "checkpoint_seconds": 0, "gpus": 0, "steps": 1}
+    for name, least in limits.items():
+        value = getattr(args, name)
+        if value is not None and value < least:
+            raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
+    if args.cpus <= 0:
+        raise UserError(f"--cpus takes a number above 0, not {args.cpus}")
+    if args.ray is None and (args.cpus != 1.0 or args.gpus is not None or args.bring_back):
+        raise UserError("--cpus, --gpus and --bring-back are for a cluster: give --ray ADDRESS too, or leave them out")
+
+
+def _choose(args: Args) -> Spec:
+    """What is asked for, on the command line and in the sweep that it names."""
+    spec = read_spec(args.sweep) if args.sweep else Spec()
+    chosen: dict[str, object] = {
+        name: value
+        for name in ("games", "agents", "seeds", "steps")
+        if (value := getattr(args, name)) is not None
+    }  # fmt: skip
+    if args.stochastic is not None:
+        chosen["stochastic"] = "both" if args.stochastic == "both" else args.stochastic == "yes"
+    if args.small:
+        chosen["small"] = True
+    if args.agents is not None:  # those that the file has settings for may be gone
+        chosen["settings"] = {name: values for name, values in spec.settings.items() if name in args.agents}
+    spec = msgspec.structs.replace(spec, **chosen)
+    for name in ("games", "agents", "seeds"):
+        if not getattr(spec, name):
+            hint = "" if args.sweep else f", or name a sweep: {', '.join(ready_names())}"
+            raise UserError(f"there are no {name} in the sweep; give --{name}{hint}")
+    return spec
+
+
+def _find(spec: Spec, *, available: bool) -> list[Chosen]:
+    """The games. Those whose stories are missing are told all at once, before anything is begun."""
+    names = [
+        lasting_name(name.removesuffix(STAR)) + (STAR if name.endswith(STAR) else "") for name in spec.games
+    ]  # fmt: skip
+    games = find_games(names)
+    missing = dict.fromkeys(f"{game.name} ({game.missing})" for game in games if game.missing)
+    if not missing:
+        return games
+    line = f"{len(missing)} {'story is' if len(missing) == 1 else 'stories are'} not here: {', '.join(missing)}"
+    there = [game for game in games if not game.missing]
+    if not available or not there:
+        raise UserError(
+            f"{line}; put {'it' if len(missing) == 1 else 'them'} into {user_folder()} or a folder named in XTX_GAMES"
+            + ("" if available else ", or leave them out with --available")
+        )
+    warn(f"{line}; left out")
+    return there
+
+
+def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
+    for planned in runs:
+        folder, config = out / planned.folder, planned.config
+        done = saved_steps(folder)
+        state = "finished" if is_finished(folder, config) else f"goes on from {done:,}" if done else "new"
+        print(f"{folder}  {config.steps:,} steps, {config.games} in lock-step  {state}")
+    print(f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(planned.config.steps for planned in runs):,} steps")
+
+
+def _agree(args: Args, out: Path) -> Common:
+    """Threads and device of all runs: as before where some are there already."""
+    wanted = None if args.device == "auto" else args.device
+    common = agree(out, args.threads, wanted)
+    if common is not None:
+        return common
+    # What this machine has says nothing about the machines of a cluster.
+    there = wanted or ("cuda" if args.gpus else "cpu")
+    return settle(out, args.threads or 1, pick_device(args.device) if args.ray is None else there)
+
+
+def _places(args: Args, out: Path, common: Common) -> Places:
+    means = Means(
+        device=common.device,
+        threads=common.threads,
+        workers=args.workers,
+        checkpoint_seconds=args.checkpoint_seconds,
+        atlas=None if args.atlas is None else str(args.atlas.expanduser().absolute()),
+        no_atlas=args.no_atlas,
+    )
+    if args.ray is not None:
+        from xtx.sweep.cluster import RayPlaces
+
+        gpus = args.gpus if args.gpus is not None else float(common.device == "cuda")
+        means = msgspec.structs.replace(means, processors=max(1, int(args.cpus)))
+        return RayPlaces(
+            out, common.id, means, args.ray, cpus=args.cpus, gpus=gpus, jobs=args.jobs, bring_back=args.bring_back
+        )
+    pick_device(common.device)  # for its complaint if the GPU of the earlier runs is gone
+    gpus_here = _gpus() if common.device == "cuda" else []
+    jobs = args.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else processors())
+    means = msgspec.structs.replace(means, processors=max(1, processors() // jobs))
+    return LocalPlaces(out, means, jobs, gpus_here)
+
+
+def _gpus() -> list[str]:
+    """What each run may see in CUDA_VISIBLE_DEVICES."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed:
+        return [name for name in listed.split(",") if name]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:
+    console = Console()
+    conductor = Conductor(out.absolute(), runs, places, args.retries)
+    with stopper() as stop, Show(console) as show:
+
+        def asked() -> bool:
+            if stop.asked:
+                show.stopping()
+            return stop.asked
+
+        conductor.conduct(show.show, asked)
+    items = conductor.items
+    print_end(console, items, out)
+    return _say_what_next(console, items, out)
+
+
+def _say_what_next(console: Console, items: Sequence[Item], out: Path) -> int:
+    """Gives the exit status."""
+    states = {item.state for item in items}
+
+    def say(line: str) -> None:
+        console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
+
+    if State.STOPPED in states:
+        say(f"stopped and saved; go on with the same command: {_same_command()}")
+        return 130
+    if State.FAILED in states:
+        say(f"some runs failed; mend what is wrong and try them again with the same command: {_same_command()}")
+        return SOME_FAILED
+    say(f"all runs are finished; see them beside the paper's: xtx report {shlex.quote(str(out))}")
+    return 0
+
+
+def _same_command() -> str:
+    return shlex.join(["xtx", *sys.argv[1:]])

@@ -1,0 +1,159 @@
+"""The folder of a sweep: one sweep at a time works on it, and it remembers what its runs must have in common.
+
+sweep.json   threads and device, on which the last bits of results depend, and a name that no other sweep has
+sweep.lock   held by the process that conducts the sweep
+
+Below it lie the runs: game/agent/seed-0. In a run's folder a sweep adds to what `xtx.runs` describes:
+
+log.txt      what the run's processes had to say
+finished     the number of steps, when the run is finished; so a run stays finished if its checkpoints are deleted
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from xtx.config import RunConfig
+from xtx.core import UserError
+from xtx.runs import checkpoints, read_config, replace_text
+from xtx.sweep.plan import PlannedRun
+
+LOG = "log.txt"
+MARK = "finished"
+
+
+class Common(msgspec.Struct, frozen=True):
+    """What all runs of a sweep have in common."""
+
+    id: str
+    threads: int
+    device: str
+
+
+@contextlib.contextmanager
+def open_sweep(out: Path) -> Iterator[None]:
+    """Holds the folder for one sweep. Raises `UserError` if another has it, or it cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = os.open(out / "sweep.lock", os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written ({error.strerror}); give another --out") from None
+    try:
+        if not _try_lock(lock):
+            raise UserError(f"another sweep works on {out}; wait for it, or end it first")
+        yield
+    finally:
+        os.close(lock)
+
+
+def agree(out: Path, threads: int | None, device: str | None) -> Common | None:
+    """What the runs in the folder have in common; None if there is nothing yet. Raises `UserError` if something else
+    is asked for now: half of the runs would not be comparable with the others."""
+    path = out / "sweep.json"
+    try:
+        known = msgspec.json.decode(path.read_bytes(), type=Common)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UserError(f"{path} cannot be read ({error}); give another --out") from None
+    for name, wanted in (("threads", threads), ("device", device)):
+        had = getattr(known, name)
+        if wanted is not None and wanted != had:
+            raise UserError(f"the runs in {out} have --{name} {had}; give that, or another --out")
+    return known
+
+
+def settle(out: Path, threads: int, device: str) -> Common:
+    """Writes down what the runs of a new sweep have in common."""
+    common = Common(secrets.token_hex(8), threads, device)
+    replace_text(out / "sweep.json", json.dumps(msgspec.to_builtins(common), indent=2) + "\n")
+    return common
+
+
+# --- runs -------------------------------------------------------------------------------------------------------
+
+
+def check_runs(out: Path, runs: list[PlannedRun]) -> None:
+    """Raises `UserError` if one of the runs is there already but with other settings."""
+    for run in runs:
+        folder = out / run.folder
+        if not (folder / "config.json").exists():
+            continue
+        there = read_config(folder)
+        if there != run.config:
+            raise UserError(f"{folder} is another run ({_difference(there, run.config)}); give another --out")
+
+
+def _difference(there: RunConfig, wanted: RunConfig) -> str:
+    """The first thing in which two runs differ, in words."""
+    old, new = msgspec.to_builtins(there), msgspec.to_builtins(wanted)
+    name = next((name for name in new if old[name] != new[name]), "")
+    return f"other settings of {there.agent}" if name == "settings" else f"its {name}: {old[name]}, not {new[name]}"
+
+
+def plant(folder: Path, config: RunConfig) -> None:
+    """Makes a run's folder, from which it can begin as any other goes on. Whoever is killed here did no harm."""
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    if not (folder / "config.json").exists():
+        replace_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")
+
+
+def saved_steps(folder: Path) -> int:
+    """Steps at the newest checkpoint; 0 if there is none."""
+    return max((int(path.name) for path in checkpoints(folder)), default=0)
+
+
+def is_finished(folder: Path, config: RunConfig) -> bool:
+    """Whether the run has nothing more to do."""
+    with contextlib.suppress(OSError, ValueError):
+        if int((folder / MARK).read_text()) >= config.steps:
+            return True
+    return saved_steps(folder) >= config.steps
+
+
+def mark_finished(folder: Path, config: RunConfig) -> None:
+    """Notes that the run is finished."""
+    if not (folder / MARK).exists():
+        replace_text(folder / MARK, f"{config.steps}\n")
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process works on the run: one left over from a sweep that was killed, which saves and ends, or one
+    that somebody started by hand."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try_lock(lock)
+    finally:
+        os.close(lock)
+
+
+def last_lines(folder: Path, count: int = 10) -> list[str]:
+    """What the run's processes said last."""
+    try:
+        with (folder / LOG).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 20_000))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in lines if line.strip()][-count:]
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""Runs as processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, describe_status, spawn
+from xtx.sweep.conduct import Event, Outcome
+from xtx.sweep.folder import is_held, last_lines
+from xtx.sweep.plan import PlannedRun
+
+
+@dataclass
+class _Busy:
+    run: PlannedRun
+    process: subprocess.Popen[bytes]
+    asked: bool = False
+    """Whether it was asked to stop."""
+
+
+class LocalPlaces:
+    """So many runs at a time on this machine; GPUs are dealt out among them in turn."""
+
+    def __init__(self, out: Path, means: Means, jobs: int, gpus: Sequence[str] = ()) -> None:
+        self._out = out
+        self._means = means
+        self._gpus = gpus
+        self._slots: list[_Busy | None] = [None] * jobs
+        self._events: list[Event] = []
+
+    @property
+    def free(self) -> int:
+        """How many more runs can be begun now."""
+        return self._slots.count(None)
+
+    def begin(self, run: PlannedRun) -> None:
+        """Starts its process."""
+        slot = self._slots.index(None)
+        surroundings = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
+        process = spawn(self._out / run.folder, run.config.games, self._means, surroundings)
+        self._slots[slot] = _Busy(run, process)
+        self._events.append(Event(run.folder))
+
+    def events(self) -> list[Event]:
+        """What has begun or ended since the last call."""
+        for slot, busy in enumerate(self._slots):
+            if busy is not None and (status := busy.process.poll()) is not None:
+                self._slots[slot] = None
+                folder = self._out / busy.run.folder
+                self._events.append(Event(busy.run.folder, *judge(folder, status, busy.asked)))
+        events, self._events = self._events, []
+        return events
+
+    def ask_to_stop(self) -> None:
+        """Asks each once: a second signal would end it without a checkpoint."""
+        for busy in self._slots:
+            if busy is not None and not busy.asked:
+                busy.asked = True
+                busy.process.terminate()
+
+    def close(self) -> None:
+        """Ends what is still running."""
+        for busy in self._slots:
+            if busy is not None:
+                busy.process.kill()
+                busy.process.wait()
+        self._slots = [None] * len(self._slots)
+
+
+def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
+    """What the exit status of a run's process means, and why it failed. `asked`: whether it was told to stop."""
+    if status == FINISHED:
+        return Outcome.FINISHED, ""
+    if status == STOPPED or (
+        asked and status == -signal.SIGTERM
+    ):  # in its first seconds, a signal still ends it as it is
+        return Outcome.STOPPED, "was told to stop by somebody else"
+    why = describe_status(status)
+    if status == MISTAKE:
+        said = last_lines(folder, 1)
+        if is_held(folder) or (said and "another process works on" in said[0]):
+            return Outcome.HELD, ""
+        return Outcome.HOPELESS, said[0] if said else why
+    return Outcome.FAILED, why
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))

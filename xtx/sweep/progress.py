@@ -1,0 +1,99 @@
+"""How far a run is, read from its folder while another process, perhaps on another machine, writes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from xtx.config import RunConfig
+from xtx.runs import read_episodes
+from xtx.sweep.folder import saved_steps
+
+LAST = 100
+"""Episodes over which scores are averaged."""
+SPEED_OVER = 60.0
+"""Seconds of work over which the speed is measured."""
+_TAIL = 1 << 16
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is known of a run."""
+
+    steps: int = 0
+    mean: float | None = None
+    """Mean score of the last 100 episodes."""
+    best: float | None = None
+    speed: float | None = None
+    """Game steps per second, of late."""
+
+
+def read_running(folder: Path, config: RunConfig, since: float) -> Reading:
+    """A run that is under way since that time. Cheap: the ends of two files are read."""
+    newest = next(_newest_lines(folder / "metrics.jsonl"), {})
+    steps = max(_number(newest, "step") or 0, saved_steps(folder))
+    speed = _speed(folder, since)
+    return Reading(min(int(steps), config.steps), _number(newest, "score_mean"), _number(newest, "score_max"), speed)
+
+
+def read_finished(folder: Path, config: RunConfig) -> Reading:
+    """A run that is finished, with its scores at the very end."""
+    newest = next(_newest_lines(folder / "metrics.jsonl"), {})
+    if (_number(newest, "step") or 0) >= config.steps:
+        return Reading(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
+    # The last line was written somewhat before the end: only the episodes know.
+    try:
+        scores = [episode.score for episode in read_episodes(folder)]
+    except (OSError, msgspec.MsgspecError):
+        scores = []
+    last = scores[-LAST:]
+    return Reading(config.steps, sum(last) / len(last), max(scores)) if scores else Reading(config.steps)
+
+
+def _speed(folder: Path, since: float) -> float | None:
+    """Steps per second, by the clock that the run itself writes down."""
+    marks: list[tuple[float, float]] = []
+    for line in _newest_lines(folder / "timing.jsonl"):
+        time, step = _number(line, "time"), _number(line, "step")
+        # Back to where this start of the run began, and not farther than a minute.
+        if time is None or step is None or time < since or (marks and (step > marks[-1][1] or time > marks[-1][0])):
+            break
+        marks.append((time, step))
+        if marks[0][0] - time > SPEED_OVER:
+            break
+    if len(marks) < 2 or marks[0][0] <= marks[-1][0]:
+        return None
+    return (marks[0][1] - marks[-1][1]) / (marks[0][0] - marks[-1][0])
+
+
+def _newest_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The last lines of a file that is being written, newest first; damaged ones end it."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            tail = file.read()
+    except OSError:
+        return
+    whole, end, _ = tail.rpartition(b"\n")
+    lines = whole.split(b"\n") if end else []
+    if size > _TAIL:
+        lines = lines[1:]  # its beginning is cut off
+    for line in reversed(lines):
+        try:
+            found = msgspec.json.decode(line)
+        except msgspec.MsgspecError:
+            return
+        if not isinstance(found, dict):
+            return
+        yield found
+
+
+def _number(line: dict[str, Any], name: str) -> float | None:
+    value = line.get(name)
+    return value if isinstance(value, int | float) else None

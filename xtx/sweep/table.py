@@ -1,0 +1,169 @@
+"""What a person sees of a sweep: one live table in a terminal, plain lines elsewhere, and all runs at the end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from xtx.sweep.conduct import Item, State
+
+LINE_EVERY = 30.0
+"""Seconds between lines where there is no terminal."""
+REFRESH = 0.5
+_STYLES = {
+    State.RUNNING: "cyan",
+    State.SENT: "cyan dim",
+    State.HELD: "yellow",
+    State.FAILED: "red",
+    State.STOPPED: "yellow",
+    State.WAITING: "dim",
+    State.FINISHED: "green",
+}
+"""In the order in which they are shown where there is not room for all."""
+_ROOM = 9
+"""Lines of the terminal that are not rows of runs."""
+
+
+class Show:
+    """Shows the runs while they are under way."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._shown = float("-inf")
+        self._before: dict[str, State] = {}
+        self._stopping = False
+
+    def __enter__(self) -> Show:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def stopping(self) -> None:
+        """Says that the runs were asked to stop."""
+        if not self._stopping:
+            self._stopping = True
+            self._print("asking the runs to save and stop; Ctrl-C again ends them at once")
+
+    def show(self, items: Sequence[Item]) -> None:
+        """The state of all runs, not more often than a person can read."""
+        now = time.monotonic()
+        self._tell_changes(items)
+        if self._live is not None and now - self._shown > REFRESH:
+            self._shown = now
+            rows = max(3, self._console.height - _ROOM)
+            self._live.update(Group(build_table(_first(items, rows)), Text(overview(items))))
+        elif self._live is None and now - self._shown > LINE_EVERY:
+            self._shown = now
+            self._print(overview(items))
+
+    def _tell_changes(self, items: Sequence[Item]) -> None:
+        """A line for each run that ended or failed: it stays above the table."""
+        for item in items:
+            name, before = item.run.folder, self._before.get(item.run.folder)
+            self._before[name] = item.state
+            if before is None or before is item.state:
+                continue
+            if item.state is State.FINISHED:
+                self._print(f"{name} is finished{_scores(item)}")
+            elif item.state is State.FAILED:
+                self._print(f"{name} failed and is given up: {item.why}")
+            elif item.state is State.WAITING and item.why and before is not State.HELD:
+                self._print(f"{name} failed and is tried again: {item.why}")
+            elif item.state is State.HELD:
+                self._print(f"{name}: another process works on it; it is waited for")
+
+    def _print(self, line: str) -> None:
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
+
+
+def build_table(items: Sequence[Item]) -> Table:
+    """One row for each run; `last 100` is the mean score of its last 100 episodes."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in ("game", "agent", "seed", "state"):
+        table.add_column(title, overflow="fold")
+    for title in ("steps", "steps/s", "last 100", "max", "left"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for item in items:
+        reading, style = item.reading, _STYLES[item.state]
+        game, agent, seed = item.run.folder.split("/")
+        speed = reading.speed if item.state is State.RUNNING else None
+        where = f" on {item.where}" if item.where and item.state is State.RUNNING else ""
+        table.add_row(
+            escape(game),
+            escape(agent),
+            seed.removeprefix("seed-"),
+            f"[{style}]{escape(item.state.value + where)}[/{style}]",
+            f"{reading.steps:,}",
+            f"{speed:.0f}" if speed else "",
+            f"{reading.mean:.1f}" if reading.mean is not None else "",
+            f"{reading.best:g}" if reading.best is not None else "",
+            spell_time(item.left / speed) if speed else "",
+        )
+    return table
+
+
+def overview(items: Sequence[Item]) -> str:
+    """All runs in one line."""
+    counts = Counter(item.state for item in items)
+    done = sum(item.run.config.steps - item.left for item in items)
+    total = sum(item.run.config.steps for item in items)
+    speed = sum(item.reading.speed or 0.0 for item in items if item.state is State.RUNNING)
+    states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
+    rest = f", {speed:.0f} steps/s, about {spell_time((total - done) / speed)} left" if speed else ""
+    return f"{len(items)} run{'s' * (len(items) != 1)}: {states}; {done:,} of {total:,} steps{rest}"
+
+
+def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
+    """All runs, and why some failed."""
+    console.print(build_table(items))
+    console.print(overview(items), highlight=False, soft_wrap=True, markup=False)
+    for item in items:
+        if item.state is State.FAILED:
+            console.print(f"\n{item.path} failed: {item.why}", highlight=False, soft_wrap=True, markup=False)
+            for line in item.log:
+                console.print(f"    {line}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _first(items: Sequence[Item], rows: int) -> list[Item]:
+    """Those that there is room for, those about which there is something to see before the others."""
+    if len(items) <= rows:
+        return list(items)
+    order = list(_STYLES)
+    places = sorted(range(len(items)), key=lambda place: order.index(items[place].state))[:rows]
+    return [items[place] for place in sorted(places)]
+
+
+def _scores(item: Item) -> str:
+    reading = item.reading
+    if reading.mean is None or reading.best is None:
+        return ""
+    return f": mean of the last 100 episodes {reading.mean:.1f}, best {reading.best:g}"
+
+
+def spell_time(seconds: float) -> str:
+    """A stretch of time, for people."""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole / 3600:.1f} h" if whole < 48 * 3600 else f"{whole / 86400:.1f} days"

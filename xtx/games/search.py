@@ -47,6 +47,9 @@ _HIDDEN_KINDS = 24
 """Where a verb, or all of them, make more different changes than this that do not show in the object tree, something
 of the parser's must be among them."""
 
+_FILLED = 64
+"""Sets of names whose candidates are remembered: from step to step most things stay the same."""
+
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
 
@@ -141,6 +144,7 @@ class Search:
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
+        self._filled: dict[tuple[str, ...], list[str]] = {}
         self._excluded: Collection[str] = ()
 
     @property
@@ -269,7 +273,14 @@ class Search:
 
     def candidates(self, things: Sequence[Thing]) -> list[str]:
         """Every template filled with every name, in the templates' order."""
-        names = [*(t.name for t in things), "all"]
+        names = (*(t.name for t in things), "all")
+        if names not in self._filled:
+            if len(self._filled) >= _FILLED:
+                self._filled.clear()
+            self._filled[names] = self._fill(names)
+        return self._filled[names]
+
+    def _fill(self, names: Sequence[str]) -> list[str]:
         out: list[str] = []
         # `look` and `wait` do nothing themselves, but what they wait for may change the world.
         for template in (*self._emulator.templates, "look", "wait"):

@@ -285,7 +285,7 @@ int print_number(engine *e, value number) {
 
 static const string *text_of_object(engine *e, uint32_t object) {
     e->text_differs = 0;
-    if (object == 0 || object > (e->version <= 3 ? 255u : 2000u)) return NULL;
+    if (object > (e->version <= 3 ? 255u : 2000u)) return NULL; /* Frotz finds a name for object 0 too, whatever lies there */
     value name = load_word(e, (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12)));
     value length = is_vector(name) ? name : load_byte(e, name);
     value first = is_vector(length) ? length : load_word(e, (uint16_t)(name + 1));

@@ -64,7 +64,7 @@ def test_a_map_is_drawn() -> None:
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
     for x, y in re.findall(r' x="(\d+)" y="(\d+)"', svg):
         assert int(x) < width and int(y) < height
-    assert svg.count('class="room') == 4 and svg.count("room unseen") == 1
+    assert svg.count('class="room') == 4 and svg.count("room unseen") == 1 and svg.count("v0 start") == 1
     assert "Hut &amp; Shed" in svg and svg.count('class="way"') == 1 and svg.count('class="way once"') == 1
 
 

@@ -22,6 +22,7 @@ from xtx.witness import TURNS, Live, Witness, room_name
         ("Sennet Quay\nGranite, gulls, and no sea.", "Sennet Quay"),
         ("\n  Tide Office  \nOne room.", "Tide Office"),
         ("Bedroom (on the bed)\nA room.", "Bedroom"),
+        ("Frigid River, in the magic boat\nA river.", "Frigid River"),
         ("Mrs. Robner's Room\nA room.", "Mrs. Robner's Room"),
         ("Room 3 of 5. There is a key here.", "Room 3 of 5"),
         ("It is pitch black. You are likely to be eaten by a grue.", "It is pitch black"),

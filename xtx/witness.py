@@ -30,12 +30,13 @@ TURNS = 200
 LONGEST_TEXT = 2000
 EVERY = 2.0
 """Seconds between two versions of live.json."""
-_POSTURE = re.compile(r"\s*\((?:in|on|at|under|behind|inside) [^()]*\)$")
+_POSTURE = re.compile(r"(?:\s*\((?:in|on|at|under|behind|inside) [^()]*\)|, (?:in|on) the [^,]*)$")
 
 
 def room_name(look: str) -> str:
     """What a room is called, going by the answer to `look`: its first line, or that line's first sentence if it is not
-    a title; without "(on the bed)". Rooms of the same name, as in a maze, cannot be told apart. Empty if there is none.
+    a title; without "(on the bed)" or ", in the boat". Rooms of the same name, as in a maze, cannot be told apart.
+    Empty if there is none.
     """
     line = look.strip().partition("\n")[0].strip()
     if line.endswith((".", "!", "?")):  # titles have no full stop

@@ -60,7 +60,7 @@ def run(args: Args) -> None:
         raise UserError(f"no run can be read: {failed[0].why}{more}")
     for one in failed:
         warn(f"{one.folder} is left out: {one.why}")
-    finder = _NoFacts() if args.no_walkthroughs else _Facts()
+    finder = NoFacts() if args.no_walkthroughs else Facts()
     board = gather(runs, failed, finder.find)
     for line in finder.troubles:
         warn(line)
@@ -110,7 +110,7 @@ def _figures(blocks: Sequence[Block]) -> list[Figure]:
 # --- what only the games know -----------------------------------------------------------------------------------
 
 
-class _NoFacts:
+class NoFacts:
     """Knows no game."""
 
     troubles: Sequence[str] = ()
@@ -120,7 +120,7 @@ class _NoFacts:
         return None
 
 
-class _Facts:
+class Facts:
     """Asks each game once for its maximum and the rewards along its walkthrough."""
 
     def __init__(self) -> None:

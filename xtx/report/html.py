@@ -126,10 +126,11 @@ def _block(block: Text | Notes | Table | Gallery) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Gallery():
-            yield f'<div class="gallery">{"".join(_figure(figure) for figure in block.figures)}</div>'
+            yield f'<div class="gallery">{"".join(figure_html(figure) for figure in block.figures)}</div>'
 
 
-def _figure(figure: Figure) -> str:
+def figure_html(figure: Figure) -> str:
+    """A plot with its caption."""
     name = f' data-name="{escape(figure.name)}"'
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
     inside = f'<div class="pan" tabindex="0">{figure.svg}</div>' if isinstance(figure.plot, MapPlot) else figure.svg

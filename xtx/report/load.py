@@ -72,7 +72,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     """The runs in these folders, however deep, each once. Raises `UserError` for a folder that has none."""
     found: dict[Path, Path] = {}
     for path in paths:
-        here = list(_runs_below(path))
+        here = list(runs_below(path))
         if not here:
             what = "there is no such folder" if not path.exists() else "there is no run in it"
             raise UserError(f"{path}: {what}; give the folder of a run, or one with runs in it")
@@ -81,7 +81,8 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def _runs_below(path: Path) -> Iterable[Path]:
+def runs_below(path: Path) -> Iterable[Path]:
+    """The runs in a folder, or the folder itself if it is one."""
     for folder, inside, files in os.walk(path):
         inside.sort()
         if "config.json" in files:

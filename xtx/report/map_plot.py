@@ -10,9 +10,9 @@ from html import escape
 from xtx.report.rooms import Chart, Place, Way
 from xtx.report.words import count, short
 
-ACROSS, DOWN = 124, 62
+ACROSS, DOWN = 132, 62
 """Size of a field."""
-BOX_WIDTH, BOX_HEIGHT = 104, 38
+BOX_WIDTH, BOX_HEIGHT = 112, 38
 LETTERS = 17
 """In a line of a room's name."""
 SHADES = 8
@@ -43,7 +43,7 @@ class MapPlot:
         """Of the picture."""
         across, down = zip(*self.places.values(), strict=True) if self.places else ((0,), (0,))
         width, height = max(across) - min(across) + 1, max(down) - min(down) + 1
-        return max(340, width * ACROSS + 2 * MARGIN), height * DOWN + 2 * MARGIN + LEGEND
+        return max(380, width * ACROSS + 2 * MARGIN), height * DOWN + 2 * MARGIN + LEGEND
 
     def middle(self, room: str) -> tuple[float, float]:
         """Where a room lies on the picture."""
@@ -77,7 +77,8 @@ class MapPlot:
         if first is None:
             kind, said = "unseen", f"{room}\nnot found by this agent"
         else:
-            kind, when = f"v{self.shade(first)}", "from the beginning" if first == 0 else f"after {count(first)} steps"
+            kind = f"v{self.shade(first)}" + (" start" if room == next(iter(self.chart.first)) else "")
+            when = "from the beginning" if first == 0 else f"after {count(first)} steps"
             said = "\n".join([room, f"first visited {when}", *_exits(room, ways)])
         lines = wrap(room)
         text = "".join(
@@ -106,11 +107,11 @@ class MapPlot:
     def _legend(self, height: int) -> str:
         y, parts = height - LEGEND + 6, [f'<text x="{MARGIN}" y="{height - LEGEND + 17}">first visit</text>']
         for shade in range(SHADES):
-            x = MARGIN + 66 + 30 * shade
-            parts.append(f'<g class="v{shade}"><rect x="{x}" y="{y}" width="30" height="12"/></g>')
+            x = MARGIN + 66 + 26 * shade
+            parts.append(f'<g class="v{shade}"><rect x="{x}" y="{y}" width="26" height="12"/></g>')
             if shade % 2 == 0:
                 parts.append(f'<text x="{x}" y="{y + 24}">{short(self.begins(shade))}</text>')
-        parts.append(f'<text x="{MARGIN + 66 + 30 * SHADES}" y="{y + 24}" class="last">{short(self.latest)}</text>')
+        parts.append(f'<text x="{x + 30}" y="{y + 11}">{short(float(f"{self.latest:.2g}"))} steps</text>')
         return f'<g class="legend">{"".join(parts)}</g>'
 
 
@@ -141,9 +142,10 @@ def wrap(name: str) -> list[str]:
 def map_style() -> str:
     """Plain rules for a map that is a file of its own."""
     rules = [
-        ".map text{font-size:11px;text-anchor:middle}.map .legend text{text-anchor:start}.map .last{text-anchor:end}",
+        ".map text{font-size:11px;text-anchor:middle}.map .legend text{text-anchor:start}",
         ".way{fill:none;stroke:#999;stroke-width:1.4}.once{stroke-dasharray:4 3}.feel{fill:none;stroke:none}",
-        ".map rect{stroke:#777}.unseen rect{fill:#fff;stroke:#bbb;stroke-dasharray:3 3}.map .unseen text{fill:#999}",
+        ".map rect{stroke:#777}.map .start rect{stroke:#222;stroke-width:2.5}",
+        ".map .unseen rect{fill:#fff;stroke:#bbb;stroke-dasharray:3 3}.map .unseen text{fill:#999}",
     ]
     rules += [f".v{shade} rect{{fill:{colour}}}" for shade, colour in enumerate(SHADE_COLOURS)]
     return "".join(rules)

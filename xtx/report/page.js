@@ -176,6 +176,11 @@ const equip = (root = document) => {
       tools.append(button);
     }
     figure.querySelector("figcaption").append(tools);
+    // A map that is larger than its place shows where the game begins.
+    const pan = figure.querySelector(".pan"), start = pan?.querySelector(".start rect");
+    if (!start) continue;
+    const { x, y, width } = start.getBBox();
+    pan.scrollTo(x - (pan.clientWidth - width) / 2, y - pan.clientHeight / 2);
   }
 };
 document.addEventListener("click", (event) => {

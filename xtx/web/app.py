@@ -1,0 +1,163 @@
+"""The web application: the page, the stream of its changes, and the files of runs as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from xtx.report import html
+from xtx.report.html import Piece, page
+from xtx.web.now import key
+from xtx.web.watcher import FILES, Snapshot, Watcher
+
+HERE = Path(__file__).parent
+EVERY = 1.0
+"""Seconds between two looks."""
+QUIET = 15.0
+"""Seconds after which a stream without news says that it is still there."""
+MOST_STREAMS = 100
+FEW, TURN = 5, 10.0
+"""A browser has six connections to a server. While there are more streams than `FEW`, each ends after `TURN` seconds,
+and the browser comes back for more when another tab had its turn."""
+BLOCK = 1 << 16
+
+
+class Hub:
+    """One who looks, for all who look on; while nobody does, it rests."""
+
+    def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
+        self.watcher = watcher
+        self.stopping = stopping
+        self.streams = 0
+        self._news = asyncio.Condition()
+        self._looking = asyncio.Lock()
+        self._looked = 0.0
+
+    async def look(self) -> Snapshot:
+        """The page as it was at most a second ago."""
+        async with self._looking:
+            if time.monotonic() - self._looked >= EVERY:
+                before = self.watcher.snapshot
+                if await asyncio.to_thread(self.watcher.look) is not before:
+                    async with self._news:
+                        self._news.notify_all()
+                self._looked = time.monotonic()
+        return self.watcher.snapshot
+
+    async def run(self) -> None:
+        """Looks every second, as long as somebody wants to know."""
+        while True:
+            if self.streams:
+                await self.look()
+            await asyncio.sleep(EVERY)
+
+    async def messages(self, version: int) -> AsyncIterator[str]:
+        """What happens from a version of the page on, as server-sent events."""
+        began = said = time.monotonic()
+        self.streams += 1
+        try:
+            yield "retry: 1000\n\n"
+            while not self.stopping() and not (self.streams > FEW and time.monotonic() - began > TURN):
+                snapshot = self.watcher.snapshot
+                if snapshot.version != version:
+                    changed = snapshot.since(version)
+                    kind, data = ("again", {}) if changed is None else ("pieces", changed)
+                    yield f"id: {self.name(snapshot.version)}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+                    version, said = snapshot.version, time.monotonic()
+                elif time.monotonic() - said > QUIET:
+                    yield ": nothing new\n\n"
+                    said = time.monotonic()
+                async with self._news:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._news.wait(), EVERY)
+        finally:
+            self.streams -= 1
+
+    def name(self, version: int) -> str:
+        """A version as browsers know it."""
+        return f"{self.watcher.start}-{version}"
+
+    def number(self, name: str) -> int:
+        """The version of that name; -1 if it is not one of ours, so that all is read again."""
+        start, _, version = name.partition("-")
+        return int(version) if start == self.watcher.start and version.isdecimal() and len(version) < 12 else -1
+
+
+def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> Starlette:
+    """The application, without its guard. `stopping` says whether streams are to end."""
+    hub = Hub(watcher, stopping)
+
+    async def home(request: Request) -> Response:
+        snapshot, nonce = await hub.look(), secrets.token_urlsafe(16)
+        allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; connect-src 'self'"
+        policy = f"{allowed}; base-uri 'none'; form-action 'none'"
+        state = f'<p id="live" class="soft" data-version="{hub.name(snapshot.version)}">…</p>\n'
+        look = f"<style>\n{(HERE / 'live.css').read_text('utf-8')}</style>\n"
+        scripts = [path.read_text("utf-8") for path in (html.HERE / "page.js", HERE / "live.js")]
+        pieces = [Piece(look + state), *snapshot.pieces]
+        text = page(snapshot.document, pieces, policy, scripts, "Shown by xtx watch.", nonce)
+        return HTMLResponse(text, headers={"content-security-policy": f"{policy}; frame-ancestors 'none'"})
+
+    async def events(request: Request) -> Response:
+        if hub.streams >= MOST_STREAMS:
+            return PlainTextResponse("too many look on already\n", 503)
+        last = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        return StreamingResponse(hub.messages(hub.number(last)), media_type="text/event-stream")
+
+    async def file(request: Request) -> Response:
+        run, name = request.path_params["run"], request.path_params["name"]
+        folder = next((folder for folder in watcher.folders if key(folder) == run), None)
+        found = await asyncio.to_thread(_open, folder, name) if folder is not None and name in FILES else None
+        if found is None:
+            return PlainTextResponse("there is no such file of a run\n", 404)
+        return StreamingResponse(_blocks(found), media_type="text/plain; charset=utf-8")
+
+    async def icon(request: Request) -> Response:
+        return Response(status_code=204)
+
+    @contextlib.asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.create_task(hub.run())
+        yield
+        looking.cancel()
+
+    routes = [
+        Route("/", home),
+        Route("/events", events),
+        Route("/runs/{run}/{name}", file),
+        Route("/favicon.ico", icon),
+    ]
+    return Starlette(routes=routes, lifespan=life)
+
+
+def _open(folder: Path, name: str) -> int | None:
+    """A file in a run's folder, opened; None if it is not there, or if its name leads to somewhere else."""
+    try:
+        found = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        return None
+    return found
+
+
+def _blocks(descriptor: int) -> Iterator[bytes]:
+    """What is in a file now; what is added meanwhile is left for the next time."""
+    with os.fdopen(descriptor, "rb") as file:
+        left = os.fstat(descriptor).st_size
+        while left > 0 and (block := file.read(min(BLOCK, left))):
+            left -= len(block)
+            yield block

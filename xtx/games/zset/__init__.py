@@ -9,13 +9,11 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.util import find_spec
 from pathlib import Path
-from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +31,7 @@ LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset
 """What the C sources were compiled to."""
 
 _WORTH_SHARING = 200
-"""A thread that gets fewer commands than these is not worth its while."""
+"""Commands in each part that threads take for themselves."""
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
@@ -200,6 +198,10 @@ def _load() -> ctypes.CDLL:
     library.zset_close.argtypes, library.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
     library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, *[pointer] * 6]
+    engines, states = ctypes.POINTER(pointer), ctypes.POINTER(_Start)
+    library.zset_share.argtypes = [
+        engines, i32, states, i32, ctypes.c_char_p, i32, i32, u64, i32, *[pointer] * 5,
+    ]  # fmt: skip
     library.zset_check.argtypes, library.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     library.zset_checked.argtypes, library.zset_checked.restype = [pointer, pointer], None
     library.zset_step.argtypes = [pointer, start, ctypes.c_char_p, u64, ctypes.POINTER(_End)]
@@ -218,10 +220,8 @@ class Engine:
     """One engine for one story; to be used by one thread at a time."""
 
     def __init__(self, story: bytes, rules: Rules, threads: int = 1) -> None:
-        """With several `threads` the commands of one state are shared among them; they start when first needed."""
+        """With several `threads` the commands of one state are shared among them."""
         self._library = _load()
-        self._pool: ThreadPoolExecutor | None = None
-        self._free: SimpleQueue[Engine] = SimpleQueue()
         self._others = [Engine(story, rules) for _ in range(threads - 1)]
         self._ram_size = len(rules.set_mask)
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
@@ -254,9 +254,6 @@ class Engine:
         """Frees the engine; it must not be used afterwards."""
         for other in self._others:
             other.close()
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
         if self._engine:
             self._library.zset_close(self._engine)
             self._engine = None
@@ -295,26 +292,21 @@ class Engine:
             raise ValueError("there must be one byte for each of RAM")
         if hashes is not None and len(hashes) != len(commands):
             raise ValueError("there must be one hash for each command")
-        count = max(1, min(1 + len(self._others), len(commands) // _WORTH_SHARING))
-        if not self._others or count * len(states) == 1:
+        if not self._others or len(commands) * len(states) < 2 * _WORTH_SHARING:
             return [self._run(state, commands, limit, mode, hashes, watched) for state in states]
-        size = -(-len(commands) // count)
-        parts = [slice(i * size, (i + 1) * size) for i in range(count)]
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1 + len(self._others))
-            for engine in (self, *self._others):
-                self._free.put(engine)
-
-        def run(state: Snapshot, part: slice) -> Verdicts:
-            engine = self._free.get()
-            try:
-                own = None if hashes is None else hashes[part]
-                return engine._run(state, commands[part], limit, mode, own, watched)
-            finally:
-                self._free.put(engine)
-
-        futures = [[self._pool.submit(run, state, part) for part in parts] for state in states]
-        return [_joined([future.result() for future in row]) for row in futures]
+        shape = len(states), len(commands)
+        flags = np.full(shape, UNJUDGED, dtype=np.uint8)
+        diffs, watches = np.zeros(shape, dtype=np.uint64), np.zeros(shape, dtype=np.uint64)
+        team = [self._engine, *(other._engine for other in self._others)]
+        failed = self._library.zset_share(
+            (ctypes.c_void_p * len(team))(*team), len(team), (_Start * len(states))(*map(_start, states)), len(states),
+            _joined(commands), len(commands), _WORTH_SHARING, limit, mode, flags.ctypes.data, diffs.ctypes.data,
+            None if hashes is None else hashes.ctypes.data,
+            *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
+        )  # fmt: skip
+        if failed:
+            raise MemoryError("no memory for the candidates")
+        return [Verdicts(*columns) for columns in zip(flags, diffs, watches, strict=True)]
 
     def _run(
         self,
@@ -329,11 +321,8 @@ class Engine:
         flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
         diffs = np.zeros(len(commands), dtype=np.uint64)
         watches = np.zeros(len(commands), dtype=np.uint64)
-        joined = "\0".join(commands)
-        if joined.count("\0") >= len(commands):  # some have one inside: a backslash is not judged here either
-            joined = "\0".join(command.replace("\0", "\\") for command in commands)
         failed = self._library.zset_filter(
-            self._engine, ctypes.byref(_start(state)), joined.encode("utf-8", "replace"), len(commands), limit, mode,
+            self._engine, ctypes.byref(_start(state)), _joined(commands), len(commands), limit, mode,
             flags.ctypes.data, diffs.ctypes.data, None if hashes is None else hashes.ctypes.data,
             None if differences is None else differences.ctypes.data,
             *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
@@ -400,12 +389,12 @@ class Engine:
         return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
 
 
-def _joined(parts: Sequence[Verdicts]) -> Verdicts:
-    return Verdicts(
-        np.concatenate([v.flags for v in parts]),
-        np.concatenate([v.diffs for v in parts]),
-        np.concatenate([v.watches for v in parts]),
-    )
+def _joined(commands: Sequence[str]) -> bytes:
+    """The commands as the engine takes them: one after the other, each with a NUL behind it."""
+    joined = "\0".join(commands)
+    if joined.count("\0") >= len(commands):  # some have one inside: a backslash is not judged here either
+        joined = "\0".join(command.replace("\0", "\\") for command in commands)
+    return joined.encode("utf-8", "replace")
 
 
 def judge(

@@ -9,6 +9,7 @@
  *   sets.c     vectors, the journal, splitting and merging: all that makes it a machine for sets
  *   text.c     printed text, the automaton that watches it, the dictionary
  *   verdict.c  what a command did to the world, lane by lane; the functions that Python calls
+ *   team.c     several engines that share the commands of a state
  *
  * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
 #ifndef ZSET_H
@@ -493,6 +494,10 @@ void give_up(engine *e);
 void note_merge(engine *e);
 /* Debug mode, one command alone, come back from a routine: whether this is the state that was noted. */
 void recognise_merge(engine *e);
+
+int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
+                uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
+                uint64_t *watches);
 
 static inline uint64_t scramble(uint64_t x) {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

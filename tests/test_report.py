@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import asdict
 from html import unescape
@@ -338,7 +339,7 @@ def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
     assert "| 40 · take egg | 25 % · 5,300 (1/2) |" in text
     assert "| 350 · win | – |" in text  # noqa: RUF001
     assert "which nobody reached" not in text
-    assert "6.7 on average, 11 at most (paper: 9 and 51)" in text
+    assert "| zork1 | 350 | 20 | 3 | 6.7 | 9 | 11 | 51 |" in text
 
 
 def test_what_nobody_reached_is_told_in_one_line(tmp_path: Path) -> None:
@@ -499,8 +500,21 @@ def test_the_command_writes_all_kinds(full: Path, tmp_path: Path, capsys: pytest
     assert main(["report", str(full), "--out", str(tmp_path / "r.md"), "--figures", str(tmp_path / "f")]) == 0
     names = {path.name for path in (tmp_path / "f").iterdir()}
     assert {"training-zork1.svg", "performance-profiles.svg", "aggregate-iqm.svg"} <= names
-    for path in (tmp_path / "f").iterdir():
+    for path in (tmp_path / "f").glob("*.svg"):
         ElementTree.parse(path)
+        assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plots_without_matplotlib_are_svg(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "a", [1, 2])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    words = [str(tmp_path / "a"), "--out", str(tmp_path / "r.md"), "--figures", str(tmp_path / "f")]
+    assert main(["report", *words, "--no-walkthroughs"]) == 0
+    assert "pip install 'xtx[report]'" in capsys.readouterr().out
+    assert {path.suffix for path in (tmp_path / "f").iterdir()} == {".svg"}
 
 
 def test_csv_has_a_line_for_each_agent_and_each_run(full: Path, tmp_path: Path) -> None:
@@ -543,6 +557,7 @@ def test_a_real_run_on_the_toy_world(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "r.md")]) == 0
     text = (tmp_path / "r.md").read_text()
     assert "toy:corridor-5 · 10 points" in text and "take treasure" in text
+    assert "**\\> east** You walk on." in text, "the best episode can be read"
 
 
 # --- words and axes ---------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from xtx.commands.replays import Replays
 from xtx.commands.writing import open_out
 from xtx.config import RunConfig
 from xtx.core import UserError
@@ -22,6 +25,7 @@ from xtx.report.groups import Board, gather
 from xtx.report.html import to_html
 from xtx.report.load import find_runs, read_runs
 from xtx.report.markdown import to_markdown
+from xtx.report.printed import to_png
 from xtx.report.spreadsheet import to_csv
 from xtx.report.words import some
 from xtx.runs import warn
@@ -41,9 +45,9 @@ class Args:
     title: str = "Runs beside the paper"
     """Title of the page."""
     figures: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Also write every plot as an SVG file into this folder."""
+    """Also write every plot into this folder: as SVG, and as PNG where matplotlib is installed (extra `report`)."""
     no_walkthroughs: bool = False
-    """Do not open the games; then there is no progress along their walkthroughs."""
+    """Do not open the games; then there is no progress along their walkthroughs, and no best episode to be read."""
 
 
 def run(args: Args) -> None:
@@ -64,14 +68,16 @@ def run(args: Args) -> None:
     board = gather(runs, failed, finder.find)
     for line in finder.troubles:
         warn(line)
-    document = build(board, args.title)
+    with contextlib.closing(Replays()) as replays:
+        document = build(board, args.title, (lambda run: ()) if args.no_walkthroughs else replays.find)
     text = _write_as(args.out.suffix.lower(), board, document)
     with open_out(args.out) as file:
         file.write(text)
     console = Console(highlight=False, markup=False, emoji=False)
     if args.figures is not None:
         written = _write_figures(args.figures, document.sections)
-        console.print(f"{some(written, 'plot')} written to {args.figures}", soft_wrap=True)
+        lacking = "" if importlib.util.find_spec("matplotlib") else "; for PNG too: pip install 'xtx[report]'"
+        console.print(f"{some(written, 'plot')} written to {args.figures}{lacking}", soft_wrap=True)
     console.print(f"{some(len(runs), 'run')} in {args.out}", soft_wrap=True)
 
 
@@ -94,6 +100,8 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
         again = f"-{taken[name]}" if taken[name] > 1 else ""
         with open_out(folder / f"{name}{again}.svg") as file:
             file.write(standalone(figure.svg))
+        with contextlib.suppress(ImportError):
+            (folder / f"{name}{again}.png").write_bytes(to_png(figure.plot))
     return sum(taken.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,10 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from xtx.commands.replays import Replays
 from xtx.commands.report import Facts, NoFacts
 from xtx.core import UserError
+from xtx.report.by_run import FindTurns
 from xtx.runs import warn
 from xtx.web.guard import is_loopback
 
@@ -56,5 +59,12 @@ def run(args: Args) -> int:
             console = Console(highlight=False, markup=False, emoji=False)
             console.print(f"open http://{name}:{port} in a browser; Ctrl-C ends this", soft_wrap=True)
 
-        serve(Watcher(args.runs, finder.find), listening, args.host, begin)
+        with contextlib.closing(Replays()) as replays:
+            turns = (lambda run: ()) if args.no_walkthroughs else _finished_only(replays)
+            serve(Watcher(args.runs, finder.find, turns), listening, args.host, begin)
     return 0
+
+
+def _finished_only(replays: Replays) -> FindTurns:
+    """A run under way has a new best episode every moment, and its newest one is shown anyway."""
+    return lambda run: replays.find(run) if run.finished else ()

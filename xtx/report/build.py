@@ -11,7 +11,9 @@ from xtx.report.paper import read_paper
 from xtx.report.words import some
 
 
-def build(board: Board, title: str = "Runs beside the paper") -> Document:
+def build(
+    board: Board, title: str = "Runs beside the paper", find_turns: by_run.FindTurns = lambda run: ()
+) -> Document:
     """The whole report."""
     sections: list[Section | None] = []
     if board.groups:
@@ -20,7 +22,8 @@ def build(board: Board, title: str = "Runs beside the paper") -> Document:
         sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
         sections.append(across_games.ablations(board))
         sections.append(Section("Games", by_game.sections(board)))
-    sections.append(by_run.section(board))
+        sections.append(by_game.statistics(board))
+    sections.append(by_run.section(board, find_turns))
     games = some(len(board.variants), "game")
     lead = f"{some(len(board.runs), 'run')} of {some(len(board.labels), 'agent')} on {games}."
     shown = [section for section in sections if section is not None]

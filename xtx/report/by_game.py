@@ -57,7 +57,7 @@ def _section(board: Board, variant: Variant) -> Section:
     groups = board.of(variant)
     header = ("agent", "Avg", "Avg, last 100 of each game", "Max", "area under curve", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
-    blocks: list[Block] = [Table(header, rows), *_statistics(variant), *_maps(groups)]
+    blocks: list[Block] = [Table(header, rows), *_maps(groups)]
     facts = variant.facts
     if facts and facts.events:
         blocks += _progress(groups, facts)
@@ -88,18 +88,26 @@ def _row(group: Group) -> Row:
     )
 
 
-def _statistics(variant: Variant) -> list[Block]:
-    facts = variant.facts
-    if facts is None or facts.between_rewards is None:
-        return []
-    mean, largest = facts.between_rewards
-    published = read_paper().between_rewards.get(variant.game)
-    beside = f" (paper: {published[0]} and {published[1]})" if published else ""
+def statistics(board: Board) -> Section | None:
+    """The paper's table of how hard its games are, for the games here; None where no walkthrough is at hand."""
+    rows = []
+    games = {variant.game: variant for variant in board.variants if variant.facts and variant.facts.between_rewards}
+    for game, variant in games.items():
+        facts = variant.facts
+        assert facts is not None and facts.between_rewards is not None
+        mean, largest = facts.between_rewards
+        published = read_paper().between_rewards.get(game)
+        beside = [str(value) for value in published] if published else [DASH, DASH]
+        ours = [str(facts.walkthrough_steps), str(len(facts.events)), number(mean), beside[0], str(largest), beside[1]]
+        rows.append(Row([game, count(facts.maximum), *ours]))
+    if not rows:
+        return None
     text = (
-        f"The walkthrough has {some(facts.walkthrough_steps, 'step')} and {some(len(facts.events), 'reward event')}; "
-        f"steps between rewards: {number(mean)} on average, {largest} at most{beside}."
+        "Along each game's walkthrough: its steps, the reward events in it, and the steps between rewards, on average "
+        "and at most, counted as the paper counts them (docs/fidelity.md says where that differs)."
     )
-    return [Text(text)]
+    header = ("game", "maximum", "steps", "reward events", "between rewards, mean", "paper", "largest", "paper")
+    return Section("Game statistics", [Text(text), Table(header, rows)])
 
 
 # --- the map ----------------------------------------------------------------------------------------------------

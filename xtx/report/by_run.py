@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from xtx.report import stats
-from xtx.report.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text
+from xtx.report.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
 from xtx.report.figures import Line, LinePlot
 from xtx.report.groups import Board, deviations, flat
 from xtx.report.load import RunData
 from xtx.report.stats import LAST
 from xtx.report.words import DASH, count, duration, number, percent, some
+from xtx.witness import Turn
 
 POINTS = 120
 MOST_ROWS = 60
 ENDINGS = {"won": "won", "died": "ended by the game", "limit": "step limit"}
 
 
-def section(board: Board) -> Section:
+FindTurns = Callable[[RunData], Sequence[Turn]]
+"""Gives the turns of a run's best episode, if they are known."""
+
+
+def section(board: Board, find_turns: FindTurns = lambda run: ()) -> Section:
     """All runs, folded."""
     labels = {run.folder: g.label for g in board.groups for run in (*g.runs, *g.left_out)}
     titles = {run.folder: g.variant.title for g in board.groups for run in (*g.runs, *g.left_out)}
@@ -29,12 +35,12 @@ def section(board: Board) -> Section:
     def one(run: RunData) -> Section:
         label, game = labels.get(run.folder, run.config.agent), titles.get(run.folder, run.config.game)
         colour = board.colours.get(label, 0)
-        return _run(run, label, game, games.get(run.folder, run.config.game), colour)
+        return _run(run, label, game, games.get(run.folder, run.config.game), colour, find_turns)
 
     return Section("Runs", [one(run) for run in board.runs])
 
 
-def _run(run: RunData, label: str, title: str, game: str, colour: int) -> Section:
+def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
     scored = f" · Avg {number(stats.average_score(run.scores))}, Max {count(stats.best_score(run.scores))}"
     heading = f"{title} · {label} · seed {run.config.seed}{scored if run.scores.size else ''}"
     blocks: list[Block] = [Text(_summary(run))]
@@ -43,7 +49,7 @@ def _run(run: RunData, label: str, title: str, game: str, colour: int) -> Sectio
     if run.scores.size:
         blocks += [_curve(run, label, colour), _thresholds(run), _endings(run)]
         if run.records and run.records[-1].actions:
-            blocks.append(_best(run))
+            blocks.append(_best(run, find_turns(run)))
     blocks += [_settings(run, game), *_versions(run)]
     if not run.finished:
         heading += " · not finished"
@@ -97,12 +103,12 @@ def _endings(run: RunData) -> Table:
     return Table(header, rows)
 
 
-def _best(run: RunData) -> Section:
+def _best(run: RunData, turns: Sequence[Turn]) -> Section:
     best = run.records[-1]
     actions = " › ".join(best.actions)  # noqa: RUF001
     title = f"Best episode: {best.score} points, {some(best.length, 'step')}, after {best.step:,} steps of training"
-    reading = Text(f"Read it with what the game answered: xtx best {run.folder}")
-    return Section(title, [Text(actions), reading], folded=True)
+    rest = Transcript(turns) if turns else Text(f"Read it with what the game answered: xtx best {run.folder}")
+    return Section(title, [Text(actions), rest], folded=True, key="best")
 
 
 def _settings(run: RunData, game: str) -> Section:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from xtx.report.figures import Plot
+from xtx.witness import Turn
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,13 @@ class Gallery:
 
 
 @dataclass(frozen=True)
+class Transcript:
+    """Commands and what the game answered."""
+
+    turns: Sequence[Turn]
+
+
+@dataclass(frozen=True)
 class Section:
     """Blocks under a title."""
 
@@ -95,7 +103,7 @@ class Section:
     """What it is known by where its title may change while runs go on."""
 
 
-Block: TypeAlias = Text | Notes | Table | Gallery | Section
+Block: TypeAlias = Text | Notes | Table | Gallery | Transcript | Section
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from xtx.report.document import Cell, Document, Figure, Gallery, Notes, Row, Section, Table, Text
+from xtx.report.document import Cell, Document, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
 from xtx.report.figures import COLOURS
 from xtx.report.map_plot import MapPlot
+from xtx.report.words import count, signed, some
+from xtx.witness import Turn
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Runs come from anywhere: whatever their texts might say, the page loads nothing."""
+
+HOW = {"won": "won", "died": "the game ended", "limit": "step limit"}
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def _section(section: Section, level: int, ids: set[str], name: str, *, whole: b
     yield "</details>" if section.folded else "</section>"
 
 
-def _block(block: Text | Notes | Table | Gallery) -> Iterator[str]:
+def _block(block: Text | Notes | Table | Gallery | Transcript) -> Iterator[str]:
     match block:
         case Text():
             yield f"<p>{escape(block.text)}</p>"
@@ -125,6 +129,8 @@ def _block(block: Text | Notes | Table | Gallery) -> Iterator[str]:
             yield f'<ul class="notes">{"".join(f"<li>{escape(line)}</li>" for line in block.lines)}</ul>'
         case Table():
             yield from _table(block)
+        case Transcript():
+            yield f'<div class="turns" tabindex="0">{transcript_html(block.turns)}</div>'
         case Gallery():
             yield f'<div class="gallery">{"".join(figure_html(figure) for figure in block.figures)}</div>'
 
@@ -135,6 +141,28 @@ def figure_html(figure: Figure) -> str:
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
     inside = f'<div class="pan" tabindex="0">{figure.svg}</div>' if isinstance(figure.plot, MapPlot) else figure.svg
     return f"<figure{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
+
+
+def transcript_html(turns: Sequence[Turn]) -> str:
+    """Turns as they are read, with the points that they brought."""
+    return "".join(_turn(turn, before) for turn, before in zip(turns, [None, *turns], strict=False))
+
+
+def _turn(turn: Turn, before: Turn | None) -> str:
+    parts = []
+    if not turn.action:
+        parts.append("<hr>" if before is not None else "")
+    else:
+        phase = f" <i>{escape(turn.phase)}</i>" if turn.phase else ""
+        parts.append(f'<p class="command">&gt; {escape(turn.action)}{phase}</p>')
+    text = escape(turn.text).replace("\n", "<br>")
+    gained = turn.score - before.score if before is not None and turn.action else 0
+    points = f" <b>{signed(gained, 0)} · {count(turn.score)}</b>" if gained else ""
+    parts.append(f"<p>{text}{points}</p>")
+    if turn.ended:
+        said = f"{HOW.get(turn.ended, turn.ended)} · {count(turn.score)} points after {some(turn.number, 'step')}"
+        parts.append(f'<p class="soft">{escape(said)}</p>')
+    return "".join(parts)
 
 
 def _table(table: Table) -> Iterator[str]:

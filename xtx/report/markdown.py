@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from xtx.report.document import Block, Cell, Document, Gallery, Notes, Row, Section, Table, Text
+from xtx.report.document import Block, Cell, Document, Gallery, Notes, Row, Section, Table, Text, Transcript
 
 
 def to_markdown(document: Document) -> str:
@@ -32,9 +32,17 @@ def _block(block: Block, level: int) -> Iterator[str]:
             yield from (*(f"- {_plain(line)}" for line in block.lines), "")
         case Table():
             yield from _table(block)
+        case Transcript():
+            yield from _transcript(block)
         case Gallery():
             captions = "; ".join(_plain(figure.caption) for figure in block.figures)
             yield from (f"(Plots in the HTML page: {captions}.)", "")
+
+
+def _transcript(transcript: Transcript) -> Iterator[str]:
+    for turn in transcript.turns:
+        said = f"**\\> {_plain(turn.action)}** " if turn.action else ""
+        yield from (f"{said}{_plain(turn.text)}", "")
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -23,7 +23,7 @@ const carry = (old, fresh) => {
     }
     within(fresh, ".scroll, .pan, .turns").forEach((box, number) => {
       const [left, top, end] = scrolled[number] || [0, 0, true];
-      box.scrollTo(left, end && box.matches(".turns") ? box.scrollHeight : top);
+      box.scrollTo(left, end && box.matches(".follow") ? box.scrollHeight : top);
     });
     if (focus >= 0) within(fresh, "[tabindex], button, summary")[focus]?.focus({ preventScroll: true });
   };
@@ -38,7 +38,7 @@ const swap = (old, fresh) => {
 
 // Who reads what was played further up is not disturbed until the end is in sight again; who points or drags, neither.
 const waiting = new Map();
-const busy = (old) => (old.matches(".turns") && !atEnd(old)) || (drag && old.contains(drag.svg)) || old.contains(tip);
+const busy = (old) => (old.matches(".follow") && !atEnd(old)) || (drag && old.contains(drag.svg)) || old.contains(tip);
 const settle = () => {
   for (const [name, html] of waiting) {
     const old = document.querySelector(`[data-piece="${CSS.escape(name)}"]`);
@@ -96,4 +96,4 @@ const visible = () => {
 document.addEventListener("visibilitychange", visible);
 addEventListener("pagehide", () => source?.close());
 visible();
-for (const box of document.querySelectorAll(".turns")) box.scrollTo(0, box.scrollHeight);
+for (const box of document.querySelectorAll(".follow")) box.scrollTo(0, box.scrollHeight);

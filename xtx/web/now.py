@@ -12,11 +12,11 @@ import msgspec
 
 from xtx.report import stats
 from xtx.report.document import Figure
-from xtx.report.html import Piece, figure_html
+from xtx.report.html import Piece, figure_html, transcript_html
 from xtx.report.load import RunData
 from xtx.report.map_plot import MapPlot
 from xtx.report.rooms import chart, lay_out
-from xtx.report.words import count, duration, number, signed, some
+from xtx.report.words import count, duration, number, some
 from xtx.witness import Live, Turn
 
 FRESH = 60.0
@@ -88,24 +88,5 @@ def _progress(run: RunData, live: Live, name: str) -> str:
 
 
 def _transcript(turns: Sequence[Turn], name: str) -> str:
-    said = "".join(_turn(turn, before) for turn, before in zip(turns, [None, *turns], strict=False))
-    return f'<div class="turns" data-piece="{name}" tabindex="0" aria-label="what is played">{said}</div>'
-
-
-def _turn(turn: Turn, before: Turn | None) -> str:
-    parts = []
-    if not turn.action:
-        parts.append("<hr>")
-    else:
-        phase = f" <i>{escape(turn.phase)}</i>" if turn.phase else ""
-        parts.append(f'<p class="command">&gt; {escape(turn.action)}{phase}</p>')
-    text = escape(turn.text).replace("\n", "<br>")
-    gained = turn.score - before.score if before is not None and turn.action else 0
-    points = f" <b>{signed(gained, 0)} · {count(turn.score)}</b>" if gained else ""
-    parts.append(f"<p>{text}{points}</p>")
-    if turn.ended:
-        how = {"won": "won", "died": "the game ended", "limit": "step limit"}.get(turn.ended, turn.ended)
-        parts.append(
-            f'<p class="soft">{escape(how)} · {count(turn.score)} points after {some(turn.number, "step")}</p>'
-        )
-    return "".join(parts)
+    said = transcript_html(turns)
+    return f'<div class="turns follow" data-piece="{name}" tabindex="0" aria-label="what is played">{said}</div>'

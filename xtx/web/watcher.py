@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xtx.report.build import build
+from xtx.report.by_run import FindTurns
 from xtx.report.document import Document
 from xtx.report.groups import FindFacts, gather
 from xtx.report.html import Piece, body, top
@@ -27,6 +28,7 @@ FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "roo
 SEEK_EVERY = 5.0
 """Seconds between two searches for new runs."""
 MOST_TROUBLES = 50
+TITLE = "Runs, live"
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,13 @@ class _Known:
 class Watcher:
     """Looks at folders. One thread at a time looks; any may read `snapshot`."""
 
-    def __init__(self, paths: Sequence[Path], find_facts: FindFacts, title: str = "Runs, live") -> None:
+    def __init__(self, paths: Sequence[Path], find_facts: FindFacts, find_turns: FindTurns = lambda run: ()) -> None:
         self.start = secrets.token_hex(4)
         """Tells versions of this process from those of another."""
         self.snapshot = Snapshot()
         self._paths = paths
         self._find_facts = find_facts
-        self._title = title
+        self._find_turns = find_turns
         self._folders: list[Path] = []
         self._runs: dict[Path, _Known] = {}
         self._document: Document | None = None
@@ -141,7 +143,7 @@ class Watcher:
         read = [known.run for known in self._runs.values()]
         failed = [run for run in read if isinstance(run, Unreadable)]
         board = gather([run for run in read if isinstance(run, RunData)], failed, self._find_facts)
-        return build(board, self._title)
+        return build(board, TITLE, self._find_turns)
 
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told and len(self._told) < MOST_TROUBLES:

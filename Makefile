@@ -35,6 +35,7 @@ bench: .venv/stamp
 	@echo "== measuring speed"
 	@$(BIN)/python benchmarks/games.py $(ARGS)
 	@$(BIN)/python benchmarks/search.py $(ARGS)
+	@$(BIN)/python benchmarks/learning.py $(ARGS)
 
 story: .venv/stamp
 	@echo "== compiling the stories with Inform 6"

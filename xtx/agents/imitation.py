@@ -28,7 +28,7 @@ Context = tuple[int, int, int, int, int]
 
 NONE = -1
 GROUP = 8
-"""Rows that are computed together on a CPU; measured with benchmarks/imitation.py."""
+"""Rows that are computed together on a CPU; measured with benchmarks/learning.py."""
 REMEMBERED = 4096
 """States whose probabilities are kept until the weights change."""
 

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Runs come from anywhere: whatever their texts might say, the page loads nothing."""
 
+HOW_TO = "Point at a plot to see its values; drag across it to zoom in; click twice to see all of it."
 HOW = {"won": "won", "died": "the game ended", "limit": "step limit"}
 
 
@@ -33,7 +34,7 @@ class Piece:
 def to_html(document: Document) -> str:
     """The page."""
     pieces = body(document)
-    return page(document, pieces, POLICY, [(HERE / "page.js").read_text("utf-8")], "Made by xtx report.")
+    return page(document, pieces, POLICY, [(HERE / "page.js").read_text("utf-8")], f"Made by xtx report. {HOW_TO}")
 
 
 def page(
@@ -139,7 +140,9 @@ def figure_html(figure: Figure) -> str:
     """A plot with its caption."""
     name = f' data-name="{escape(figure.name)}"'
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
-    inside = f'<div class="pan" tabindex="0">{figure.svg}</div>' if isinstance(figure.plot, MapPlot) else figure.svg
+    inside = figure.svg
+    if isinstance(figure.plot, MapPlot):
+        inside = f'<div class="pan" tabindex="0">{figure.svg}</div>{figure.plot.legend()}'
     return f"<figure{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
 
 

@@ -66,7 +66,7 @@ class MapPlot:
         shown = [way for way in self.chart.ways if way.origin in self.places and way.target in self.places]
         parts = [self._way(way) for way in shown]
         parts += [self._room(room, shown) for room in self.places]
-        parts.append(self._legend(height))
+        parts.append(f'<g transform="translate(0 {height - LEGEND})">{self._legend()}</g>')
         size = f'viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" style="--natural:{width}px"'
         said = f"map of {len(self.chart.first)} rooms"
         return f'<svg class="map" {size} role="img" aria-label="{said}">{"".join(parts)}</svg>'
@@ -104,8 +104,13 @@ class MapPlot:
         x, y = (x0 + x1) / 2 - down * bow * ACROSS, (y0 + y1) / 2 + across * bow * DOWN
         return f"M{x0:.0f} {y0:.0f}Q{x:.0f} {y:.0f} {x1:.0f} {y1:.0f}"
 
-    def _legend(self, height: int) -> str:
-        y, parts = height - LEGEND + 6, [f'<text x="{MARGIN}" y="{height - LEGEND + 17}">first visit</text>']
+    def legend(self) -> str:
+        """What the colours mean, as a picture of its own: beside a map that is larger than its place."""
+        size = f'viewBox="0 0 380 {LEGEND}" xmlns="http://www.w3.org/2000/svg" style="--natural:380px"'
+        return f'<svg class="map" {size} role="img" aria-label="colours">{self._legend()}</svg>'
+
+    def _legend(self) -> str:
+        y, parts = 6, [f'<text x="{MARGIN}" y="17">first visit</text>']
         for shade in range(SHADES):
             x = MARGIN + 66 + 26 * shade
             parts.append(f'<g class="v{shade}"><rect x="{x}" y="{y}" width="26" height="12"/></g>')

@@ -99,7 +99,8 @@ const ticks = (low, high) => {
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-9); n += 1) found.push(n * step);
   return found;
 };
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const small = (number) => compact.format(number).replace("K", "k").replace("-", "\u2212");
 let clips = 0;
 const zoom = (svg, range) => {
   leave();
@@ -126,10 +127,10 @@ const zoom = (svg, range) => {
   for (const one of svg.querySelectorAll(".tick, .grid, .top")) one.remove();
   for (const y of ticks(low, high)) {
     svg.append(draw("line", { class: "grid", x1: left, x2: right, y1: up(y), y2: up(y) }));
-    svg.append(draw("text", { class: "tick", x: left - 6, y: up(y) + 4, "text-anchor": "end" }, short.format(y)));
+    svg.append(draw("text", { class: "tick", x: left - 6, y: up(y) + 4, "text-anchor": "end" }, small(y)));
   }
   for (const x of ticks(...range))
-    svg.append(draw("text", { class: "tick", x: across(x), y: bottom + 16, "text-anchor": "middle" }, short.format(x)));
+    svg.append(draw("text", { class: "tick", x: across(x), y: bottom + 16, "text-anchor": "middle" }, small(x)));
   for (const group of svg.querySelectorAll("g[data-agent]")) {
     group.setAttribute("transform", moved);
     pane.append(group);

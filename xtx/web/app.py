@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from xtx.report import html
-from xtx.report.html import Piece, page
+from xtx.report.html import HOW_TO, Piece, page
 from xtx.web.now import key
 from xtx.web.watcher import FILES, Snapshot, Watcher
 
@@ -107,7 +107,7 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
         look = f"<style>\n{(HERE / 'live.css').read_text('utf-8')}</style>\n"
         scripts = [path.read_text("utf-8") for path in (html.HERE / "page.js", HERE / "live.js")]
         pieces = [Piece(look + state), *snapshot.pieces]
-        text = page(snapshot.document, pieces, policy, scripts, "Shown by xtx watch.", nonce)
+        text = page(snapshot.document, pieces, policy, scripts, f"Shown by xtx watch. {HOW_TO}", nonce)
         return HTMLResponse(text, headers={"content-security-policy": f"{policy}; frame-ancestors 'none'"})
 
     async def events(request: Request) -> Response:

@@ -89,7 +89,7 @@ class Watcher:
         self._find_turns = find_turns
         self._folders: list[Path] = []
         self._runs: dict[Path, _Known] = {}
-        self._document: Document | None = None
+        self._page: tuple[Document, list[Piece]] | None = None
         self._stale = True
         self._seek_at = 0.0
         self._build_at = 0.0
@@ -120,11 +120,13 @@ class Watcher:
         if began >= self._build_at and self._read():
             self._stale = True
         if began >= self._build_at and self._stale:
-            self._document, self._stale = self._build(), False
+            document = self._build()
+            self._page, self._stale = (document, body(document)), False
             self._build_at = time.monotonic() + 3 * (time.monotonic() - began)
-        assert self._document is not None
+        assert self._page is not None
+        document, pieces = self._page
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]
-        self.snapshot = self.snapshot.next(self._document, [*panels(runs), *body(self._document)])
+        self.snapshot = self.snapshot.next(document, [*panels(runs), *pieces])
 
     def _read(self) -> bool:
         """Whether anything is different; reads what is."""

@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from xtx.report import html
 from xtx.report.html import HOW_TO, Piece, page
-from xtx.web.now import key
-from xtx.web.watcher import FILES, Snapshot, Watcher
+from xtx.web.now import FILES, key
+from xtx.web.watcher import Snapshot, Watcher
 
 HERE = Path(__file__).parent
 EVERY = 1.0

@@ -19,6 +19,8 @@ from xtx.report.rooms import chart, lay_out
 from xtx.report.words import count, duration, number, some
 from xtx.witness import Live, Turn
 
+FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl", "live.json")
+"""What a run's folder has for readers."""
 FRESH = 60.0
 """Seconds after which a run whose live.json stays the same is no longer under way."""
 MOST_PANELS = 8
@@ -70,7 +72,8 @@ def _panel(run: RunData, live: Live) -> Iterator[Piece]:
         caption = f"{some(len(known.first), 'room')} and {some(len(known.ways), 'way')} found in this run"
         drawn = figure_html(Figure(f"map-{name}", plot, caption))
         yield Piece(f'<div data-piece="{name}-map">{drawn}</div>', f"{name}-map")
-    yield Piece("</div></section>\n")
+    links = " · ".join(f'<a href="/runs/{key(run.folder)}/{file}">{file}</a>' for file in FILES)
+    yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
 
 
 def _progress(run: RunData, live: Live, name: str) -> str:

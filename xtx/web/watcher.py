@@ -21,10 +21,8 @@ from xtx.report.groups import FindFacts, gather
 from xtx.report.html import Piece, body, top
 from xtx.report.load import RunData, Unreadable, read_runs, runs_below
 from xtx.runs import warn
-from xtx.web.now import panels
+from xtx.web.now import FILES, panels
 
-FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl", "live.json")
-"""What a run's folder has for readers."""
 SEEK_EVERY = 5.0
 """Seconds between two searches for new runs."""
 MOST_TROUBLES = 50

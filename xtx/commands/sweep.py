@@ -215,8 +215,8 @@ def _gpus() -> list[str]:
 
 def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:
     console = Console()
-    conductor = Conductor(out.absolute(), runs, places, args.retries)
     with stopper() as stop, Show(console) as show:
+        conductor = Conductor(out.absolute(), runs, places, args.retries, show.tell)
 
         def asked() -> bool:
             if stop.asked:

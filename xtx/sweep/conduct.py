@@ -104,7 +104,11 @@ class Item:
 class Conductor:
     """Leads the runs of a sweep to their ends."""
 
-    def __init__(self, out: Path, runs: Iterable[PlannedRun], places: Places, retries: int) -> None:
+    def __init__(
+        self, out: Path, runs: Iterable[PlannedRun], places: Places, retries: int, tell: Callable[[str], None]
+    ) -> None:
+        """`tell` is told in one line what became of a run."""
+        self._tell = tell
         self.items = [Item(run, out / run.folder) for run in runs]
         self._places = places
         self._retries = retries
@@ -136,6 +140,8 @@ class Conductor:
         config = item.run.config
         if is_finished(item.path, config):
             self._finish(item)
+        elif is_held(item.path):
+            self._hold(item)
         elif saved_steps(item.path):
             item.reading = read_running(item.path, config, since=time.time())
 
@@ -143,6 +149,10 @@ class Conductor:
         item.state, item.why, item.log = State.FINISHED, "", []
         mark_finished(item.path, item.run.config)
         item.reading = read_finished(item.path, item.run.config)
+
+    def _hold(self, item: Item) -> None:
+        item.state = State.HELD
+        self._tell(f"{item.run.folder}: another process works on it; it is waited for")
 
     def _begin_some(self) -> None:
         now = time.monotonic()
@@ -158,7 +168,7 @@ class Conductor:
             if is_finished(item.path, item.run.config):  # by somebody else, meanwhile
                 self._finish(item)
             elif is_held(item.path):
-                item.state = State.HELD
+                self._hold(item)
             else:
                 plant(item.path, item.run.config)
                 item.state, item.where = State.SENT, ""
@@ -172,8 +182,9 @@ class Conductor:
                 item.state, item.where = State.RUNNING, event.detail
             case Outcome.FINISHED:
                 self._finish(item)
+                self._tell(f"{event.folder} is finished{_scores(item.reading)}")
             case Outcome.HELD:
-                item.state = State.HELD
+                self._hold(item)
             case Outcome.STOPPED if stopping:
                 item.state = State.STOPPED
                 item.reading = read_running(item.path, item.run.config, since=time.time())
@@ -188,6 +199,7 @@ class Conductor:
         item.reading = read_running(item.path, item.run.config, since=time.time())
         given_up = event.outcome is Outcome.HOPELESS or item.failures > self._retries
         item.state = State.FAILED if given_up else State.WAITING
+        self._tell(f"{event.folder} failed and is {'given up' if given_up else 'tried again'}: {item.why}")
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -195,3 +207,9 @@ class Conductor:
             if now - item.looked > READ_EVERY:
                 item.looked = now
                 item.reading = read_running(item.path, item.run.config, item.begun)
+
+
+def _scores(reading: Reading) -> str:
+    if reading.mean is None or reading.best is None:
+        return ""
+    return f": mean of the last 100 episodes {reading.mean:.1f}, best {reading.best:g}"

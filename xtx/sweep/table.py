@@ -41,7 +41,6 @@ class Show:
         self._console = console
         self._live: Live | None = None
         self._shown = float("-inf")
-        self._before: dict[str, State] = {}
         self._stopping = False
 
     def __enter__(self) -> Show:
@@ -61,37 +60,21 @@ class Show:
         """Says that the runs were asked to stop."""
         if not self._stopping:
             self._stopping = True
-            self._print("asking the runs to save and stop; Ctrl-C again ends them at once")
+            self.tell("asking the runs to save and stop; Ctrl-C again ends them at once")
 
     def show(self, items: Sequence[Item]) -> None:
         """The state of all runs, not more often than a person can read."""
         now = time.monotonic()
-        self._tell_changes(items)
         if self._live is not None and now - self._shown > REFRESH:
             self._shown = now
             rows = max(3, self._console.height - _ROOM)
             self._live.update(Group(build_table(_first(items, rows)), Text(overview(items))))
         elif self._live is None and now - self._shown > LINE_EVERY:
             self._shown = now
-            self._print(overview(items))
+            self.tell(overview(items))
 
-    def _tell_changes(self, items: Sequence[Item]) -> None:
-        """A line for each run that ended or failed: it stays above the table."""
-        for item in items:
-            name, before = item.run.folder, self._before.get(item.run.folder)
-            self._before[name] = item.state
-            if before is None or before is item.state:
-                continue
-            if item.state is State.FINISHED:
-                self._print(f"{name} is finished{_scores(item)}")
-            elif item.state is State.FAILED:
-                self._print(f"{name} failed and is given up: {item.why}")
-            elif item.state is State.WAITING and item.why and before is not State.HELD:
-                self._print(f"{name} failed and is tried again: {item.why}")
-            elif item.state is State.HELD:
-                self._print(f"{name}: another process works on it; it is waited for")
-
-    def _print(self, line: str) -> None:
+    def tell(self, line: str) -> None:
+        """A line that stays, above the table."""
         self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
 
 
@@ -150,13 +133,6 @@ def _first(items: Sequence[Item], rows: int) -> list[Item]:
     order = list(_STYLES)
     places = sorted(range(len(items)), key=lambda place: order.index(items[place].state))[:rows]
     return [items[place] for place in sorted(places)]
-
-
-def _scores(item: Item) -> str:
-    reading = item.reading
-    if reading.mean is None or reading.best is None:
-        return ""
-    return f": mean of the last 100 episodes {reading.mean:.1f}, best {reading.best:g}"
 
 
 def spell_time(seconds: float) -> str:

@@ -96,7 +96,9 @@ class Witness:
             if observation.look != step.observation.look:
                 self._move(total, room_name(observation.look), decision.action, room_name(step.observation.look))
         self._read(before[0], decisions[0], steps[0])
-        self._newspaper.offer(total, self._turns)
+        if self._newspaper.offer(total, self._turns):
+            with contextlib.suppress(OSError):  # what could not be written stays to be written, and is told of then
+                self._run.flush()
 
     def end(self, total: int) -> None:
         """The run stops here: the last turns are shown."""
@@ -138,11 +140,11 @@ class _Newspaper:
         self._path = path
         self._next = 0.0
 
-    def offer(self, total: int, turns: deque[Turn], *, now: bool = False) -> None:
-        """Prints an edition if it is time."""
+    def offer(self, total: int, turns: deque[Turn], *, now: bool = False) -> bool:
+        """Prints an edition if it is time; says whether it was."""
         began = time.monotonic()
         if began < self._next and not now:
-            return
+            return False
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             temporary.write_bytes(msgspec.json.encode(Live(total, time.time(), list(turns))))
@@ -152,3 +154,4 @@ class _Newspaper:
                 temporary.unlink(missing_ok=True)
         ended = time.monotonic()
         self._next = ended + max(EVERY, 100 * (ended - began))
+        return True

@@ -101,6 +101,20 @@ def test_an_episode_begins_with_its_first_text(tmp_path: Path) -> None:
     assert [(turn.action, turn.number) for turn in live.turns] == [("", 0), ("north", 1)]
 
 
+def test_nothing_is_left_lying_about(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as run:
+        (run.folder / ".live.json.123").write_text("half")
+        walk(Witness(run), 8, "Quay", "north", "Office")
+    assert not list(run.folder.glob(".live*"))
+
+
+def test_letters_that_are_none_do_no_harm(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as run:
+        step = Step(seen("Quay", 6, "\ud800"), 0, False, False)
+        Witness(run).see(8, [seen("Quay", 5)], [Decision("wait")], [step])
+    assert not (run.folder / "live.json").exists()
+
+
 def test_a_full_disk_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

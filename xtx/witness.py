@@ -139,6 +139,9 @@ class _Newspaper:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._next = 0.0
+        with contextlib.suppress(OSError):
+            for left in path.parent.glob(f".{path.name}.*"):  # by a process that was killed while writing
+                left.unlink()
 
     def offer(self, total: int, turns: deque[Turn], *, now: bool = False) -> bool:
         """Prints an edition if it is time; says whether it was."""
@@ -149,7 +152,7 @@ class _Newspaper:
         try:
             temporary.write_bytes(msgspec.json.encode(Live(total, time.time(), list(turns))))
             temporary.replace(self._path)
-        except OSError:  # a full disk, a folder that is gone: the run has its own ways to hear of it
+        except (OSError, ValueError):  # a full disk, a folder that is gone, letters that are none: not our business
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         ended = time.monotonic()

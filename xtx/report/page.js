@@ -69,6 +69,7 @@ const values = (event, svg) => {
     line.append(dot, `${one.name}: ${y === null || y === undefined ? "–" : show.format(y)}`);
     tip.append(line);
   }
+  tip.style.whiteSpace = "nowrap";
   place(event, svg.closest("figure"));
 };
 const words = (event, one) => {
@@ -77,6 +78,7 @@ const words = (event, one) => {
     said.textContent = line;
     return said;
   }));
+  tip.style.whiteSpace = "normal";
   place(event, one.closest("figure"));
 };
 const point = (event) => {

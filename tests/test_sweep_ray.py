@@ -197,7 +197,9 @@ def test_a_worker_and_a_node_die(
     cluster.tell("add", "added")
 
 
-def test_ctrl_c(cluster: RayCluster, tiny: str, expected: dict[str, bytes], tmp_path: Path) -> None:
+def test_ctrl_c_and_kill_9_of_the_sweep(
+    cluster: RayCluster, tiny: str, expected: dict[str, bytes], tmp_path: Path
+) -> None:
     """Runs stop and are brought back, nothing is left behind, and the same command goes on."""
     out = tmp_path / "out"
     run = out / "toy-corridor-5" / "drrn" / "seed-0"
@@ -210,6 +212,15 @@ def test_ctrl_c(cluster: RayCluster, tiny: str, expected: dict[str, bytes], tmp_
     assert "stopped and saved; go on with the same command" in said
     assert 100 < steps_done(run) < STEPS
     assert not processes(cluster, "drrn/seed-0")
+    # Now the sweep itself is killed: its runs end with it, and nobody goes on unseen.
+    stopped_at = steps_done(run)
+    with sweeping(cluster, *words, *SLOWLY) as sweep:
+        wait_until(lambda: steps_done(run) > stopped_at, sweep)
+        sweep.kill()
+        until = time.monotonic() + 60
+        while processes(cluster, "drrn/seed-0") or processes(cluster, "drrn/seed-1"):
+            assert time.monotonic() < until, "the runs outlive their sweep"
+            time.sleep(0.1)
     with sweeping(cluster, *words) as sweep:
         said, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 0, said

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "witness": GROUND | {"runs"},
     "train": LEARNING | {"games", "agents", "runs", "witness"},
     "evaluate": LEARNING | {"games", "agents", "runs"},
-    "sweep": LEARNING | {"games", "agents", "runs", "train", "evaluate"},
+    "sweep": GROUND | {"games", "agents", "runs"},
     "report": GROUND | {"runs", "witness"},
     "web": GROUND | {"runs", "witness", "report"},
     "play": GROUND | {"games", "agents"},

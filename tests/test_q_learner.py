@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from xtx.agents.q_agent import DrrnAgent, InvDyAgent
 from xtx.agents.q_learner import QLearner
+from xtx.agents.q_plain import _Codes, _encode, make_network
 from xtx.agents.states import Library, Seen
 from xtx.config import DrrnSettings, InvDySettings, InverseSettings, QSettings, TextSettings
 from xtx.core import Brief, Decision, Observation, State, Transition
@@ -341,3 +342,25 @@ def test_agents_draw_from_the_softmax_of_their_values(kind: type[DrrnAgent] | ty
     drawn = [agent.act([seen])[0].action for _ in range(2000)]
     for action, chance in chances.items():
         assert drawn.count(action) / 2000 == pytest.approx(chance, abs=4 * (chance * (1 - chance) / 2000) ** 0.5)
+
+
+def test_the_target_has_room_only_for_what_it_was_asked() -> None:
+    """Else every copy of the target network would cost the more the more texts are known."""
+    library = Library(TextSettings(64, 12))
+    numbers = np.array([library.texts.id(f"text {number}") for number in range(5000)])
+    network = make_network(None, 64, HIDDEN)
+    encoder, embedding = network.texts.look, network.texts.embedding
+    codes = _Codes(encoder, embedding, library)
+    asked = numbers[[4999, 3, 3, 2000]]
+    with torch.no_grad():
+        first = codes.of(asked)
+        again = codes.of(numbers[1990:2100])
+        assert torch.equal(codes.of(asked), first)
+        assert torch.equal(again[10], first[3])
+        assert torch.allclose(first, _encode(encoder, embedding, library, asked), atol=1e-6)
+    assert len(codes._codes) < 200
+    saved = codes.state()
+    other = _Codes(encoder, embedding, library)
+    other.load(saved)
+    assert saved["texts"].tolist() == [3, *range(1990, 2100), 4999]
+    assert torch.equal(other.of(asked), first)

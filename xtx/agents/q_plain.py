@@ -241,42 +241,50 @@ class KeptValues:
 
 
 class _Codes:
-    """Codes of texts by one encoder that does not change, each worked out once."""
+    """Codes of texts by one encoder that does not change, each worked out once. There is room for those only that were
+    asked for: all is dropped with every copy, and room for all texts would cost the more the more texts are known."""
 
     def __init__(self, encoder: Encoder, embedding: Tensor, library: Library) -> None:
         self._encoder = encoder
         self._embedding = embedding
         self._library = library
-        self._known = np.zeros(0, np.bool_)
-        self._codes = torch.zeros(0, encoder.weight_hh.shape[1], device=embedding.device)
+        self._places: Ints = np.zeros(0, np.int32)  # by number of the text; -1 where it was not asked for
+        self._used = 0
+        self._codes = torch.zeros(64, encoder.weight_hh.shape[1], device=embedding.device)
 
     def of(self, texts: NDArray[np.integer]) -> Tensor:
         """[n, hidden]"""
         self._reserve()
-        new = np.unique(texts[~self._known[texts]])
+        new = np.unique(texts[self._places[texts] < 0])
         if len(new):
-            self._codes[new] = _encode(self._encoder, self._embedding, self._library, new)
-            self._known[new] = True
-        return self._codes[texts]
+            self._put(new, _encode(self._encoder, self._embedding, self._library, new))
+        return self._codes[torch.from_numpy(self._places[texts])]
 
     def _reserve(self) -> None:
         size = self._library.texts.rows.size
-        if size > len(self._known):
-            grown = max(size, 2 * len(self._known))
-            self._known = np.concatenate((self._known, np.zeros(grown - len(self._known), np.bool_)))
-            more = torch.zeros(grown - len(self._codes), self._codes.shape[1], device=self._codes.device)
-            self._codes = torch.cat((self._codes, more))
+        if size > len(self._places):
+            grown = np.full(max(size, 2 * len(self._places)), -1, np.int32)
+            grown[: len(self._places)] = self._places
+            self._places = grown
+
+    def _put(self, texts: NDArray[np.integer], codes: Tensor) -> None:
+        used = self._used + len(texts)
+        if used > len(self._codes):
+            more = max(used, 2 * len(self._codes)) - len(self._codes)
+            self._codes = torch.cat((self._codes, self._codes.new_zeros(more, self._codes.shape[1])))
+        self._codes[self._used : used] = codes
+        self._places[texts] = np.arange(self._used, used)
+        self._used = used
 
     def state(self) -> State:
         """For `load`."""
-        known = np.flatnonzero(self._known)
-        return {"texts": known, "codes": self._codes[known].cpu().numpy()}
+        known = np.flatnonzero(self._places >= 0)
+        return {"texts": known, "codes": self._codes[torch.from_numpy(self._places[known])].cpu().numpy()}
 
     def load(self, state: State) -> None:
         """Goes on from a saved state."""
         self._reserve()
-        self._known[state["texts"]] = True
-        self._codes[state["texts"]] = torch.from_numpy(state["codes"]).to(self._codes.device)
+        self._put(state["texts"], torch.from_numpy(state["codes"]).to(self._codes.device))
 
 
 def _encode(encoder: Encoder, embedding: Tensor, library: Library, texts: NDArray[np.integer]) -> Tensor:

@@ -45,15 +45,18 @@ TURN = 20
 """Vector steps that each of the two runs makes before the other goes on."""
 TRAINING = "imitation training"
 
+Parts = dict[str, tuple[float, ...]]
+"""A figure of each of the two runs for each part of the work."""
+
 
 class Restless(GameVector):
-    """Games that never say the same twice."""
+    """Games that never say the same twice, and always as many words."""
 
     said = 0
 
     def _anew(self, observation: Observation) -> Observation:
         self.said += 1
-        return replace(observation, text=f"{observation.text} {self.said}")
+        return replace(observation, text=f"{observation.text} {self.said:07d}")
 
     def reset(self, *given: Any) -> list[Observation]:
         return [self._anew(observation) for observation in super().reset(*given)]
@@ -172,15 +175,22 @@ class Watched:
         self._thread.join()
 
 
-def in_turns(one: Watched, other: Watched) -> tuple[Window, Window]:
-    """Both go on; neither is measured while the other is at work."""
+def in_turns(one: Watched, other: Watched) -> tuple[tuple[Window, Window], Parts]:
+    """Both go on; neither is measured while the other is at work. Also what each part took, in ms of a vector step."""
     windows = Window(), Window()
+    clocks = [watched.agent.brief.clock.seconds for watched in (one, other)]
+    for clock in clocks:
+        clock.clear()
     for watched, window in zip((one, other), windows, strict=True):
         watched.into = [window]
     while not (windows[0].full and windows[1].full):
         one.go(TURN)
         other.go(TURN)
-    return windows
+    counts = [len(window.clock) + len(window.trainings) for window in windows]
+    ms = [
+        [1e3 * clock.get(name, 0.0) / count for name in clocks[0]] for clock, count in zip(clocks, counts, strict=True)
+    ]
+    return windows, dict(zip(clocks[0], zip(*ms, strict=True), strict=True))
 
 
 @dataclass(frozen=True)
@@ -202,7 +212,9 @@ class Moment:
         return cls(window, memory(), size, int(told["texts"]), int(told["episode_limit"]))
 
 
-def show(console: Console, early: Moment, late: Moment, turns: tuple[Window, Window], episodes: int) -> None:
+def show(
+    console: Console, early: Moment, late: Moment, turns: tuple[Window, Window], parts: Parts, episodes: int
+) -> None:
     table = Table("", f"episode {EARLY:,}", f"episode {episodes:,}", "change", box=None, pad_edge=False)
 
     def row(name: str, before: float, after: float, digits: int = 1) -> None:
@@ -216,6 +228,9 @@ def show(console: Console, early: Moment, late: Moment, turns: tuple[Window, Win
         row(f"ms of the middle vector step {name}", *slow, digits=2)
         if one.trainings and other.trainings:
             row(f"s of an imitation training {name}", *(statistics.fmean(w.trainings) for w in (one, other)), digits=2)
+    for name, (one, other) in parts.items():
+        if name not in (TRAINING, "records and display") and max(one, other) > 0.05:  # the latter waits in `_watch`
+            row(f"ms of a vector step in turns, clock: {name}", one, other, digits=2)
     row("MiB of the process", early.memory, late.memory)
     row("MiB of a checkpoint", early.checkpoint, late.checkpoint)
     row("texts known", early.texts, late.texts, digits=0)
@@ -249,8 +264,8 @@ def main() -> int:
         seconds, steps = time.perf_counter() - began, lasting.progress.steps - start
         saving = lasting.agent.brief.clock.seconds.get("checkpoints", 0.0)
         late = Moment.of(lasting)
-        turns = in_turns(waiting, lasting)
-        show(console, early, late, turns, options.episodes)
+        turns, parts = in_turns(waiting, lasting)
+        show(console, early, late, turns, parts, options.episodes)
         console.print(
             f"{steps:,} game steps in between took {seconds:.0f} s by the clock, all included; "
             f"checkpoints {saving:.1f} s of them, {saving / seconds:.2%}"

@@ -17,7 +17,7 @@ from rich.console import Console
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.runs import Run, checkpoints, read_checkpoint
-from xtx.sweep import node
+from xtx.sweep import local, node
 from xtx.sweep.child import Means, describe_status
 from xtx.sweep.conduct import Conductor, Event, Item, Outcome, State
 from xtx.sweep.folder import agree, check_runs, is_finished, last_lines, mark_finished, plant, settle
@@ -234,6 +234,46 @@ def test_what_an_exit_status_means(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("xtx: another process works on it; wait for it\n")
     assert judge(tmp_path, 2, False)[0] is Outcome.HELD
     assert describe_status(-200) == "died of signal 200"
+
+
+class Ended:
+    """A process that is over, or waits to be told."""
+
+    def __init__(self, status: int | None) -> None:
+        self.status, self.told = status, list[str]()
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def terminate(self) -> None:
+        self.told.append("terminate")
+        self.status = 130
+
+    def kill(self) -> None:
+        self.told.append("kill")
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self.status
+
+
+def test_gpus_are_dealt_out_and_who_was_not_asked_may_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    started = [Ended(0), Ended(None), Ended(None)]
+
+    def spawn(folder: Path, games: int, means: Means, surroundings: dict[str, str]) -> Ended:
+        seen.append(surroundings["CUDA_VISIBLE_DEVICES"])
+        return started[len(seen) - 1]
+
+    monkeypatch.setattr(local, "spawn", spawn)
+    places = local.LocalPlaces(tmp_path, Means(device="cuda"), 3, ["4", "7"])
+    for seed in range(3):
+        places.begin(PlannedRun(f"game/agent/seed-{seed}", CONFIG))
+    assert seen == ["4", "7", "4"]
+    assert places.free == 0
+    assert [event.outcome for event in places.events()] == [None, None, None, Outcome.FINISHED]
+    assert places.free == 1
+    places.close()
+    assert [process.told for process in started] == [[], ["terminate", "kill"], ["terminate", "kill"]]
 
 
 # --- the loop, with places that only pretend ------------------------------------------------------------------------

@@ -176,14 +176,16 @@ def test_a_worker_and_a_node_die(
     runs = [out / "toy-corridor-5" / "drrn" / f"seed-{seed}" for seed in (0, 1)]
     with sweeping(cluster, *words) as sweep:
         wait_until(lambda: all(steps_done(run) > 100 for run in runs), sweep)
-        # A worker dies.
+        # A worker dies. The other run is held up meanwhile, lest it be finished before its turn comes.
+        [(other, (_, node))] = processes(cluster, "drrn/seed-1").items()
+        os.kill(other, signal.SIGSTOP)
         [(child, (worker, _))] = processes(cluster, "drrn/seed-0").items()
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: any(number != child for number in processes(cluster, "drrn/seed-0")), sweep)
         wait_until(lambda: starts(runs[0]) == 2, sweep)
         # The node that has the other run dies.
-        [(_, (_, node))] = processes(cluster, "drrn/seed-1").items()
         assert 100 < steps_done(runs[1]) < STEPS
+        os.kill(other, signal.SIGCONT)
         cluster.tell(f"end {node}", "ended")
         said, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 0, said

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,9 @@ from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, describe_status, 
 from xtx.sweep.conduct import Event, Outcome
 from xtx.sweep.folder import is_held, last_lines
 from xtx.sweep.plan import PlannedRun
+
+PATIENCE = 60.0
+"""Seconds that runs may take to save when the sweep itself cannot go on."""
 
 
 @dataclass
@@ -64,7 +69,13 @@ class LocalPlaces:
                 busy.process.terminate()
 
     def close(self) -> None:
-        """Ends what is still running."""
+        """Ends what is still running: those that were not asked to stop may save first, the others had their time."""
+        patient = [busy.process for busy in self._slots if busy is not None and not busy.asked]
+        self.ask_to_stop()
+        until = time.monotonic() + PATIENCE
+        for process in patient:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
         for busy in self._slots:
             if busy is not None:
                 busy.process.kill()

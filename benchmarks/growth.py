@@ -29,7 +29,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from xtx.agents.xtx import XtxAgent
+from xtx.agents.xtx import EXPLOIT, XtxAgent
 from xtx.config import RunConfig, XtxSettings
 from xtx.core import Brief, Observation, Step
 from xtx.games.game import GameSpec
@@ -87,6 +87,8 @@ class Window:
     processor: list[float] = field(default_factory=list)
     """Seconds of each vector step."""
     clock: list[float] = field(default_factory=list)
+    returning: list[int] = field(default_factory=list)
+    """How many of the games were in the phase `exploit`."""
     trainings: list[float] = field(default_factory=list)
 
     @property
@@ -138,6 +140,7 @@ class Watched:
             else:
                 window.processor.append(self._before[0] - processor)
                 window.clock.append(self._before[1] - clock)
+                window.returning.append(progress.phases.count(EXPLOIT))
         self.progress = progress
         self._until -= 1
         if self._until <= 0:
@@ -226,6 +229,7 @@ def show(
         row(f"steps/s {name}, clock", one.speed(one.clock), other.speed(other.clock))
         slow = [statistics.median(window.processor) * 1e3 for window in (one, other)]
         row(f"ms of the middle vector step {name}", *slow, digits=2)
+        row(f"games of 8 that return {name}", *(statistics.fmean(w.returning) for w in (one, other)), digits=2)
         if one.trainings and other.trainings:
             row(f"s of an imitation training {name}", *(statistics.fmean(w.trainings) for w in (one, other)), digits=2)
     for name, (one, other) in parts.items():

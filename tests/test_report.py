@@ -119,10 +119,10 @@ def learning(start: float, end: float, seed: int, episodes: int = 400) -> list[i
 def test_a_run_is_read(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "a", [0, 10, 5], steps=400))
     assert (run.reached, run.finished, run.notes) == (400, True, [])
-    assert run.scores.tolist() == [0, 10, 5] and run.average.tolist() == [0, 5, 5]
-    assert [record.score for record in run.records] == [0, 10]
+    assert run.scores.tolist() == [0, 10, 5] and run.digest.curve.mean.tolist() == [0, 5, 5]
+    assert run.digest.best is not None and run.digest.best.score == 10
     assert run.speed == 100
-    assert run.endings() == {"died": 3}
+    assert run.digest.endings.ended == {"won": 0, "died": 3, "limit": 0}
 
 
 def test_runs_are_found_however_deep_and_each_once(tmp_path: Path) -> None:

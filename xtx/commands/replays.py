@@ -28,7 +28,7 @@ class Replays:
 
     def find(self, run: RunData) -> Sequence[Turn]:
         """The turns of the run's best episode; none if the game is not here, or if it does not come out the same."""
-        best = run.records[-1] if run.records else None
+        best = run.digest.best
         if best is None or not best.actions:
             return ()
         key = (str(run.folder), run.config.game, best.step)

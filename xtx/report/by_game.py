@@ -13,7 +13,6 @@ from xtx.report.load import RunData
 from xtx.report.map_plot import MapPlot
 from xtx.report.paper import read_paper
 from xtx.report.rooms import chart, in_order, lay_out
-from xtx.report.stats import LAST
 from xtx.report.words import DASH, count, duration, number, percent, some, spread
 
 POINTS = 160
@@ -48,7 +47,7 @@ def _plot(board: Board, variant: Variant) -> Figure:
 
 
 def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
-    curve = stats.curve_at(run.ends, run.average, at)
+    curve = stats.curve_at(run.digest.curve.steps, run.digest.curve.mean, at)
     curve[at > run.reached] = np.nan  # a run knows nothing of what it has not come to
     return curve
 
@@ -80,7 +79,7 @@ def _row(group: Group) -> Row:
             over_seeds(group.avg_by_game),
             over_seeds(group.max),
             over_seeds(group.area),
-            count(float(np.mean([len(run.scores) for run in group.runs]))),
+            count(float(np.mean([run.digest.episodes for run in group.runs]))),
             number(float(np.mean(speeds)), 0) if speeds else DASH,
             duration(float(np.mean(times))) if times else DASH,
         ],
@@ -144,19 +143,19 @@ def _maps(groups: list[Group]) -> list[Block]:
 
 def reached_first(group: Group, score: float) -> tuple[float | None, int]:
     """Steps after which an episode first had that score: the mean over the seeds that had it, and how many had."""
-    steps = [stats.steps_to(run.ends, run.peaks, score) for run in group.runs]
-    found = [step for step in steps if step is not None]
+    firsts = [run.digest.first_having(score) for run in group.runs]
+    found = [first.steps for first in firsts if first is not None]
     return (float(np.mean(found)) if found else None), len(found)
 
 
 def usual_share(group: Group, score: float) -> float:
     """In which share of the last 100 episodes that score was had, at least once; the mean over seeds."""
-    return float(np.mean([(run.peaks[-LAST:] >= score).mean() for run in group.runs]))
+    return float(np.mean([run.digest.share_having(score) for run in group.runs]))
 
 
 def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
     rows = []
-    highest = max(float(run.peaks.max()) for group in groups for run in group.runs)
+    highest = max(run.digest.peak for group in groups for run in group.runs)
     beyond = [event for event in facts.events if event.score > highest]
     for event in facts.events:
         if event in beyond[1:]:

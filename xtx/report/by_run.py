@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from xtx.core import EpisodeRecord
 from xtx.report import stats
+from xtx.report.digest import Endings
 from xtx.report.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
 from xtx.report.figures import Line, LinePlot
 from xtx.report.groups import Board, deviations, flat
@@ -41,15 +42,15 @@ def section(board: Board, find_turns: FindTurns = lambda run: ()) -> Section:
 
 
 def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
-    scored = f" · Avg {number(stats.average_score(run.scores))}, Max {count(stats.best_score(run.scores))}"
-    heading = f"{title} · {label} · seed {run.config.seed}{scored if run.scores.size else ''}"
+    scored = f" · Avg {number(run.digest.avg)}, Max {count(run.digest.max)}"
+    heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"
     blocks: list[Block] = [Text(_summary(run))]
     if run.notes:
         blocks.append(Notes(run.notes))
-    if run.scores.size:
+    if run.digest.episodes:
         blocks += [_curve(run, label, colour), _thresholds(run), _endings(run)]
-        if run.records and run.records[-1].actions:
-            blocks.append(_best(run, find_turns(run)))
+        if run.digest.best and run.digest.best.actions:
+            blocks.append(_best(run, run.digest.best, find_turns(run)))
     blocks += [_settings(run, game), *_versions(run)]
     if not run.finished:
         heading += " · not finished"
@@ -58,57 +59,54 @@ def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turn
 
 def _summary(run: RunData) -> str:
     speed = f", {number(run.speed, 0)} steps a second, {duration(run.time.total)}" if run.speed and run.time else ""
-    return f"{run.folder}: {some(run.reached, 'step')}, {some(len(run.scores), 'episode')}{speed}."
+    return f"{run.folder}: {some(run.reached, 'step')}, {some(run.digest.episodes, 'episode')}{speed}."
 
 
 def _curve(run: RunData, label: str, colour: int) -> Gallery:
     at = np.linspace(0, run.reached, POINTS + 1)[1:]
-    best = np.maximum.accumulate(run.scores)
+    curve = run.digest.curve
     lines = [
-        Line(label, colour, at, stats.curve_at(run.ends, run.average, at), name="mean of the last 100"),
-        Line(label, colour, at, stats.curve_at(run.ends, best, at), steps=True, dashed=True, name="best so far"),
+        Line(label, colour, at, stats.curve_at(curve.steps, curve.mean, at), name="mean of the last 100"),
+        Line(
+            label, colour, at, stats.curve_at(curve.steps, curve.best, at), steps=True, dashed=True, name="best so far"
+        ),
     ]
     plot = LinePlot(lines, "steps", "score", unit="steps")
-    name = f"run-{run.folder.name}"
+    name = f"run-{'-'.join(run.folder.with_suffix('').parts[-3:]) if run.summary else run.folder.name}"
     return Gallery([Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")])
 
 
 def _thresholds(run: RunData) -> Section:
     """Each score that was the highest so far: when an episode first had it, and how usual it is now."""
-    highest = np.maximum.accumulate(run.peaks)
-    scores = np.unique(highest[highest > 0] if (highest > 0).any() else highest)
-    if len(scores) > MOST_ROWS:
-        scores = scores[np.unique(np.linspace(0, len(scores) - 1, MOST_ROWS).astype(int))]
+    firsts = [first for first in run.digest.firsts if first.score > 0] or run.digest.firsts
+    if len(firsts) > MOST_ROWS:
+        firsts = [firsts[place] for place in np.unique(np.linspace(0, len(firsts) - 1, MOST_ROWS).astype(int))]
     rows = []
-    for score in scores:
-        step = stats.steps_to(run.ends, run.peaks, float(score))
-        usual = stats.steps_to(run.ends, run.average, float(score))
-        share = float((run.peaks[-LAST:] >= score).mean())
-        seconds = run.time.at(step) if run.time and step is not None else None
-        rows.append(Row([count(float(score)), count(step), duration(seconds), count(usual), percent(share)]))
+    for first in firsts:
+        share = percent(run.digest.share_having(first.score))
+        rows.append(Row([count(first.score), count(first.steps), duration(first.seconds), count(first.usual), share]))
     header = ("score", "first had after steps", "after time", "mean of 100 reached it after steps", "share of last 100")
     return Section("Scores over time", [Table(header, rows)], folded=True)
 
 
 def _endings(run: RunData) -> Table:
-    everything, late = run.endings(), run.endings(LAST)
-    length, late_length = float(run.lengths.mean()), float(run.lengths[-LAST:].mean())
-
-    def row(words: str, counts: Counter[str], length: float) -> Row:
-        total = sum(counts.values())
-        return Row([words, *(percent(counts[kind] / total) for kind in ENDINGS), number(length)])
+    def row(words: str, endings: Endings) -> Row:
+        total = max(1, sum(endings.ended.values()))
+        return Row([words, *(percent(endings.ended.get(kind, 0) / total) for kind in ENDINGS), number(endings.length)])
 
     header = ("where episodes ended", *ENDINGS.values(), "mean length")
-    rows = [row("all", everything, length), row(f"last {min(LAST, len(run.scores))}", late, late_length)]
+    late = f"last {min(LAST, run.digest.episodes)}"
+    rows = [row("all", run.digest.endings), row(late, run.digest.last_endings)]
     return Table(header, rows)
 
 
-def _best(run: RunData, turns: Sequence[Turn]) -> Section:
-    best = run.records[-1]
+def _best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
     actions = " › ".join(best.actions)  # noqa: RUF001
     title = f"Best episode: {best.score} points, {some(best.length, 'step')}, after {best.step:,} steps of training"
-    rest = Transcript(turns) if turns else Text(f"Read it with what the game answered: xtx best {run.folder}")
-    return Section(title, [Text(actions), rest], folded=True, key="best")
+    rest: list[Block] = [Transcript(turns)] if turns else []
+    if not turns and not run.summary:
+        rest.append(Text(f"Read it with what the game answered: xtx best {run.folder}"))
+    return Section(title, [Text(actions), *rest], folded=True, key="best")
 
 
 def _settings(run: RunData, game: str) -> Section:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xt
 from xtx.report.facts import GameFacts
 from xtx.report.load import RunData, Unreadable
 from xtx.report.paper import read_paper
-from xtx.report.stats import Floats, area_under_curve, average_score, average_score_by_game, best_score, normalise
+from xtx.report.stats import Floats, normalise
 from xtx.report.words import some
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
@@ -66,22 +66,22 @@ class Group:
     @cached_property
     def avg(self) -> Floats:
         """[seeds] mean final score of the last 100 episodes."""
-        return np.array([average_score(run.scores) for run in self.runs])
+        return np.array([run.digest.avg for run in self.runs])
 
     @cached_property
     def avg_by_game(self) -> Floats:
         """[seeds] the same of the last 100 of each of the games played together."""
-        return np.array([average_score_by_game(run.scores, run.games) for run in self.runs])
+        return np.array([run.digest.avg_by_game for run in self.runs])
 
     @cached_property
     def max(self) -> Floats:
         """[seeds] best final score."""
-        return np.array([best_score(run.scores) for run in self.runs])
+        return np.array([run.digest.max for run in self.runs])
 
     @cached_property
     def area(self) -> Floats:
         """[seeds] area under the learning curve."""
-        return np.array([area_under_curve(run.ends, run.scores, max(1, run.reached)) for run in self.runs])
+        return np.array([run.digest.area for run in self.runs])
 
     @property
     def steps(self) -> int:
@@ -153,7 +153,9 @@ def _agent_order(group: Group) -> tuple[int, str, str]:
 
 def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts) -> Board:
     """The runs in groups that may be averaged."""
-    variants = {run.folder: _variant(run.config, find_facts(run.config)) for run in runs}
+    runs, twice = _each_once(runs)
+    facts = _facts(runs, find_facts)
+    variants = {run.folder: variant_of(run.config, facts[run.folder]) for run in runs}
     labels = _labels(runs, variants)
     sorted_runs: dict[tuple[Variant, str, str], list[RunData]] = {}
     for run in runs:
@@ -161,7 +163,7 @@ def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts
         sorted_runs.setdefault(key, []).append(run)
     groups = [_group(*key, members) for key, members in sorted_runs.items()]
     groups = [group for group in groups if group.runs]
-    notes = [note for group in groups for note in group.notes] + _between_games(groups)
+    notes = [*_summaries(runs), *twice, *(note for group in groups for note in group.notes), *_between_games(groups)]
     silent = [run for run in runs if not run.scores.size]
     notes += [f"{run.folder}: no episode has ended yet, so it has no figures" for run in silent]
     for variant in dict.fromkeys(group.variant for group in groups):
@@ -170,9 +172,54 @@ def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts
     return Board(groups, runs, unreadable, notes)
 
 
-def _variant(config: RunConfig, facts: GameFacts | None) -> Variant:
-    path = Path(config.game)
-    name = facts.name if facts else config.game if config.game.startswith("toy:") else path.stem.lower() or "lowwater"
+def _summaries(runs: Sequence[RunData]) -> list[str]:
+    """What is lacking because there are only summaries of runs."""
+    of = [run for run in runs if run.summary]
+    which = "all runs are" if len(of) == len(runs) else f"{some(len(of), 'run')} of {len(runs)} are"
+    return (
+        [f"{which} read from summaries, which hold no rooms, so no map: figures are exact, curves thinned"]
+        if of
+        else []
+    )
+
+
+def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
+    """Every run once, where it is also there as a summary: what came further, or else the folder; and what was said
+    twice, in words. Copies of folders are left alone: of these, a group counts one."""
+    kept: list[RunData] = []
+    notes = []
+    for run in sorted(runs, key=lambda run: (-run.reached, run.summary)):
+        same = next((other for other in kept if (run.summary or other.summary) and _same(run, other)), None)
+        if same is None:
+            kept.append(run)
+        else:
+            notes.append(f"{run.folder} is the same run as {same.folder}, which is counted")
+    return [run for run in runs if run in kept], notes
+
+
+def _same(run: RunData, other: RunData) -> bool:
+    """Whether they are one run: all that was asked for, and the moment at which it began."""
+    if run.began is None or run.began != other.began:
+        return False
+    mine, others = (replace(each.config, game=game_name(each.config.game)) for each in (run, other))
+    return mine == others
+
+
+def _facts(runs: Sequence[RunData], find_facts: FindFacts) -> dict[Path, GameFacts | None]:
+    """What is known of each run's game; what one run's summary knows holds for all runs of the game."""
+    found = {run.folder: run.facts or find_facts(run.config) for run in runs}
+    known = {facts.name: facts for facts in found.values() if facts}
+    return {run.folder: found[run.folder] or known.get(game_name(run.config.game)) for run in runs}
+
+
+def game_name(game: str) -> str:
+    """The name in a run's settings, which may also hold a story's path, or nothing for the embedded adventure."""
+    return game if game.startswith("toy:") else Path(game).stem.lower() or "lowwater"
+
+
+def variant_of(config: RunConfig, facts: GameFacts | None) -> Variant:
+    """What a run played."""
+    name = facts.name if facts else game_name(config.game)
     paper = read_paper()
     maximum = facts.maximum if facts else paper.maximum(name)
     row = paper.row_name(name, config.extra_actions)

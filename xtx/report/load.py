@@ -1,10 +1,10 @@
-"""Run folders, read for a report."""
+"""Run folders and summaries of runs, read for a report."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,32 +13,31 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from xtx.config import RunConfig
-from xtx.core import EpisodeRecord, UserError
-from xtx.report.stats import Floats, WorkingTime, running_average, working_time
+from xtx.core import UserError
+from xtx.report.digest import Digest, digest
+from xtx.report.facts import GameFacts
+from xtx.report.stats import Floats, WorkingTime, working_time
+from xtx.report.summary import Summary, read_summary
+from xtx.report.words import some
 from xtx.runs import checkpoints, read_config, read_episodes, read_lines
 from xtx.witness import Move
+
+SUMMARIES = "seed-*.json"
+"""What files with summaries of runs are called; one that is named itself may be called anything."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """What a report needs of one run; episodes are columns, because a run has tens of thousands."""
+    """What a report needs of one run."""
 
     folder: Path
+    """The run's folder, or the file of its summary."""
     config: RunConfig
-    ends: NDArray[np.int64]
-    """Steps of the run when each episode ended."""
+    digest: Digest
     scores: Floats
-    peaks: Floats
-    lengths: Floats
-    games: NDArray[np.int64]
-    ended: list[str]
-    average: Floats
-    """The mean of the last 100 final scores, after each episode."""
-    records: list[EpisodeRecord]
-    """Episodes that were better than all before them, with their actions."""
+    """Final scores of all episodes in order; of a summary, those of the last 100."""
     reached: int
     """Steps that the run has come to."""
     finished: bool
@@ -46,18 +45,23 @@ class RunData:
     starts: list[dict[str, Any]]
     """What it ran with, at each start."""
     moves: list[Move] = field(default_factory=list)
-    """The ways between rooms, as they were found."""
+    """The ways between rooms, as they were found; a summary has none."""
     notes: list[str] = field(default_factory=list)
     """What is amiss, in words."""
+    summary: bool = False
+    """Whether a summary is all there is of it."""
+    facts: GameFacts | None = None
+    """What its summary knows of the game."""
 
     @property
     def speed(self) -> float | None:
         """Steps per second of working time."""
         return float(self.time.steps[-1]) / self.time.total if self.time and self.time.total > 0 else None
 
-    def endings(self, last: int | None = None) -> Counter[str]:
-        """How many of the last episodes, or of all, were won, ended by a death or by the limit."""
-        return Counter(self.ended[-last:] if last else self.ended)
+    @property
+    def began(self) -> str | None:
+        """The moment of its first start, which tells runs of the same settings apart."""
+        return str(self.starts[0].get("started")) if self.starts else None
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,11 @@ class Unreadable:
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """The runs in these folders, however deep, each once. Raises `UserError` for a folder that has none."""
+    """The runs and summaries in these folders, however deep, and the summaries named themselves, each once. Raises
+    `UserError` for a folder that has none."""
     found: dict[Path, Path] = {}
     for path in paths:
-        here = list(runs_below(path))
+        here = [path] if path.is_file() else list(_below(path))
         if not here:
             what = "there is no such folder" if not path.exists() else "there is no run in it"
             raise UserError(f"{path}: {what}; give the folder of a run, or one with runs in it")
@@ -81,13 +86,20 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def runs_below(path: Path) -> Iterable[Path]:
-    """The runs in a folder, or the folder itself if it is one."""
+def _below(path: Path) -> Iterable[Path]:
+    """The runs and summaries in a folder, or the folder itself if it is a run."""
     for folder, inside, files in os.walk(path):
         inside.sort()
         if "config.json" in files:
             inside.clear()  # what lies in a run is not another run
             yield Path(folder)
+        else:
+            yield from (Path(folder, name) for name in sorted(fnmatch.filter(files, SUMMARIES)))
+
+
+def runs_below(path: Path) -> Iterable[Path]:
+    """The folders of runs in a folder, or the folder itself if it is one."""
+    return (found for found in _below(path) if found.is_dir())
 
 
 def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]:
@@ -95,7 +107,7 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]
     runs, failed = [], []
     for folder in folders:
         try:
-            runs.append(read_run(folder))
+            runs.append(from_summary(folder, read_summary(folder)) if folder.is_file() else read_run(folder))
         except UserError as error:
             failed.append(Unreadable(folder, str(error)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -111,7 +123,6 @@ def read_run(folder: Path) -> RunData:
     notes: list[str] = []
     metrics, timing = _lines(folder, "metrics", notes), _lines(folder, "timing", notes)
     starts = _starts(folder, notes)
-    scores = np.array([episode.score for episode in episodes], np.float64)
     logged = max((int(line["step"]) for line in metrics), default=0)
     saved = [int(path.name) for path in checkpoints(folder)]
     reached = max(logged, episodes[-1].step if episodes else 0, *saved, 0)
@@ -121,23 +132,46 @@ def read_run(folder: Path) -> RunData:
         notes.append(f"not finished: {reached:,} of {config.steps:,} steps")
     if not episodes:
         notes.append("no episode has ended yet")
+    time = _working_time(timing, starts)
     return RunData(
         folder=folder,
         config=config,
-        ends=np.array([episode.step for episode in episodes], np.int64),
-        scores=scores,
-        peaks=np.array([episode.peak for episode in episodes], np.float64),
-        lengths=np.array([episode.length for episode in episodes], np.float64),
-        games=np.array([episode.game for episode in episodes], np.int64),
-        ended=[episode.ended for episode in episodes],
-        average=running_average(scores),
-        records=[episode for episode in episodes if episode.record],
+        digest=digest(episodes, reached, time),
+        scores=np.array([episode.score for episode in episodes], np.float64),
         reached=reached,
         finished=finished,
-        time=_working_time(timing, starts),
+        time=time,
         starts=starts,
         moves=_moves(folder, notes),
         notes=notes,
+    )
+
+
+def from_summary(path: Path, summary: Summary) -> RunData:
+    """The run of which there is this summary."""
+    notes = [] if summary.finished else [f"not finished: {summary.reached:,} of {summary.config.steps:,} steps"]
+    notes.append(
+        f"read from a summary: its curve has {some(len(summary.curve.steps), 'point')}, and there is no map, because "
+        "summaries hold no texts of games"
+    )
+    if not summary.starts:
+        notes.append("what it ran with is not known")
+    if summary.starts_left_out:
+        notes.append(f"{some(summary.starts_left_out, 'start')} after the first are not among the versions")
+    if not summary.best.actions:
+        notes.append("the actions of its best episode were too many for the summary")
+    return RunData(
+        folder=path,
+        config=summary.config,
+        digest=summary.digest(),
+        scores=np.array(summary.last.scores, np.float64),
+        reached=summary.reached,
+        finished=summary.finished,
+        time=summary.working_time(),
+        starts=summary.starts,
+        notes=notes,
+        summary=True,
+        facts=summary.game,
     )
 
 

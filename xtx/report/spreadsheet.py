@@ -8,14 +8,7 @@ import math
 
 from xtx.report.beside_paper import sides
 from xtx.report.groups import Board
-from xtx.report.stats import (
-    area_under_curve,
-    average_score,
-    average_score_by_game,
-    best_score,
-    mean_and_std,
-    normalise,
-)
+from xtx.report.stats import mean_and_std, normalise
 
 COLUMNS = (
     "line", "game", "stochastic", "agent", "seed", "seeds", "steps", "finished", "maximum", "avg", "avg_std",
@@ -60,7 +53,7 @@ def _runs(board: Board) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for group in board.groups:
         for run in (*group.runs, *group.left_out):
-            avg, variant = average_score(run.scores), group.variant
+            avg, variant = run.digest.avg, group.variant
             lines.append(
                 {
                     "line": "run" if run in group.runs else "run, not counted",
@@ -72,11 +65,11 @@ def _runs(board: Board) -> list[dict[str, object]]:
                     "finished": run.finished,
                     "maximum": variant.maximum,
                     "avg": avg,
-                    "avg_by_game": average_score_by_game(run.scores, run.games),
-                    "max": best_score(run.scores),
+                    "avg_by_game": run.digest.avg_by_game,
+                    "max": run.digest.max,
                     "normalised_avg": _normalised(avg, variant.maximum),
-                    "area_under_curve": area_under_curve(run.ends, run.scores, max(1, run.reached)),
-                    "episodes": len(run.scores),
+                    "area_under_curve": run.digest.area,
+                    "episodes": run.digest.episodes,
                     "seconds": run.time.total if run.time else None,
                     "folder": run.folder,
                 }

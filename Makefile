@@ -6,7 +6,7 @@ ARGS :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
 
-.PHONY: run compare test check verify bench story
+.PHONY: run compare results test check verify bench story
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
@@ -16,6 +16,10 @@ run: .venv/stamp
 compare: .venv/stamp
 	@echo "== five agents learn the same adventure with equal steps (half an hour; it can be stopped and goes on)"
 	@$(BIN)/xtx compare $(ARGS)
+
+results: .venv/stamp
+	@echo "== the report of the summaries in results/ is put into docs/results.md"
+	@$(BIN)/xtx report results --embed docs/results.md
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"

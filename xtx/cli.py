@@ -41,6 +41,7 @@ COMMANDS = {
     "compare": Command("xtx.commands.compare", "train several agents on a game and compare them"),
     "sweep": Command("xtx.commands.sweep", "many runs: games x agents x seeds, or the paper's tables"),
     "report": Command("xtx.commands.report", "set runs beside the paper's tables, on one page"),
+    "summarise": Command("xtx.commands.summarise", "keep runs as small files that reports can be made from"),
     "watch": Command("xtx.commands.watch", "see runs in a browser while they go on"),
     "bench": Command("xtx.commands.bench", "see where the time of training goes"),
     "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),

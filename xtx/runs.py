@@ -368,5 +368,5 @@ def git_state() -> str:
 def replace_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8")
     temporary.rename(path)

@@ -17,18 +17,19 @@ from xtx.commands.replays import Replays
 from xtx.commands.writing import open_out
 from xtx.config import RunConfig
 from xtx.core import UserError
-from xtx.report.build import build
+from xtx.report.build import TITLE, build, build_brief
 from xtx.report.document import Block, Document, Figure, Gallery, Section
+from xtx.report.embed import embed
 from xtx.report.facts import GameFacts, reward_events
 from xtx.report.figures import standalone
 from xtx.report.groups import Board, gather
 from xtx.report.html import to_html
-from xtx.report.load import find_runs, read_runs
+from xtx.report.load import RunData, Unreadable, find_below, find_runs, read_runs
 from xtx.report.markdown import to_markdown
 from xtx.report.printed import to_png
 from xtx.report.spreadsheet import to_csv
 from xtx.report.words import some
-from xtx.runs import warn
+from xtx.runs import replace_text, warn
 
 ENDINGS = (".html", ".htm", ".md", ".csv")
 
@@ -39,31 +40,32 @@ class Args:
     how far through each game every agent came. One page that needs no network; runs may still be going on."""
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...")]
-    """Folders of runs, or folders with runs in them."""
+    """Folders of runs, or folders with runs in them; files of summaries (`xtx summarise`), or folders with such."""
     out: Annotated[Path, arg(metavar="FILE")] = Path("report.html")
     """The file to write; its ending decides what: .html, .md or .csv."""
-    title: str = "Runs beside the paper"
+    embed: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Instead of writing a page: put the report, as tables only, into this Markdown file, between its two lines that
+    say where `xtx report` begins and ends. No game is opened, so the text is the same everywhere."""
+    title: str = TITLE
     """Title of the page."""
     figures: Annotated[Path | None, arg(metavar="DIR")] = None
     """Also write every plot into this folder: as SVG, and as PNG where matplotlib is installed (extra `report`)."""
     no_walkthroughs: bool = False
-    """Do not open the games; then there is no progress along their walkthroughs, and no best episode to be read."""
+    """Do not open the games; then there is no progress along their walkthroughs, save where summaries know it, and no
+    best episode to be read."""
 
 
 def run(args: Args) -> None:
     """Writes the report and says where it is."""
+    if args.embed is not None:
+        return _embed(args, args.embed)
     if args.out.suffix.lower() not in ENDINGS:
         raise UserError(f"--out {args.out}: the ending must be .html, .md or .csv")
     if not args.runs:
         raise UserError("give the folder of a run, or one with runs in it")
     if not args.out.expanduser().parent.is_dir():  # told now, not after minutes of reading
         raise UserError(f"{args.out} cannot be written (there is no such folder); name another file with --out")
-    runs, failed = read_runs(find_runs(args.runs))
-    if not runs:
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise UserError(f"no run can be read: {failed[0].why}{more}")
-    for one in failed:
-        warn(f"{one.folder} is left out: {one.why}")
+    runs, failed = _read(find_runs(args.runs))
     finder = NoFacts() if args.no_walkthroughs else Facts()
     board = gather(runs, failed, finder.find)
     for line in finder.troubles:
@@ -78,7 +80,37 @@ def run(args: Args) -> None:
         written = _write_figures(args.figures, document.sections)
         lacking = "" if importlib.util.find_spec("matplotlib") else "; for PNG too: pip install 'xtx[report]'"
         console.print(f"{some(written, 'plot')} written to {args.figures}{lacking}", soft_wrap=True)
-    console.print(f"{some(len(runs), 'run')} in {args.out}", soft_wrap=True)
+    console.print(f"{some(len(board.runs), 'run')} in {args.out}", soft_wrap=True)
+
+
+def _read(paths: Sequence[Path]) -> tuple[list[RunData], list[Unreadable]]:
+    """Raises `UserError` if none can be read."""
+    runs, failed = read_runs(paths)
+    if not runs:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise UserError(f"no run can be read: {failed[0].why}{more}")
+    for one in failed:
+        warn(f"{one.folder} is left out: {one.why}")
+    return runs, failed
+
+
+def _embed(args: Args, file: Path) -> None:
+    if not args.runs:
+        raise UserError("give a folder with summaries or runs in it")
+    for path in args.runs:
+        if not path.exists():
+            raise UserError(f"{path}: there is no such folder; give one with summaries or runs in it")
+    embed(file, "")  # a file without marks is told of now, not after minutes of reading
+    there = [path for path in args.runs if path.is_file() or any(find_below(path))]
+    part, how_many = f"There is no run in {' and '.join(map(str, args.runs))} yet.", 0
+    if there:
+        board = gather(*_read(find_runs(there)), NoFacts().find)
+        part, how_many = to_markdown(build_brief(board, args.title), level=2), len(board.runs)
+    try:
+        replace_text(file, embed(file, part))
+    except OSError as error:
+        raise UserError(f"{file} cannot be written ({error.strerror}); name another file with --embed") from None
+    Console(highlight=False, markup=False, emoji=False).print(f"{some(how_many, 'run')} in {file}", soft_wrap=True)
 
 
 def _write_as(ending: str, board: Board, document: Document) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xtx.report import across_games, beside_paper, by_game, by_run
-from xtx.report.document import Block, Document, Notes, Section, Text
+from xtx.report.document import Block, Document, Gallery, Notes, Section, Text
 from xtx.report.groups import Board
 from xtx.report.paper import read_paper
 from xtx.report.words import some
 
+TITLE = "Runs beside the paper"
 
-def build(
-    board: Board, title: str = "Runs beside the paper", find_turns: by_run.FindTurns = lambda run: ()
-) -> Document:
+
+def build(board: Board, title: str = TITLE, find_turns: by_run.FindTurns = lambda run: ()) -> Document:
     """The whole report."""
     sections: list[Section | None] = []
     if board.groups:
@@ -24,6 +25,28 @@ def build(
         sections.append(Section("Games", by_game.sections(board)))
         sections.append(by_game.statistics(board))
     sections.append(by_run.section(board, find_turns))
+    return _document(board, title, sections)
+
+
+def build_brief(board: Board, title: str = TITLE) -> Document:
+    """The same in tables only, with curves as figures at some steps and a line for each run: to be read as text."""
+    sections: list[Section | None] = []
+    if board.groups:
+        sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
+        sections.append(by_game.training_tables(board))
+        sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
+        sections.append(Section("Games", by_game.sections(board, maps=False)))
+        sections.append(by_game.statistics(board))
+    sections.append(by_run.listing(board))
+    return _document(board, title, [_without_plots(section) for section in sections if section is not None])
+
+
+def _without_plots(section: Section) -> Section:
+    blocks = [block for block in section.blocks if not isinstance(block, Gallery)]
+    return replace(section, blocks=[_without_plots(block) if isinstance(block, Section) else block for block in blocks])
+
+
+def _document(board: Board, title: str, sections: Sequence[Section | None]) -> Document:
     games = some(len(board.variants), "game")
     lead = f"{some(len(board.runs), 'run')} of {some(len(board.labels), 'agent')} on {games}."
     shown = [section for section in sections if section is not None]
@@ -48,6 +71,6 @@ def _sources() -> Section:
         f"The paper's figures: {read_paper().source}; means and standard deviations over {read_paper().seeds} seeds.",
         "Aggregate metrics, performance profiles and probability of improvement: Agarwal, Schwarzer, Castro, "
         "Courville, Bellemare: Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021.",
-        "All scores are training scores, exploration included, from each run's episodes.jsonl.",
+        "All scores are training scores, exploration included, from each run's episodes.jsonl or its summary.",
     ]
     return Section("Sources", [Text(line) for line in lines])

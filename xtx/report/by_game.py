@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xtx.report import stats
+from xtx.report.digest import ROUND_STEPS
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.facts import GameFacts
 from xtx.report.figures import Line, LinePlot
@@ -19,9 +20,9 @@ POINTS = 160
 """Of a learning curve."""
 
 
-def sections(board: Board) -> list[Section]:
+def sections(board: Board, maps: bool = True) -> list[Section]:
     """One for each game."""
-    return [_section(board, variant) for variant in board.variants]
+    return [_section(board, variant, maps) for variant in board.variants]
 
 
 def training_plots(board: Board) -> Section:
@@ -46,17 +47,42 @@ def _plot(board: Board, variant: Variant) -> Figure:
     return Figure(f"training-{variant.title}", plot, variant.title)
 
 
+def training_tables(board: Board) -> Section:
+    """The same as figures, one table for each game."""
+    text = "Mean final score of the last 100 episodes / best final score so far, after so many steps; means over seeds."
+    return Section("Training", [Text(text), *(_training_table(board, variant) for variant in board.variants)])
+
+
+def _training_table(board: Board, variant: Variant) -> Section:
+    groups = board.of(variant)
+    most = max(run.reached for group in groups for run in group.runs)
+    at = np.array([*(mark for mark in ROUND_STEPS if most / 100 <= mark < most), most], np.float64)
+    columns = []
+    for group in groups:
+        means = np.stack([_curve(run, at) for run in group.runs]).mean(axis=0)  # NaN where not all runs have come to
+        best = np.stack([_best_so_far(run, at) for run in group.runs]).mean(axis=0)
+        pairs = zip(means, best, strict=True)
+        columns.append([DASH if np.isnan(m) else f"{number(m)} / {number(b, int(b % 1 > 0))}" for m, b in pairs])
+    rows = [Row([count(step), *cells]) for step, *cells in zip(at, *columns, strict=True)]
+    labels = [group.label for group in groups]
+    return Section(variant.title, [Table(("steps", *labels), rows, agents=("", *labels))])
+
+
+def _best_so_far(run: RunData, at: stats.Floats) -> stats.Floats:
+    return stats.curve_at(run.digest.curve.steps, run.digest.curve.best, at)
+
+
 def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
     curve = stats.curve_at(run.digest.curve.steps, run.digest.curve.mean, at)
     curve[at > run.reached] = np.nan  # a run knows nothing of what it has not come to
     return curve
 
 
-def _section(board: Board, variant: Variant) -> Section:
+def _section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
     header = ("agent", "Avg", "Avg, last 100 of each game", "Max", "area under curve", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
-    blocks: list[Block] = [Table(header, rows), *_maps(groups)]
+    blocks: list[Block] = [Table(header, rows), *(_maps(groups) if maps else [])]
     facts = variant.facts
     if facts and facts.events:
         blocks += _progress(groups, facts)
@@ -116,8 +142,10 @@ def _maps(groups: list[Group]) -> list[Block]:
     """One map for each agent, all laid out alike; also of runs whose figures are not counted."""
     found = {group: in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
     found = {group: moves for group, moves in found.items() if moves}
+    lacking = [group.label for group in groups if group not in found and any(run.summary for run in group.runs)]
+    why = f"No map of {', '.join(lacking)}: their runs are here as summaries, which hold no rooms."
     if not found:
-        return []
+        return [Text(why)] if lacking else []
     everything = in_order(found.values())
     places = lay_out(everything)
     latest = max(move.step for move in everything)
@@ -135,6 +163,8 @@ def _maps(groups: list[Group]) -> list[Block]:
     )
     if rooms > len(places):
         text += f" The first {len(places)} are drawn."
+    if lacking:
+        text += f" {why}"
     return [Section("Map", [Text(text), Gallery(figures)])]
 
 

@@ -41,6 +41,27 @@ def section(board: Board, find_turns: FindTurns = lambda run: ()) -> Section:
     return Section("Runs", [one(run) for run in board.runs])
 
 
+def listing(board: Board) -> Section:
+    """A line for each run."""
+    rows = []
+    for variant in board.variants:
+        for group in board.of(variant):
+            counted = {run.folder for run in group.runs}
+            for run in (*group.runs, *group.left_out):
+                own = run.digest
+                steps = count(run.reached) if run.finished else f"{count(run.reached)} of {count(run.config.steps)}"
+                seed = str(run.config.seed) + ("" if run.folder in counted else " (not counted)")
+                figures = [number(own.avg), count(own.max), count(own.peak), count(own.episodes)]
+                rows.append(Row([variant.title, group.label, seed, steps, *figures, *_pace(run), str(run.folder)]))
+    header = ("game", "agent", "seed", "steps", "Avg", "Max", "peak", "episodes", "time", "steps/s", "from")
+    text = Text("Peak: the highest score that any episode had at some time, whatever it ended with.")
+    return Section("Runs", [text, Table(header, rows)])
+
+
+def _pace(run: RunData) -> tuple[str, str]:
+    return duration(run.time.total if run.time else None), number(run.speed, 0)
+
+
 def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
     scored = f" · Avg {number(run.digest.avg)}, Max {count(run.digest.max)}"
     heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"

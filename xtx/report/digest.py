@@ -21,6 +21,8 @@ from xtx.report.stats import (
     steps_to,
 )
 
+ROUND_STEPS = tuple(factor * 10**power for power in range(1, 9) for factor in (1, 2, 5))
+"""Steps at which curves are read off; summaries hold these points too."""
 ENDINGS = ("won", "died", "limit")
 """How an episode can end."""
 

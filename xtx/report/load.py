@@ -77,7 +77,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     `UserError` for a folder that has none."""
     found: dict[Path, Path] = {}
     for path in paths:
-        here = [path] if path.is_file() else list(_below(path))
+        here = [path] if path.is_file() else list(find_below(path))
         if not here:
             what = "there is no such folder" if not path.exists() else "there is no run in it"
             raise UserError(f"{path}: {what}; give the folder of a run, or one with runs in it")
@@ -86,7 +86,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def _below(path: Path) -> Iterable[Path]:
+def find_below(path: Path) -> Iterable[Path]:
     """The runs and summaries in a folder, or the folder itself if it is a run."""
     for folder, inside, files in os.walk(path):
         inside.sort()
@@ -99,7 +99,7 @@ def _below(path: Path) -> Iterable[Path]:
 
 def runs_below(path: Path) -> Iterable[Path]:
     """The folders of runs in a folder, or the folder itself if it is one."""
-    return (found for found in _below(path) if found.is_dir())
+    return (found for found in find_below(path) if found.is_dir())
 
 
 def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]:

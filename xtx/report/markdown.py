@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from xtx.report.document import Block, Cell, Document, Gallery, Notes, Row, Section, Table, Text, Transcript
 
 
-def to_markdown(document: Document) -> str:
-    """The text."""
-    lines = [f"# {_plain(document.title)}", "", _plain(document.lead), ""]
+def to_markdown(document: Document, level: int = 1) -> str:
+    """The text; `level` is that of its title."""
+    lines = [f"{'#' * level} {_plain(document.title)}", "", _plain(document.lead), ""]
     for section in document.sections:
-        lines += _section(section, 2)
+        lines += _section(section, level + 1)
     return "\n".join(lines).rstrip() + "\n"
 
 

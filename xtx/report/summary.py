@@ -1,8 +1,8 @@
 """A run in one small file of JSON, for runs that were made on another machine: what a report needs, without checkpoints
 and without any text of the games (no narration, and no rooms, whose names are the games' words; commands are ours).
 
-The same run gives the same bytes. What is cut to stay small: the curve has at most 200 points, and lists that no usual
-run fills are bounded. All other figures are those of the run's folder, to the last digit.
+The same run gives the same bytes. What is cut to stay small: the curve has at most some 200 points, and lists that no
+usual run fills are bounded. All other figures are those of the run's folder, to the last digit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from xtx.config import RunConfig
 from xtx.core import EpisodeRecord, UserError
 from xtx.report import digest as digests
+from xtx.report.digest import ROUND_STEPS
 from xtx.report.facts import GameFacts
 from xtx.report.stats import LAST, WorkingTime, curve_at
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from xtx.report.groups import Variant
     from xtx.report.load import RunData
 
-POINTS = 200
-"""Of the curve, at most."""
+POINTS = 180
+"""Of the curve, at most, beside those at round numbers of steps."""
 MOST_FIRSTS = 300
 MOST_STARTS = 20
 MOST_ACTION_LETTERS = 16_000
@@ -214,7 +215,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         firsts=Reached(
             score=[first.score for first in firsts],
             steps=[first.steps for first in firsts],
-            seconds=[None if first.seconds is None else round(first.seconds, 1) for first in firsts],
+            seconds=[first.seconds for first in firsts],
             usual=[first.usual for first in firsts],
         ),
         curve=_thin(run),
@@ -247,8 +248,8 @@ def _thin(run: RunData) -> Points:
     curve = run.digest.curve
     steps = np.unique(curve.steps)
     if len(steps) > POINTS:
-        steps = np.unique(np.linspace(0, run.reached, POINTS + 1).astype(np.int64))
-        steps = steps[steps >= curve.steps[0]]
+        steps = np.unique(np.concatenate((np.linspace(0, run.reached, POINTS + 1).astype(np.int64), ROUND_STEPS)))
+        steps = steps[(steps >= curve.steps[0]) & (steps <= run.reached)]
     seconds = [run.time.at(float(step)) if run.time else float("nan") for step in steps]
     return Points(
         steps=[int(step) for step in steps],
@@ -295,4 +296,4 @@ def read_summary(path: Path) -> Summary:
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is no summary of a run, or damaged ({error}); make it anew: xtx summarise") from None
+        raise UserError(f"{path} is damaged, or no summary of a run ({error})") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 GAMES = [Path(folder).resolve() for folder in os.environ.get("XTX_GAMES", "").split(os.pathsep) if folder]
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, and as early
 REQUIRED = os.environ.get("XTX_REQUIRE_ROMS", "") not in ("", "0")
 """Whether a test of real games that is skipped counts as failed: so it is where the games must be there."""
 

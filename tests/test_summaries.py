@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -163,7 +164,7 @@ def test_a_long_run_stays_small(tmp_path: Path) -> None:
     summary = summarise(read_run(folder), None)
     assert len(to_json(summary)) < 50_000
     assert summary.best.actions == [] and len(summary.starts) == 20 and summary.starts_left_out == 80
-    assert summary.starts[0]["python"] == "3.0" and summary.starts[-1]["python"] == "3.99"
+    assert summary.starts[0].python == "3.0" and summary.starts[-1].python == "3.99"
     assert summary.firsts.score[0] == 1 and summary.firsts.score[-1] == summary.figures.peak
     (tmp_path / "seed-0.json").write_text(to_json(summary))
     (run,) = read_board(tmp_path / "seed-0.json").runs
@@ -211,6 +212,24 @@ def test_a_damaged_summary_is_made_anew(tmp_path: Path, capsys: pytest.CaptureFi
     assert path.read_bytes() == whole and "it is made anew" in capsys.readouterr().err
 
 
+def test_damage_beside_the_episodes_does_no_harm(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [1, 2])
+    (folder / "versions.json").write_text('[{"started": 5, "packages": "x", "git": null, "python": "3.11"}]')
+    for name in ("timing", "metrics", "rooms"):
+        (folder / f"{name}.jsonl").write_text("nonsense\n")
+    (path,) = summarise_all(tmp_path / "results", folder)
+    summary = read_summary(path)
+    assert summary.worked is None and summary.curve.seconds == [None, None]
+    assert msgspec.to_builtins(summary.starts) == [{"python": "3.11"}]
+    to_html(build(read_board(path)))
+    (folder / "versions.json").unlink()
+    assert read_run(folder).began is None
+    shutil.rmtree(tmp_path / "results")
+    (path,) = summarise_all(tmp_path / "results", folder)
+    summarise_all(tmp_path / "results", folder)  # nothing has changed, so nobody need ask whose it is
+    assert "what it ran with is not known" in read_board(path).runs[0].notes
+
+
 @pytest.mark.parametrize(
     ("scores", "given", "complaint"),
     [
@@ -255,11 +274,11 @@ def test_what_is_lacking_is_said(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
     summarise_all(out, runs)
     text = to_markdown(build(read_board(out)))
-    assert "all runs are read from summaries" in text
+    assert "read from summaries: all runs; these hold no rooms" in text
     assert "No map of xtx, drrn: their runs are here as summaries" in text
     assert "read from a summary: its curve has" in text
     mixed = to_markdown(build(read_board(runs / "xtx-0", out / "zork1/drrn")))
-    assert "1 run of 2 are read from summaries" in mixed and "No map of drrn" in mixed and "#### Map" in mixed
+    assert "read from summaries: 1 of 2 runs" in mixed and "No map of drrn" in mixed and "#### Map" in mixed
     to_html(build(read_board(out)))
 
 

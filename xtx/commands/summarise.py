@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +12,8 @@ from tyro.conf import Positional, arg
 
 from xtx.commands.report import Facts, NoFacts
 from xtx.core import UserError
-from xtx.report.groups import deviations, game_name, variant_of
-from xtx.report.load import RunData, read_runs, runs_below
+from xtx.report.groups import deviations, same_run, variant_of
+from xtx.report.load import RunData, from_summary, read_runs, runs_below
 from xtx.report.summary import Summary, place, read_summary, summarise, to_json
 from xtx.report.words import some
 from xtx.runs import replace_text, warn
@@ -91,14 +91,14 @@ def _may_be_written(path: Path, run: RunData, new: Summary) -> bool:
     except UserError as error:
         warn(f"{error}; it is made anew")
         return True
-    began = [summary.starts[0].get("started") if summary.starts else None for summary in (old, new)]
-    configs = [replace(summary.config, game=game_name(summary.config.game)) for summary in (old, new)]
-    if configs[0] != configs[1] or (began[0] != began[1] and None not in began):
+    if to_json(old) == to_json(new):
+        return False
+    if not same_run(from_summary(path, old), run):
         raise UserError(f"{path} is the summary of another run than {run.folder}; delete it, or give another --out")
     if old.reached > new.reached:
         warn(f"{path} stays as it is: it is of the same run at {old.reached:,} steps, {run.folder} has {new.reached:,}")
         return False
-    return to_json(old) != to_json(new)
+    return True
 
 
 def _write(path: Path, text: str) -> None:

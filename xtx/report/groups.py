@@ -175,12 +175,9 @@ def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts
 def _summaries(runs: Sequence[RunData]) -> list[str]:
     """What is lacking because there are only summaries of runs."""
     of = [run for run in runs if run.summary]
-    which = "all runs are" if len(of) == len(runs) else f"{some(len(of), 'run')} of {len(runs)} are"
-    return (
-        [f"{which} read from summaries, which hold no rooms, so no map: figures are exact, curves thinned"]
-        if of
-        else []
-    )
+    which = "all runs" if len(of) == len(runs) else f"{len(of)} of {some(len(runs), 'run')}"
+    said = f"read from summaries: {which}; these hold no rooms, so no map, and thinner curves; figures are exact"
+    return [said] if of else []
 
 
 def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
@@ -189,7 +186,7 @@ def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
     kept: list[RunData] = []
     notes = []
     for run in sorted(runs, key=lambda run: (-run.reached, run.summary)):
-        same = next((other for other in kept if (run.summary or other.summary) and _same(run, other)), None)
+        same = next((other for other in kept if (run.summary or other.summary) and same_run(run, other)), None)
         if same is None:
             kept.append(run)
         else:
@@ -197,7 +194,7 @@ def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
     return [run for run in runs if run in kept], notes
 
 
-def _same(run: RunData, other: RunData) -> bool:
+def same_run(run: RunData, other: RunData) -> bool:
     """Whether they are one run: all that was asked for, and the moment at which it began."""
     if run.began is None or run.began != other.began:
         return False

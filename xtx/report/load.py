@@ -61,7 +61,7 @@ class RunData:
     @property
     def began(self) -> str | None:
         """The moment of its first start, which tells runs of the same settings apart."""
-        return str(self.starts[0].get("started")) if self.starts else None
+        return (str(self.starts[0].get("started") or "") or None) if self.starts else None
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def from_summary(path: Path, summary: Summary) -> RunData:
         reached=summary.reached,
         finished=summary.finished,
         time=summary.working_time(),
-        starts=summary.starts,
+        starts=[msgspec.to_builtins(start) for start in summary.starts],
         notes=notes,
         summary=True,
         facts=summary.game,

@@ -7,6 +7,7 @@ usual run fills are bounded. All other figures are those of the run's folder, to
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -36,7 +37,6 @@ MOST_FIRSTS = 300
 MOST_STARTS = 20
 MOST_ACTION_LETTERS = 16_000
 """All commands of the best episode together; a longer list is left out whole, since part of it leads nowhere."""
-_START = ("started", "python", "packages", "machine", "processors", "git")
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
 Some = Annotated[int, msgspec.Meta(ge=1)]
@@ -110,6 +110,17 @@ class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Share
 
 
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the run ran with, at one of its starts; `xtx.runs.versions` says what each is."""
+
+    started: str = ""
+    python: str = ""
+    packages: dict[str, str] = {}
+    machine: str = ""
+    processors: int = 0
+    git: str = ""
+
+
 class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file, field by field."""
 
@@ -132,7 +143,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worked: Worked | None
     best: EpisodeRecord
     """The first episode with the best final score; under its seed its actions lead to that score again."""
-    starts: list[dict[str, Any]]
+    starts: list[Start]
     """What it ran with, at its first start and its newest."""
     starts_left_out: Whole
     game: GameFacts | None
@@ -192,7 +203,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
     digest, best = run.digest, run.digest.best
     if best is None:
         raise UserError(f"{run.folder}: no episode has ended yet, so there is nothing to summarise")
-    starts = [{name: start[name] for name in _START if name in start} for start in run.starts]
+    starts = [_start(start) for start in run.starts]
     kept = starts if len(starts) <= MOST_STARTS else [starts[0], *starts[1 - MOST_STARTS :]]
     firsts = [digest.firsts[place] for place in _spread(len(digest.firsts), MOST_FIRSTS)]
     if sum(map(len, best.actions)) > MOST_ACTION_LETTERS:
@@ -225,6 +236,15 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         starts_left_out=len(starts) - len(kept),
         game=facts,
     )
+
+
+def _start(found: dict[str, Any]) -> Start:
+    """What is as it should be; a damaged versions.json must not make a summary that nobody can read."""
+    good: dict[str, Any] = {}
+    for name in Start.__struct_fields__:
+        with contextlib.suppress(msgspec.ValidationError):
+            good |= msgspec.to_builtins(msgspec.convert({name: found.get(name)}, Start))
+    return msgspec.convert(good, Start)
 
 
 def _name(game: str, facts: GameFacts | None) -> str:

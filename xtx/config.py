@@ -195,7 +195,7 @@ class XtxSettings:
 
 
 PAPER_STEPS = 800_000
-DEMO_STEPS = 16_000
+DEMO_STEPS = 24_000
 
 
 def usual_length(agent: str) -> tuple[int, int]:
@@ -219,9 +219,10 @@ QLearning = DrrnSettings | InvDySettings | XtxSettings
 
 def demo(settings: QLearning) -> QLearning:
     """The same agent made small, for runs of minutes on two cores on the embedded adventure: narrower networks that
-    learn faster, fewer words. XTX also learns its trajectories in small batches, plans anew more often,
-    with one trajectory at a time and all scores alike, and explores at a higher temperature: the quickest points of
-    that adventure lie in a trap, and with the paper's settings it would take far longer than minutes to leave it."""
+    learn faster, fewer words. XTX also learns its trajectories in small batches, plans anew more often, with one
+    trajectory at a time and scores nearly alike, and explores for fewer steps at a higher temperature: the quickest
+    points of that adventure lie in a trap, and with the paper's settings it would take far longer than minutes to leave
+    it."""
     text = replace(settings.text, vocabulary=1024)
     q = replace(settings.q, hidden=64, learning_rate=1e-3)
     if not isinstance(settings, XtxSettings):
@@ -229,11 +230,12 @@ def demo(settings: QLearning) -> QLearning:
     return replace(
         settings,
         text=text,
-        q=replace(q, temperature=5.0),
+        q=replace(q, temperature=10.0),
         imitation=replace(settings.imitation, layers=2, width=64, batch_size=16, passes=25, learning_rate=2e-3),
-        trajectories=replace(settings.trajectories, k=1, beta1=0.0),
-        first_training=250,
-        training_every=2,
+        trajectories=replace(settings.trajectories, k=1, beta1=0.5),
+        explore_steps=40,
+        first_training=100,
+        training_every=1,
     )
 
 

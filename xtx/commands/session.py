@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from xtx.train import Progress
 
 
+_SMALL = 128
+"""Width of networks under which several threads do not pay."""
+
+
 @dataclass(frozen=True)
 class Means:
     """By what means a run is carried out. Nothing but device and threads changes its results."""
@@ -38,7 +42,8 @@ class Means:
     search_threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads with which each of them searches; if not given, so many that no processor is idle."""
     threads: Annotated[int | None, arg(metavar="N")] = None
-    """Threads of torch; if not given, as many as there are processors, at most 8, or as before where a run goes on.
+    """Threads of torch; if not given, one for small networks, else as many as there are processors, at most 8, or as
+    before where a run goes on.
     Another number changes the last bits of sums, and so the run."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
     """Folder in which found actions are kept; if not given, in the user's cache folder."""
@@ -108,7 +113,7 @@ def prepare(config: RunConfig, means: Means) -> Cast:
     from xtx.games.stage import set_stage
 
     device = pick_device(means.device)
-    torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
+    torch.set_num_threads(means.threads or usual_threads(config, torch.get_num_threads()))
     stage = set_stage(
         config.game,
         extra_actions=config.extra_actions,
@@ -126,7 +131,15 @@ def search_threads(games: int, workers: int | None) -> int:
     games of one step, less than half usually meet a new state."""
     processors = len(os.sched_getaffinity(0))
     each = processors // max(1, min(games, workers or processors))
-    return min(8, 2 * each) if each > 1 else 1
+    return min(8, 2 * each) if processors > 1 else 1
+
+
+def usual_threads(config: RunConfig, processors: int) -> int:
+    """Threads of torch. Small networks, as in the demo, are quicker with one than with several that wait for each
+    other."""
+    q = config.settings.get("q")
+    small = isinstance(q, dict) and q.get("hidden", _SMALL) < _SMALL
+    return 1 if small else min(8, processors)
 
 
 def _session(run: Run, means: Means, cast: Cast) -> int:

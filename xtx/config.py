@@ -195,7 +195,7 @@ class XtxSettings:
 
 
 PAPER_STEPS = 800_000
-DEMO_STEPS = 24_000
+DEMO_STEPS = 20_000
 
 
 def usual_length(agent: str) -> tuple[int, int]:
@@ -220,7 +220,7 @@ QLearning = DrrnSettings | InvDySettings | XtxSettings
 def demo(settings: QLearning) -> QLearning:
     """The same agent made small, for runs of minutes on two cores on the embedded adventure: narrower networks that
     learn faster, fewer words. XTX also learns its trajectories in small batches, plans anew more often, with one
-    trajectory at a time and scores nearly alike, and explores for fewer steps at a higher temperature: the quickest
+    trajectory at a time, and explores for fewer steps at a higher temperature: the quickest
     points of that adventure lie in a trap, and with the paper's settings it would take far longer than minutes to leave
     it."""
     text = replace(settings.text, vocabulary=1024)
@@ -232,7 +232,7 @@ def demo(settings: QLearning) -> QLearning:
         text=text,
         q=replace(q, temperature=10.0),
         imitation=replace(settings.imitation, layers=2, width=64, batch_size=16, passes=25, learning_rate=2e-3),
-        trajectories=replace(settings.trajectories, k=1, beta1=0.5),
+        trajectories=replace(settings.trajectories, k=1),
         explore_steps=40,
         first_training=100,
         training_every=1,

@@ -68,7 +68,7 @@ def test_the_first_seed_of_everything_comes_first() -> None:
 def test_demo() -> None:
     runs = plan("demo")
     assert {run.config.game for run in runs} == {"lowwater"}
-    assert {run.config.steps for run in runs} == {20_000}
+    assert {run.config.steps for run in runs} == {30_000}
     assert ready_names()[0] == "demo"
     [drrn, *_] = [run.config for run in runs if run.config.agent == "drrn"]
     assert drrn.settings["q"]["hidden"] == 64  # type: ignore[index]
@@ -189,5 +189,5 @@ def test_a_name_cannot_leave_the_folder() -> None:
 def test_steps_and_lock_step_are_the_agents_own() -> None:
     assert one(agents=("rc-dqn",)).steps == 100_000
     assert one(agents=("rc-dqn",)).games == 1
-    assert one(agents=("xtx-demo",)).steps == 20_000
+    assert one(agents=("xtx-demo",)).steps == 30_000
     assert one(agents=("rc-dqn",), steps=10).steps == 10

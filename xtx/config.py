@@ -195,7 +195,7 @@ class XtxSettings:
 
 
 PAPER_STEPS = 800_000
-DEMO_STEPS = 20_000
+DEMO_STEPS = 30_000
 
 
 def usual_length(agent: str) -> tuple[int, int]:

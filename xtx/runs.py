@@ -66,17 +66,7 @@ def write_checkpoint(path: Path, state: State) -> None:
     tree = _take_arrays(state, arrays)
     content = save_arrays(arrays, {"tree": json.dumps(tree)})
     digest = hashlib.blake2b(content, digest_size=_DIGEST).digest()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            for piece in (_MAGIC, digest, content):
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_whole(path, _MAGIC, digest, content)
     _sync_folder(path.parent)
 
 
@@ -365,8 +355,20 @@ def git_state() -> str:
     return commit.stdout.strip()
 
 
-def replace_text(path: Path, text: str) -> None:
+def write_whole(path: Path, *pieces: bytes) -> None:
     """Writes a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.rename(path)
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def replace_text(path: Path, text: str) -> None:
+    """The same for a text."""
+    write_whole(path, text.encode())

@@ -1,5 +1,5 @@
 """What was found out ahead about states of the adventure that comes with xtx, so that learning it need not begin with
-minutes of searching: a read-only part of the atlas that is shipped as data (`make ahead` makes it).
+minutes of searching: a read-only part of the atlas that is shipped as data (stories/ahead.py makes it).
 
 An entry is what a search would find, under the key that says by which version of the search: one that does not fit the
 present version is never looked up. tests/games/test_ahead.py searches some of them again.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.runs import checkpoints, read_checkpoint
+from xtx.runs import checkpoints, read_checkpoint, write_whole
 
 _KEPT = 2
 """Checkpoints of a run, beside the best."""
@@ -141,7 +141,7 @@ def unpack(folder: Path, parcel: Parcel) -> None:
     for piece in parcel.pieces:
         _write_piece(folder / piece.name, piece)
     for piece in parcel.checkpoints:
-        _write_whole(where / piece.name, piece.content)
+        write_whole(where / piece.name, piece.content)
     if parcel.best and (where / parcel.best).exists():
         _write_best(where, parcel.best)
     for old in checkpoints(folder)[_KEPT:]:
@@ -150,7 +150,7 @@ def unpack(folder: Path, parcel: Parcel) -> None:
 
 def _write_piece(path: Path, piece: Piece) -> None:
     if piece.offset == 0 and path.suffix not in (".jsonl", ".txt"):
-        _write_whole(path, piece.content)
+        write_whole(path, piece.content)
         return
     with path.open("r+b" if path.exists() else "w+b") as file:
         if file.seek(0, os.SEEK_END) < piece.offset:
@@ -160,19 +160,6 @@ def _write_piece(path: Path, piece: Piece) -> None:
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _write_best(folder: Path, name: str) -> None:

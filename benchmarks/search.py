@@ -38,9 +38,11 @@ class Recorder(Engine):
 
     asked: list[Sequence[str]]
 
-    def filter(self, state: Snapshot, commands: Sequence[str], *arguments: object, **more: object) -> Verdicts:
+    def filter_each(
+        self, states: Sequence[Snapshot], commands: Sequence[str], *arguments: object, **more: object
+    ) -> list[Verdicts]:
         self.asked.append(commands)
-        return super().filter(state, commands)
+        return super().filter_each(states, commands)
 
 
 @dataclass

@@ -167,6 +167,10 @@ class Agent(ABC):
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """One answer for each game, in their order. An observation whose step is 0 begins an episode."""
 
+    def glimpse(self, transitions: Sequence[Transition]) -> None:  # noqa: B027 - most agents have no use for it
+        """Called before `learn`, with the same transitions but for the valid actions of the new states, which are still
+        being searched: what does not depend on them can be done meanwhile. It need not be used."""
+
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
         """Numbers to log, after learning from one step of every game. Not called where the agent is only tried."""
         return {}

@@ -81,15 +81,15 @@ class Training:
         return self.progress.steps >= self._config.steps
 
     def _vector_step(self) -> None:
-        """Act, step the games, begin anew what ended, learn."""
+        """Act, step the games, begin anew what ended, learn. While the valid actions of new states are searched, the
+        agent learns what it can without them."""
         before, agent = self._observations, self._agent
         with self._clock.part("agent, the rest"):
             decisions = agent.act(before)
         limit = agent.episode_limit
         last = {game for game, o in enumerate(before) if o.step + 1 >= limit}
         with self._clock.part("games"):
-            steps = self._games.step([decision.action for decision in decisions], last)
-        self._observations = [step.observation for step in steps]
+            steps = self._games.move([decision.action for decision in decisions], last)
         self._vector_steps += 1
         self.progress.steps += len(steps)
         self.progress.phases = [decision.phase for decision in decisions]
@@ -99,7 +99,11 @@ class Training:
         ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
         for game in ended:
             self._finish(game, steps[game])
+        with self._clock.part("agent, the rest"):
+            agent.glimpse(transitions(before, decisions, steps))
         with self._clock.part("games"):
+            steps = self._games.arrive()
+            self._observations = [step.observation for step in steps]
             self._reset(ended)
         with self._clock.part("agent, the rest"):
             self._window.add(agent.learn(transitions(before, decisions, steps)))

@@ -29,6 +29,8 @@ class QAgent(Agent):
         )  # fmt: skip
         self._random = np.random.default_rng(brief.seed)
         self._states: list[Seen] = []
+        self._glimpsed: dict[str, float] | None = None
+        """The numbers of `glimpse`, until `learn`."""
 
     @property
     def episode_limit(self) -> int:
@@ -46,15 +48,25 @@ class QAgent(Agent):
             for o, q in zip(observations, values, strict=True)
         ]
 
-    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
-        """The losses, after storing the transitions and one update."""
+    def glimpse(self, transitions: Sequence[Transition]) -> None:
+        """Intrinsic reward, storing, and the update unless it draws one of these transitions."""
         with self._clock.part("tokenising"):
             actions = [self._library.texts.id(t.decision.action) for t in transitions]
-            after = [self._library.see(t.after) for t in transitions]
+            after = [self._library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
         with self._clock.part("intrinsic reward, storing"):
             bonus = self._learner.remember(transitions, self._states, actions, after)
         with self._clock.part("update"):
-            numbers = {**self._learner.update(), "intrinsic_reward": bonus}
+            self._glimpsed = {**self._learner.update(), "intrinsic_reward": bonus}
+
+    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
+        """The losses of one update, after all of `glimpse`."""
+        if self._glimpsed is None:
+            self.glimpse(transitions)
+        numbers, self._glimpsed = self._glimpsed or {}, None
+        with self._clock.part("tokenising"):
+            after = [self._library.see(t.after) for t in transitions]
+        with self._clock.part("update"):
+            numbers |= self._learner.complete(transitions, after)
         if self._library.crowded():
             self._learner.sweep(after)
         return numbers

@@ -77,6 +77,8 @@ class QLearner:
         torch.manual_seed(seed)
         self.engine = make_engine(q, inverse, library, device)
         self.memory = ReplayMemory(q.capacity, q.priority_share, q.batch_size, games, seed)
+        self._postponed: NDArray[np.void] | None = None
+        """A batch with transitions whose actions are still unknown."""
 
     def q_values(self, states: Sequence[Seen]) -> list[Floats]:
         """The value of each action of each state."""
@@ -107,7 +109,8 @@ class QLearner:
         after: Sequence[Seen],
     ) -> float:
         """The mean intrinsic reward of the transitions, after storing them with it. An episode that the step limit
-        ended counts as ended, as in the authors' program: nothing is expected beyond it."""
+        ended counts as ended, as in the authors' program: nothing is expected beyond it. The actions of the states
+        `after` may be missing (`Library.glimpse`): `complete` must follow."""
         bonus = self.intrinsic_rewards(before, actions, after)
         for i, t in enumerate(transitions):
             row = (*before[i][:3], actions[i], *after[i][:3], after[i].actions, t.reward + float(bonus[i]), t.ended)
@@ -117,10 +120,28 @@ class QLearner:
         return float(bonus.mean())
 
     def update(self) -> Mapping[str, float]:
-        """Losses of one update; nothing while the memory holds too little."""
+        """Losses of one update; nothing while the memory holds too little. Where its batch has transitions that are not
+        complete it comes with `complete`."""
         if not self.memory.ready:
             return {}
-        return self.engine.update(self.memory.sample())
+        batch = self.memory.sample()
+        if (batch["next_actions"] < 0).any():
+            self._postponed = batch
+            return {}
+        return self.engine.update(batch)
+
+    def complete(self, transitions: Sequence[Transition], after: Sequence[Seen]) -> Mapping[str, float]:
+        """Adds the actions that were missing from the transitions that were remembered last; the losses of an update
+        that had to wait for that."""
+        for i, (t, state) in enumerate(zip(transitions, after, strict=True)):
+            if not t.ended:
+                self.memory.amend(len(transitions) - i, t.game, "next_actions", state.actions)
+        batch, self._postponed = self._postponed, None
+        if batch is None:
+            return {}
+        for i, state in enumerate(after):
+            batch["next_actions"][batch["next_actions"] == -1 - i] = state.actions
+        return self.engine.update(batch)
 
     def sweep(self, current: Sequence[Seen], texts: NDArray[np.integer] = _NONE) -> None:
         """Lets the library forget what neither the memory, nor the current states, nor the given texts need."""

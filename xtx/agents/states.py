@@ -48,6 +48,17 @@ class Library:
             self.action_sets.id([text(action) for action in observation.actions]),
         )
 
+    def glimpse(self, observation: Observation, ended: bool, place: int) -> Seen:
+        """The numbers of an observation whose actions are not known yet: a negative number, another one for each
+        `place`, stands for them, unless an episode `ended` with it, where they do not matter."""
+        text = self.texts.id
+        return Seen(
+            text(observation.text),
+            text(observation.look or UNKNOWN),
+            text(observation.inventory or UNKNOWN),
+            self.action_sets.none if ended else -1 - place,
+        )
+
     def actions(self, states: Sequence[Seen]) -> list[Ints]:
         """The numbers of each state's actions."""
         return [self.action_sets.actions(state.actions) for state in states]

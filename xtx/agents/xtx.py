@@ -65,6 +65,8 @@ class XtxAgent(Agent):
         self._vector_steps = 0
         self._train_at = settings.first_training
         self._states: list[Seen] = []
+        self._glimpsed: dict[str, float] | None = None
+        """The numbers of `glimpse`, until `learn`."""
         self._previous = [(-1, -1)] * brief.games
         self._episodes = [_Running() for _ in range(brief.games)]
 
@@ -142,13 +144,12 @@ class XtxAgent(Agent):
 
     # --- learning -----------------------------------------------------------------------------------------------
 
-    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
-        """The losses, after: intrinsic reward, storing, one update, and imitation training if it is due."""
-        self._vector_steps += 1
+    def glimpse(self, transitions: Sequence[Transition]) -> None:
+        """Intrinsic reward, storing, and the update unless it draws one of these transitions."""
         with self._clock.part("tokenising"):
             actions = [self._library.texts.id(t.decision.action) for t in transitions]
-            after = [self._library.see(t.after) for t in transitions]
-        numbers: dict[str, float] = {}
+            after = [self._library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
+        numbers = self._glimpsed = {}
         if self._learner is not None:
             with self._clock.part("intrinsic reward, storing"):
                 numbers["intrinsic_reward"] = self._learner.remember(transitions, self._states, actions, after)
@@ -160,6 +161,18 @@ class XtxAgent(Agent):
         if self._learner is not None:
             with self._clock.part("update"):
                 numbers |= self._learner.update()
+
+    def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
+        """The losses, after all of `glimpse`, and imitation training if it is due."""
+        if self._glimpsed is None:
+            self.glimpse(transitions)
+        numbers, self._glimpsed = self._glimpsed or {}, None
+        self._vector_steps += 1
+        with self._clock.part("tokenising"):
+            after = [self._library.see(t.after) for t in transitions]
+        if self._learner is not None:
+            with self._clock.part("update"):
+                numbers |= self._learner.complete(transitions, after)
         if self._vector_steps >= self._train_at:
             with self._clock.part("imitation training"):
                 numbers |= self._imitate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -91,6 +91,10 @@ class StoryGame:
         self._step = 0
         self._here = b""
         """Key of the present state."""
+        self._canonical: Snapshot | None = None
+        """The present state made canonical, where there is such a thing."""
+        self._described: tuple[bytes, str, str] = b"", "", ""
+        """Look and inventory in a state that is still to be searched, behind its key."""
         self.forbidden: dict[bytes, frozenset[str]] = {}
         """Actions that the emulator cannot finish, by the key of the state in which it cannot."""
         self._killers: dict[bytes, frozenset[str]] = {}
@@ -135,6 +139,13 @@ class StoryGame:
 
     def step(self, action: str, *, last: bool = False) -> Step:
         """What the action leads to. One that the emulator cannot finish leads nowhere and is not offered again."""
+        step = self.move(action, last=last)
+        if step.terminated:
+            return step
+        return replace(step, observation=replace(step.observation, actions=self.valid_actions()))
+
+    def move(self, action: str, *, last: bool = False) -> Step:
+        """`step` without what takes long: the observation has no valid actions yet."""
         emulator = self.emulator
         before, score = emulator.save(), emulator.score
         self._step += 1
@@ -145,13 +156,13 @@ class StoryGame:
                 emulator.restore(before)
                 self.forbid(self._here, action)
                 self.newly_forbidden.append((self._here, action))
-            return Step(self._observe(NO_ANSWER), 0, False, last)
+            return Step(self._glimpse(NO_ANSWER), 0, False, last)
         halted = status is Status.HALTED
         reward = 0 if halted else emulator.score - score
         if halted or emulator.over:
             ending = Observation(clean(emulator.narration), "", "", (), score + reward, self._step)
             return Step(ending, reward, True, False, not halted and emulator.won)
-        return Step(self._observe(), reward, False, last)
+        return Step(self._glimpse(), reward, False, last)
 
     def save(self) -> bytes:
         """The state of the game, for `restore`."""
@@ -186,7 +197,7 @@ class StoryGame:
             self._step += 1
             if action is not None:
                 self.emulator.step(action)
-        self._locate()
+        self._canonical = self._locate()
 
     def close(self) -> None:
         """Frees emulator, engine and atlas."""
@@ -198,20 +209,35 @@ class StoryGame:
 
     # --- what is known of a state -------------------------------------------------------------------------------
 
-    def _observe(self, text: str | None = None) -> Observation:
+    def _observe(self) -> Observation:
+        return replace(self._glimpse(), actions=self.valid_actions())
+
+    def _glimpse(self, text: str | None = None) -> Observation:
+        """The present state without its valid actions."""
         emulator = self.emulator
         narration = clean(emulator.narration) if text is None else text
-        if emulator.over:
-            return Observation(narration, "", "", (), emulator.score, self._step)
-        canonical = self._locate()
-        if canonical is None:
-            return Observation(narration, "", "", (), emulator.score, self._step)
-        found = self._findings(self._here, canonical)
-        actions = found.actions
+        self._canonical = None if emulator.over else self._locate()
+        look, inventory = ("", "") if self._canonical is None else self._describe(self._here, self._canonical)
+        return Observation(narration, look, inventory, (), emulator.score, self._step)
+
+    def valid_actions(self) -> tuple[str, ...]:
+        """The valid actions of the present state; none at the end of a game."""
+        if self._canonical is None:
+            return ()
+        actions = self._findings(self._here, self._canonical).actions
         forbidden = self.forbidden.get(self._here)
-        if forbidden:
-            actions = _without(actions, forbidden)
-        return Observation(narration, found.look, found.inventory, actions, emulator.score, self._step)
+        return _without(actions, forbidden) if forbidden else actions
+
+    def _describe(self, key: bytes, canonical: Snapshot) -> tuple[str, str]:
+        found = self._known(key)
+        if found is not None:
+            return found.look, found.inventory
+        self._heed(key)
+        state = self.emulator.save()
+        look, inventory = self.search.describe(canonical, self._excluded(key, canonical))
+        self.emulator.restore(state)
+        self._described = key, look, inventory
+        return look, inventory
 
     def _locate(self) -> Snapshot | None:
         """Finds the key of the present state; gives the canonical state where there is one."""
@@ -224,16 +250,23 @@ class StoryGame:
         return canonical
 
     def _findings(self, key: bytes, canonical: Snapshot) -> Findings:
+        found = self._known(key)
+        if found is None:
+            found = self._remembered[key] = self._find_out(key, canonical)
+        return found
+
+    def _known(self, key: bytes) -> Findings | None:
+        """What was found out about a state before; None if it must be searched."""
         found = self._remembered.get(key)
         if found is not None:
             return found
         stored = self._atlas.get(key) if self._atlas is not None else None
         if stored is None and not self._deadly(key):
             stored = found_ahead(self.emulator.story.md5).get(key)
-        found = msgspec.msgpack.decode(stored, type=Findings) if stored else self._find_out(key, canonical)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
-        self._remembered[key] = found
+        if stored:
+            found = self._remembered[key] = msgspec.msgpack.decode(stored, type=Findings)
         return found
 
     def _find_out(self, key: bytes, canonical: Snapshot) -> Findings:
@@ -245,28 +278,41 @@ class StoryGame:
             self.searches += 1
 
     def _search_state(self, key: bytes, canonical: Snapshot) -> Findings:
-        if self.avoid:
-            for action in self.avoid:
-                self.forbid_for_good(key, action)
-                self.newly_forbidden.append((key, action))
-            self.avoid = frozenset()
+        described, self._described = self._described, (b"", "", "")
+        texts = None if self.avoid or described[0] != key else described[1:]
+        self._heed(key)
         state = self.emulator.save()
-        deadly = self._deadly(key)
+        excluded = self._excluded(key, canonical)
         if self.search.extends:
             # What the templates give is kept by itself, so that other extensions need not search it again.
-            plain_key = hashlib.blake2b(self._plain_prefix + self.world.key(canonical), digest_size=16).digest()
+            plain_key = self._plain_key(canonical)
             stored = self._atlas.get(plain_key) if self._atlas is not None else None
             if stored is not None:
                 found = msgspec.msgpack.decode(stored, type=Findings)
             else:
-                found = self.search.findings(canonical, deadly | self._deadly(plain_key))
+                found = self.search.findings(canonical, excluded, texts)
                 self._keep(plain_key, found)
-            found = self.search.extended(canonical, found, deadly | self._deadly(plain_key))
+            found = self.search.extended(canonical, found, excluded)
         else:
-            found = self.search.findings(canonical, deadly)
+            found = self.search.findings(canonical, excluded, texts)
         self.emulator.restore(state)
         self._keep(key, found)
         return found
+
+    def _plain_key(self, canonical: Snapshot) -> bytes:
+        return hashlib.blake2b(self._plain_prefix + self.world.key(canonical), digest_size=16).digest()
+
+    def _heed(self, key: bytes) -> None:
+        """From now on what killed an earlier process in this state is never tried here."""
+        for action in self.avoid:
+            self.forbid_for_good(key, action)
+            self.newly_forbidden.append((key, action))
+        self.avoid = frozenset()
+
+    def _excluded(self, key: bytes, canonical: Snapshot) -> frozenset[str]:
+        """Commands that are not to be tried in a state."""
+        deadly = self._deadly(key)
+        return deadly | self._deadly(self._plain_key(canonical)) if self.search.extends else deadly
 
     def _keep(self, key: bytes, found: Findings) -> None:
         if self._atlas is not None:

@@ -163,11 +163,19 @@ class Search:
         """Whether anything is tried beyond the game's templates."""
         return self._wide or bool(self._extra)
 
-    def findings(self, state: Snapshot, excluded: Collection[str] = ()) -> Findings:
-        """Look, inventory and valid actions in a canonical state, by the game's templates alone; `excluded` commands
-        are not tried, not even to see what is there. The emulator is left in some other state."""
+    def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
+        """Look and inventory in a canonical state; see `findings`."""
         self._excluded = excluded
-        look, inventory = self.answer(state, "look"), self.answer(state, "inventory")
+        return self.answer(state, "look"), self.answer(state, "inventory")
+
+    def findings(
+        self, state: Snapshot, excluded: Collection[str] = (), described: tuple[str, str] | None = None
+    ) -> Findings:
+        """Look, inventory and valid actions in a canonical state, by the game's templates alone; `excluded` commands
+        are not tried, not even to see what is there. `described` is what `describe` says, where that is known. The
+        emulator is left in some other state."""
+        look, inventory = described or self.describe(state, excluded)
+        self._excluded = excluded
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
         things = self.things(state, look, inventory)

@@ -77,6 +77,15 @@ class ToyGame:
         ending = Observation(now.text, "", "", (), now.score, now.step) if died or won else self._observe()
         return Step(ending, now.score - before.score, died or won, last and not (died or won), won)
 
+    def move(self, action: str, *, last: bool = False) -> Step:
+        """`step` without valid actions in the observation."""
+        step = self.step(action, last=last)
+        return replace(step, observation=replace(step.observation, actions=()))
+
+    def valid_actions(self) -> tuple[str, ...]:
+        """The valid actions of the present state."""
+        return self._observe().actions
+
     def save(self) -> bytes:
         """The state, for `restore`."""
         return json.dumps(asdict(self._state)).encode()

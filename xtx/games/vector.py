@@ -13,8 +13,9 @@ import select
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -31,6 +32,7 @@ from xtx.games.worker import (
     Call,
     Desk,
     Failure,
+    Find,
     Host,
     Message,
     Move,
@@ -92,6 +94,8 @@ class GameVector:
         """Seconds that the workers were busy so far, and those of them in which they searched valid actions."""
         self.searches = 0
         self._reported: set[str] = set()
+        self._under_way: _Asked | None = None
+        self._moved: list[Step] = []
         self._closed = False
         if workers is None:
             workers = len(os.sched_getaffinity(0))
@@ -167,6 +171,29 @@ class GameVector:
     def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
         """What the actions lead to, in their order: one for each game, or by the index of a game. `last` holds the
         indices of games whose step limit ends the episode here."""
+        return self._move(actions, last, early=False)
+
+    def move(self, actions: Sequence[str], last: Collection[int] = ()) -> list[Step]:
+        """`step` in two parts: what the actions lead to, but for the valid actions of the new states. Those are being
+        searched while the caller does something else; `arrive` must be the next call."""
+        self._moved = self._move(actions, last, early=True)
+        self._under_way = self._ask_all(
+            {i: Find(slot.local) for i, slot in enumerate(self._slots) if slot.live}
+        )  # fmt: skip
+        return self._moved
+
+    def arrive(self) -> list[Step]:
+        """What `move` gave, whole."""
+        if self._under_way is None:
+            raise ValueError("nothing was moved")
+        asked, self._under_way = self._under_way, None
+        found = self._answers(asked)
+        return [
+            replace(step, observation=replace(step.observation, actions=found[i].actions)) if i in found else step
+            for i, step in enumerate(self._moved)
+        ]
+
+    def _move(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
         if isinstance(actions, Mapping):
             chosen = dict(actions)
         elif len(actions) == len(self._slots):
@@ -174,7 +201,9 @@ class GameVector:
         else:
             raise ValueError(f"{len(actions)} actions for {len(self._slots)} games")
         self._check_live(chosen)
-        results = self._call({i: Move(self._slots[i].local, action, i in last) for i, action in chosen.items()})
+        results = self._call(
+            {i: Move(self._slots[i].local, action, i in last, early=early) for i, action in chosen.items()}
+        )
         steps = []
         for i, action in chosen.items():
             result, slot = results[i], self._slots[i]
@@ -205,7 +234,7 @@ class GameVector:
         if self._closed:
             return
         try:
-            if self._told < len(self._verdicts):
+            if self._told < len(self._verdicts) and self._under_way is None:
                 self._call({})  # so that the atlas hears of the last ones
         finally:
             self._closed = True
@@ -235,22 +264,42 @@ class GameVector:
     # --- calls --------------------------------------------------------------------------------------------------
 
     def _call(self, calls: Mapping[int, Call]) -> dict[int, Result]:
-        """The results of the calls, by game: all are sent before the first answer is awaited."""
+        """The results of the calls, by game."""
+        return self._answers(self._ask_all(calls))
+
+    def _ask_all(self, calls: Mapping[int, Call]) -> _Asked:
+        """Sends all calls; `_answers` waits for what came of them."""
         if self._closed:
             raise ValueError("this vector is closed")
+        if self._under_way is not None:
+            raise ValueError("the games are on their way: they must arrive first")
         if self._host is not None:
-            return self._call_here(self._host, calls)
-        tasks = self._divide(calls) or {0: _Task(0)}
-        results: dict[int, Result] = {}
-        try:
-            for task in tasks.values():
+            return _Asked(calls)
+        asked = _Asked(calls, self._divide(calls) or {0: _Task(0)})
+        with self._no_worker_ahead(asked):
+            for task in asked.tasks.values():
                 self._send(task)
-            self._collect(tasks, results)
+        return asked
+
+    @contextmanager
+    def _no_worker_ahead(self, asked: _Asked) -> Iterator[None]:
+        """Where something goes wrong within, the workers may be ahead of what we know: they are ended, and brought back
+        when they are needed again."""
+        try:
+            yield
         except BaseException:
-            # These workers may be ahead of what we know. They are brought back when they are needed again.
-            for number in tasks:
+            for number in asked.tasks:
                 self._remotes[number].end()
             raise
+
+    def _answers(self, asked: _Asked) -> dict[int, Result]:
+        """The results of calls, by game."""
+        if self._host is not None:
+            return self._call_here(self._host, asked.calls)
+        tasks = asked.tasks
+        results: dict[int, Result] = {}
+        with self._no_worker_ahead(asked):
+            self._collect(tasks, results)
         for task in tasks.values():
             for why, command in task.losses:
                 # One that was lost to a known killer may have been spared the second time, by another's verdict.
@@ -463,6 +512,16 @@ class _Task:
     seen: Counter[tuple[Phase, int, bool, str]] = field(default_factory=Counter)
     blamed: dict[str, str] = field(default_factory=dict)
     """Commands that are to blame, with the reason."""
+
+
+@dataclass
+class _Asked:
+    """A request that was sent to the workers."""
+
+    calls: Mapping[int, Call]
+    """By game."""
+    tasks: dict[int, _Task] = field(default_factory=dict)
+    """By worker; none where the games live in this process."""
 
 
 class _Lost(Exception):

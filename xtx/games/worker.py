@@ -26,7 +26,7 @@ from typing import Protocol
 
 import msgspec
 
-from xtx.core import Game, Step, UserError
+from xtx.core import Game, Observation, Step, UserError
 from xtx.games.game import GameSpec, StoryGame
 from xtx.games.jericho import Trace
 from xtx.games.toy import ToyGame
@@ -53,6 +53,12 @@ class HostedGame(Game, Protocol):
     newly_forbidden: list[tuple[bytes, str]]
     search_seconds: float
     searches: int
+
+    def move(self, action: str, *, last: bool = False) -> Step:
+        """`step` without what takes long: the observation has no valid actions yet."""
+
+    def valid_actions(self) -> tuple[str, ...]:
+        """The valid actions of the present state."""
 
     @property
     def here(self) -> bytes:
@@ -106,6 +112,8 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
     hopeless: bool = False
     """The action itself killed earlier workers: do not try it, and forbid it."""
     avoid: tuple[str, ...] = ()
+    early: bool = False
+    """Answer without the valid actions, which will be asked for by `Find`."""
 
 
 class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -132,7 +140,14 @@ class Bring(msgspec.Struct, frozen=True, array_like=True, tag=5):
     avoid: tuple[str, ...] = ()
 
 
-Call = Reset | Move | Restore | Save | Bring
+class Find(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """The valid actions of a game's state are wanted."""
+
+    game: int
+    avoid: tuple[str, ...] = ()
+
+
+Call = Reset | Move | Restore | Save | Bring | Find
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -253,7 +268,11 @@ class Host:
                     # Not for good yet: the atlas must not tell others before the parent does.
                     game.forbid(game.here, call.action)
                     game.newly_forbidden.append((game.here, call.action))
-                result = _result(game, call, game.step(call.action, last=call.last))
+                step = game.move if call.early else game.step
+                result = _result(game, call, step(call.action, last=call.last))
+            case Find():
+                found = Observation("", "", "", game.valid_actions(), 0, 0)
+                result = _result(game, call, Step(found, 0, False, False))
             case Reset():
                 result = _result(game, call, Step(game.reset(call.seed), 0, False, False))
             case Restore():
@@ -272,7 +291,7 @@ class Host:
         return result
 
 
-def _result(game: HostedGame, call: Reset | Move | Restore, step: Step) -> Result:
+def _result(game: HostedGame, call: Reset | Move | Restore | Find, step: Step) -> Result:
     deadly = {*call.avoid, call.action} if isinstance(call, Move) and call.hopeless else set(call.avoid)
     forbidden = [(key, action, action in deadly) for key, action in game.newly_forbidden]
     game.newly_forbidden.clear()

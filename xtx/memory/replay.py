@@ -62,6 +62,11 @@ class Part:
         self._rows[self._next] = row
         self._advance(1)
 
+    def amend(self, back: int, column: str, value: Any) -> None:
+        """Changes a column of a row that is already stored: the last for 1, the one before for 2, and so on."""
+        if back <= self._length:
+            self._rows[column][(self._next - back) % len(self._rows)] = value
+
     def extend(self, rows: Rows) -> None:
         """Stores rows, oldest first."""
         if self.capacity == 0:
@@ -158,6 +163,12 @@ class ReplayMemory:
         """Stores a transition of a game's running episode."""
         self.ordinary.add(row)
         self._running[game].add(row)
+
+    def amend(self, back: int, game: int, column: str, value: Any) -> None:
+        """Changes a column of the transition that was stored as the `back`-th last, and is its game's last; of an
+        episode that has not ended."""
+        self.ordinary.amend(back, column, value)
+        self._running[game].amend(1, column, value)
 
     def end_episode(self, game: int, outcome: float) -> bool:
         """Whether the game's episode, which ended just now, entered the priority part. `outcome` is what the rule of

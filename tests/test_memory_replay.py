@@ -68,6 +68,29 @@ def test_a_full_part_overwrites_the_oldest() -> None:
     assert ids(part) == [7]
 
 
+@given(st.integers(0, 6), st.integers(0, 15), st.integers(1, 9))
+def test_amending_changes_the_row_that_was_stored_so_long_ago(capacity: int, stored: int, back: int) -> None:
+    part, plain = Part(TINY, capacity), deque[int](maxlen=capacity)
+    for number in range(stored):
+        part.add((number, 0.0))
+        plain.append(number)
+    part.amend(back, "id", 99)
+    if back <= len(plain):
+        plain[-back] = 99
+    assert ids(part) == list(plain)
+
+
+def test_amending_a_transition_of_a_running_episode() -> None:
+    target = memory()
+    for number in range(4):
+        target.add(number % 2, (number, 0.0))
+    target.amend(2, 0, "id", 12)  # the last but one, which is game 0's last
+    target.amend(1, 1, "id", 13)
+    assert ids(target.ordinary) == [0, 1, 12, 13]
+    target.end_episode(0, 1.0)
+    assert ids(target.priority) == [0, 12]
+
+
 @settings(deadline=None)
 @given(st.integers(0, 150), st.lists(st.integers(0, 200) | st.none() | st.just(-1), max_size=12))
 def test_a_part_is_a_bounded_queue(capacity: int, operations: list[int | None]) -> None:

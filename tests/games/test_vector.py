@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def random_walk(
     breadth: int = 100,
     before: Callable[[int], None] = lambda number: None,
     instead: dict[int, dict[int, str]] | None = None,
+    step: Callable[[GameVector, list[str]], list[Step]] = GameVector.step,
 ) -> Walk:
     """Steps at random among the first `breadth` actions; ended games begin anew. `before` is called before every step,
     and `instead` says by step and game what to do instead."""
@@ -81,9 +83,9 @@ def random_walk(
         actions = [generator.choice(one.actions[:breadth]) for one in seen]
         for game, action in (instead or {}).get(number, {}).items():
             actions[game] = action
-        walk.append(games.step(actions))
-        seen = [step.observation for step in walk[-1]]
-        ended = [i for i, step in enumerate(walk[-1]) if step.terminated]
+        walk.append(step(games, actions))
+        seen = [one.observation for one in walk[-1]]
+        ended = [i for i, one in enumerate(walk[-1]) if one.terminated]
         for i, first in zip(ended, games.reset(ended) if ended else (), strict=True):
             seen[i] = first
     return walk
@@ -112,6 +114,52 @@ def test_a_toy_walk_is_the_same_over_any_number_of_workers() -> None:
             walks.append(random_walk(games, 60))
     assert any(step.won or step.terminated for row in walks[0] for step in row)
     assert all(walk == walks[0] for walk in walks)
+
+
+@pytest.mark.parametrize("killing", [False, True], ids=["quiet", "killing"])
+def test_a_step_in_two_parts_is_the_same(killing: bool) -> None:
+    def step(games: GameVector, actions: list[str]) -> list[Step]:
+        early = games.move(actions)
+        assert not any(one.observation.actions for one in early)
+        for other in (lambda: games.step(actions), games.save, games.reset, lambda: games.move(actions)):
+            with pytest.raises(ValueError, match=r"must arrive first|has ended"):
+                other()
+        if killing and games.pids:  # its game is brought to where it was, with the step that was already made
+            os.kill(games.pids[-1], signal.SIGKILL)
+        whole = games.arrive()
+        assert [replace(w, observation=replace(w.observation, actions=())) for w in whole] == early
+        with pytest.raises(ValueError, match="nothing was moved"):
+            games.arrive()
+        return whole
+
+    with vector(TOY, 5, 0) as games:
+        plain = random_walk(games, 20)
+    for workers in (0, 1, 3):
+        with vector(TOY, 5, workers) as games:
+            assert random_walk(games, 20, step=step) == plain
+
+
+def test_a_vector_can_be_closed_while_its_games_are_on_their_way() -> None:
+    for workers in (0, 2):
+        with vector(TOY, 3, workers) as games:
+            games.reset()
+            games.move(["take lamp"] * 3)
+
+
+def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp_path: Path) -> None:
+    """The same verdicts whether the search comes with the step or after it."""
+    found = []
+    for in_two in (False, True):
+        spec = GameSpec(HANG, atlas=str(tmp_path / str(in_two)))
+        with vector(spec, 2, 2, patience=1.0) as games:
+            games.reset()
+            walk = []
+            for _ in range(3):
+                if in_two:
+                    games.move(["wait", "wait"])
+                walk.append(games.arrive() if in_two else games.step(["wait", "wait"]))
+            found.append((walk, games.forbidden))
+    assert found[0] == found[1]
 
 
 def test_a_verdict_counts_from_the_same_moment_over_any_number_of_workers() -> None:

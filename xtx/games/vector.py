@@ -12,10 +12,9 @@ import os
 import select
 import sys
 import weakref
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -26,9 +25,9 @@ from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.jericho import COMMAND_LENGTH
 from xtx.games.remote import Phase, Remote, end_all
+from xtx.games.tasks import Asked, Slot, Task
 from xtx.games.worker import (
     Answer,
-    Bring,
     Call,
     Desk,
     Failure,
@@ -86,7 +85,7 @@ class GameVector:
         self._known = {(key, action) for key, action, _ in self._verdicts}
         self._told = 0
         """How many of the verdicts were sent to any game."""
-        self._slots = [_Slot() for _ in range(games)]
+        self._slots = [Slot() for _ in range(games)]
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
         self._killers: set[str] = set()
@@ -94,7 +93,7 @@ class GameVector:
         """Seconds that the workers were busy so far, and those of them in which they searched valid actions."""
         self.searches = 0
         self._reported: set[str] = set()
-        self._under_way: _Asked | None = None
+        self._under_way: Asked | None = None
         self._moved: list[Step] = []
         self._closed = False
         if workers is None:
@@ -120,7 +119,7 @@ class GameVector:
         for remote in self._remotes:  # all load their program at the same time
             remote.spawn()
         for number in range(len(self._remotes)):  # the first finds out the layout, the others are told
-            self._revive(_Task(number))
+            self._revive(Task(number))
 
     # --- what is worth keeping ----------------------------------------------------------------------------------
 
@@ -267,22 +266,22 @@ class GameVector:
         """The results of the calls, by game."""
         return self._answers(self._ask_all(calls))
 
-    def _ask_all(self, calls: Mapping[int, Call]) -> _Asked:
+    def _ask_all(self, calls: Mapping[int, Call]) -> Asked:
         """Sends all calls; `_answers` waits for what came of them."""
         if self._closed:
             raise ValueError("this vector is closed")
         if self._under_way is not None:
             raise ValueError("the games are on their way: they must arrive first")
         if self._host is not None:
-            return _Asked(calls)
-        asked = _Asked(calls, self._divide(calls) or {0: _Task(0)})
+            return Asked(calls)
+        asked = Asked(calls, self._divide(calls) or {0: Task(0)})
         with self._no_worker_ahead(asked):
             for task in asked.tasks.values():
                 self._send(task)
         return asked
 
     @contextmanager
-    def _no_worker_ahead(self, asked: _Asked) -> Iterator[None]:
+    def _no_worker_ahead(self, asked: Asked) -> Iterator[None]:
         """Where something goes wrong within, the workers may be ahead of what we know: they are ended, and brought back
         when they are needed again."""
         try:
@@ -292,7 +291,7 @@ class GameVector:
                 self._remotes[number].end()
             raise
 
-    def _answers(self, asked: _Asked) -> dict[int, Result]:
+    def _answers(self, asked: Asked) -> dict[int, Result]:
         """The results of calls, by game."""
         if self._host is not None:
             return self._call_here(self._host, asked.calls)
@@ -308,18 +307,18 @@ class GameVector:
         self._merge(results, {action: why for task in tasks.values() for action, why in task.blamed.items()})
         return results
 
-    def _divide(self, calls: Mapping[int, Call]) -> dict[int, _Task]:
+    def _divide(self, calls: Mapping[int, Call]) -> dict[int, Task]:
         """The calls by the worker whose they are."""
-        tasks: dict[int, _Task] = {}
+        tasks: dict[int, Task] = {}
         for index, call in calls.items():
             number = self._slots[index].remote
             if number not in tasks:
-                tasks[number] = _Task(number)
+                tasks[number] = Task(number)
             tasks[number].games.append(index)
             tasks[number].calls.append(call)
         return tasks
 
-    def _collect(self, tasks: Mapping[int, _Task], results: dict[int, Result]) -> None:
+    def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
         waiting = set(tasks)
         while waiting:
@@ -365,7 +364,7 @@ class GameVector:
 
     # --- workers that are lost ----------------------------------------------------------------------------------
 
-    def _send(self, task: _Task) -> None:
+    def _send(self, task: Task) -> None:
         """Sends a task to its worker, which is replaced first if it is gone."""
         remote = self._remotes[task.remote]
         if remote.told is None:
@@ -374,7 +373,7 @@ class GameVector:
         self._told = remote.told = len(self._verdicts)
         remote.send(Request(task.calls, new), Phase.WORK)
 
-    def _revive(self, task: _Task) -> None:
+    def _revive(self, task: Task) -> None:
         """Starts a worker and brings its games to where they were."""
         remote = self._remotes[task.remote]
         mine = [slot for slot in self._slots if slot.remote == task.remote]
@@ -424,7 +423,7 @@ class GameVector:
             if settled:
                 return settled
 
-    def _lost(self, task: _Task) -> None:
+    def _lost(self, task: Task) -> None:
         """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
         remote = self._remotes[task.remote]
         why = remote.end()
@@ -472,56 +471,6 @@ def _expect(kind: type[_Kind], answer: Answer) -> _Kind:
     if isinstance(answer, Failure) and answer.user_error:
         raise UserError(answer.message)
     raise RuntimeError(f"a worker answered:\n{answer.message if isinstance(answer, Failure) else answer}")
-
-
-@dataclass
-class _Slot:
-    """What the parent knows of a game."""
-
-    remote: int = 0
-    """Number of the worker that holds it."""
-    local: int = 0
-    """Its number there."""
-    base: int | bytes = 0
-    """How it began: the seed, or a saved state."""
-    actions: list[str | None] = field(default_factory=list)
-    """What was done since; None where there was no answer."""
-    here: bytes = b""
-    """Key of its state."""
-    live: bool = False
-    """Whether it has begun and not ended."""
-
-    def begin(self, base: int | bytes) -> None:
-        """Notes a new beginning."""
-        self.base, self.actions, self.live = base, [], True
-
-    def bring(self) -> Bring:
-        """What puts a game of another process where this one is."""
-        return Bring(self.local, self.base, self.actions)
-
-
-@dataclass
-class _Task:
-    """What one worker has to do in one request."""
-
-    remote: int
-    games: list[int] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    losses: list[tuple[str, str]] = field(default_factory=list)
-    """How workers were lost since something was last to blame, and at what command."""
-    seen: Counter[tuple[Phase, int, bool, str]] = field(default_factory=Counter)
-    blamed: dict[str, str] = field(default_factory=dict)
-    """Commands that are to blame, with the reason."""
-
-
-@dataclass
-class _Asked:
-    """A request that was sent to the workers."""
-
-    calls: Mapping[int, Call]
-    """By game."""
-    tasks: dict[int, _Task] = field(default_factory=dict)
-    """By worker; none where the games live in this process."""
 
 
 class _Lost(Exception):

@@ -1,0 +1,60 @@
+"""What the parent of worker processes keeps about games and requests: see vector.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xtx.games.remote import Phase
+from xtx.games.worker import Bring, Call
+
+
+@dataclass
+class Slot:
+    """What the parent knows of a game."""
+
+    remote: int = 0
+    """Number of the worker that holds it."""
+    local: int = 0
+    """Its number there."""
+    base: int | bytes = 0
+    """How it began: the seed, or a saved state."""
+    actions: list[str | None] = field(default_factory=list)
+    """What was done since; None where there was no answer."""
+    here: bytes = b""
+    """Key of its state."""
+    live: bool = False
+    """Whether it has begun and not ended."""
+
+    def begin(self, base: int | bytes) -> None:
+        """Notes a new beginning."""
+        self.base, self.actions, self.live = base, [], True
+
+    def bring(self) -> Bring:
+        """What puts a game of another process where this one is."""
+        return Bring(self.local, self.base, self.actions)
+
+
+@dataclass
+class Task:
+    """What one worker has to do in one request."""
+
+    remote: int
+    games: list[int] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    losses: list[tuple[str, str]] = field(default_factory=list)
+    """How workers were lost since something was last to blame, and at what command."""
+    seen: Counter[tuple[Phase, int, bool, str]] = field(default_factory=Counter)
+    blamed: dict[str, str] = field(default_factory=dict)
+    """Commands that are to blame, with the reason."""
+
+
+@dataclass
+class Asked:
+    """A request that was sent to the workers."""
+
+    calls: Mapping[int, Call]
+    """By game."""
+    tasks: dict[int, Task] = field(default_factory=dict)
+    """By worker; none where the games live in this process."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from xtx.agents import imitation
 from xtx.agents.imitation import Context, ImitationPolicy, ImitationSettings
 from xtx.agents.imitation_steps import Batch, EagerSteps, Example
-from xtx.gpt import GPT, Sizes
+from xtx.cuda.imitation import pack
+from xtx.gpt import GPT, NOTHING, Sizes
 from xtx.text import END, SEP, START
 
 Ints = NDArray[np.int32]
@@ -359,3 +360,26 @@ def test_probabilities_on_a_gpu_are_those_of_a_cpu() -> None:
 
 def test_sizes_follow_the_settings() -> None:
     assert ImitationPolicy(ImitationSettings(), table(), 77).model.sizes == Sizes(77, 3, 4, 128, 512)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 8))
+def test_packing_for_a_gpu_is_what_the_plain_way_writes(seed: int, states: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = [random.integers(1, 99, random.integers(1, 20)).astype(np.int32) for _ in range(states)]
+    says = [
+        [random.integers(1, 99, random.integers(1, 5)).astype(np.int32) for _ in range(random.integers(1, 7))]
+        for _ in rows
+    ]
+    shape = (8, 24, 8, 4)
+    lengths, tokens = np.zeros(8, np.int32), np.zeros((8, 24), np.int32)
+    inputs = np.zeros((8, 8, 4), np.int32)
+    labels = np.full_like(inputs, NOTHING)
+    for state, (row, valid) in enumerate(zip(rows, says, strict=True)):
+        lengths[state] = len(row) - 1
+        tokens[state, : len(row) - 1] = row[:-1]
+        inputs[state, :, 0] = row[-1]
+        for at, said in enumerate(valid):
+            inputs[state, at, 1 : len(said)] = said[:-1]
+            labels[state, at, : len(said)] = said
+    plain = np.concatenate([part.ravel() for part in (lengths, tokens, inputs, labels)])
+    assert (pack(rows, says, shape) == plain).all()

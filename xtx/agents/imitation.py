@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ Context = tuple[int, int, int, int, int]
 """The actions at t-2 and t-1 (-1 where the episode had not begun), narration, look, inventory at t."""
 
 NONE = -1
+_BEGIN, _END = np.array([START], np.int32), np.array([SEP], np.int32)
 GROUP = 8
 """Rows that are computed together on a CPU; measured with benchmarks/learning.py."""
 REMEMBERED = 4096
@@ -74,8 +74,12 @@ class ImitationPolicy:
 
     def _context(self, context: Context) -> Ints:
         """The context's tokens, the oldest dropped where there are too many."""
-        words = [() if text == NONE else self._texts.tokens(text)[1:-1] for text in context]
-        tokens = np.fromiter(chain((START,), *(chain(part, (SEP,)) for part in words)), np.int32)
+        parts = [_BEGIN]
+        for text in context:
+            if text != NONE:
+                parts.append(self._texts.tokens(text)[1:-1])
+            parts.append(_END)
+        tokens = np.concatenate(parts)
         return tokens[-(self.settings.context - self.settings.action_room) :]
 
     def _action(self, action: int) -> Ints:

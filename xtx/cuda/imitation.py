@@ -155,24 +155,13 @@ class RecordedScores:
         length = min(_next(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)
         count = power_of_two(max(map(len, says)), 16)
         longest = _next(SAID, max(len(said) for valid in says for said in valid))
-        lengths = np.zeros(states, np.int32)
-        tokens = np.zeros((states, length), np.int32)
-        inputs = np.zeros((states, count, longest), np.int32)
-        labels = np.full_like(inputs, NOTHING)
-        for state, (row, valid) in enumerate(zip(rows, says, strict=True)):
-            lengths[state] = len(row) - 1
-            tokens[state, : len(row) - 1] = row[:-1]
-            inputs[state, :, 0] = row[-1]
-            for at, said in enumerate(valid):
-                inputs[state, at, 1 : len(said)] = said[:-1]
-                labels[state, at, : len(said)] = said
         shape = (states, length, count, longest)
         if shape not in self._recorded:
             mail = Mail(states * (1 + length + 2 * count * longest), torch.int32, self._device)
             self._recorded[shape] = mail, self._record(shape, mail.device)
         mail, recorded = self._recorded[shape]
         mail.clear()
-        mail.put(np.concatenate([part.ravel() for part in (lengths, tokens, inputs, labels)]))
+        mail.put(pack(rows, says, shape))
         mail.send()
         recorded.graph.replay()
         scores = recorded.result.double().cpu().numpy()
@@ -190,6 +179,30 @@ class RecordedScores:
             return self._model.log_probabilities(memory, lengths, inputs.view(talk), labels.view(talk))
 
         return record(step)
+
+
+def pack(
+    rows: Sequence[NDArray[np.int32]], says: Sequence[Sequence[NDArray[np.int32]]], shape: tuple[int, int, int, int]
+) -> NDArray[np.int32]:
+    """Lengths of the contexts but for their last tokens, these contexts, inputs and labels of all actions (see
+    `GPT.log_probabilities`), one behind the other, each filled up to the shape: states, their length, actions, and
+    theirs."""
+    states, length, count, longest = shape
+    lengths = np.zeros(states, np.int32)
+    lengths[: len(rows)] = [len(row) - 1 for row in rows]
+    tokens = np.zeros((states, length), np.int32)
+    tokens[np.arange(length) < lengths[:, None]] = np.concatenate([row[:-1] for row in rows])
+    inputs = np.zeros((states, count, longest), np.int32)
+    inputs[: len(rows), :, 0] = np.array([row[-1] for row in rows], np.int32)[:, None]
+    labels = np.full_like(inputs, NOTHING)
+    said = [action for valid in says for action in valid]
+    there = np.arange(longest) < np.array([len(action) for action in said])[:, None]
+    spoken = np.full(there.shape, NOTHING, np.int32)
+    spoken[there] = np.concatenate(said)
+    place = np.concatenate([state * count + np.arange(len(valid)) for state, valid in enumerate(says)])
+    labels.reshape(-1, longest)[place] = spoken
+    inputs.reshape(-1, longest)[place, 1:] = np.where(there[:, 1:], spoken[:, :-1], 0)
+    return np.concatenate([lengths, tokens.ravel(), inputs.ravel(), labels.ravel()])
 
 
 @contextlib.contextmanager

@@ -39,6 +39,7 @@ typedef struct {
     uint16_t same;   /* the number that all lanes of that set have, if they do */
     uint8_t uniform; /* whether they do */
     uint8_t is_byte; /* no lane exceeds 255 */
+    uint8_t asked;   /* how often a number was looked for in the set `filter_epoch` before there was a filter */
     uint32_t filter_epoch;
     uint64_t filter[4]; /* which numbers may occur in that set: a Bloom filter of 256 bits with one hash */
 } vector;
@@ -74,14 +75,26 @@ typedef struct {
 
 typedef struct {
     const uint32_t *member; /* ascending */
+    const uint16_t *mask;   /* by lane: 0xFFFF for members and 0 for the lanes between them; NULL until it is needed */
     uint32_t count, first, last, epoch;
-    int contiguous;
+    uint8_t contiguous; /* there are no lanes between the members */
+    uint8_t dense;      /* there are so few of them that it is quicker to calculate with them as well */
 } lanes;
+
+enum { DENSE = 4 }; /* one lane in so many is a member, at least */
+
+static inline lanes lanes_of(const uint32_t *member, uint32_t count) {
+    lanes set = {.member = member, .count = count, .first = member[0], .last = member[count - 1]};
+    uint32_t range = set.last - set.first + 1;
+    set.contiguous = range == count;
+    set.dense = range / DENSE <= count;
+    return set;
+}
 
 #define EACH_LANE(set, c, ...)                                                     \
     do {                                                                           \
         if ((set).contiguous) {                                                    \
-            for (uint32_t c = (set).first; c <= (set).last; c++) { __VA_ARGS__ }   \
+            for (uint32_t c = (set).first, end_ = (set).last + 1; c < end_; c++) { __VA_ARGS__ }   \
         } else {                                                                   \
             const uint32_t *member_ = (set).member, *end_ = member_ + (set).count; \
             for (; member_ < end_; member_++) {                                    \
@@ -89,6 +102,17 @@ typedef struct {
                 __VA_ARGS__                                                        \
             }                                                                      \
         }                                                                          \
+    } while (0)
+
+/* The same where it does no harm to calculate with the lanes between the members too, whatever numbers lie there:
+ * vector instructions do eight in the time of one. Every vector has room for them. */
+#define EACH_LANE_OR_BETWEEN(set, c, ...)                                        \
+    do {                                                                         \
+        if ((set).dense) {                                                       \
+            for (uint32_t c = (set).first, end_ = (set).last + 1; c < end_; c++) { __VA_ARGS__ } \
+        } else {                                                                 \
+            EACH_LANE(set, c, __VA_ARGS__);                                      \
+        }                                                                        \
     } while (0)
 
 /* A piece of memory that is used like a stack; what is in it never moves. */
@@ -276,6 +300,7 @@ typedef struct {
     parked *parked;
     uint32_t parked_count, parked_room;
     uint16_t *keys; /* by lane: where a split sends it */
+    int yes_or_no;  /* the keys are answers of a predicate: 1 or 0 */
     uint32_t *scratch_lanes;
     memo *memos;
     uint32_t memo_stamp;

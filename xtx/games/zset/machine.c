@@ -34,8 +34,9 @@ int machine_load(engine *e, const uint8_t *story, uint32_t size) {
     uint32_t room = e->size > 0x10000 ? e->size + 16 : MEMORY;
     e->memory = calloc(1, room);
     e->decoded = calloc(e->size, sizeof *e->decoded);
+    e->meetings = calloc(e->size, sizeof *e->meetings);
     e->strings = calloc(e->size, sizeof *e->strings);
-    if (!e->memory || !e->decoded || !e->strings) return -2;
+    if (!e->memory || !e->decoded || !e->meetings || !e->strings) return -2;
     memcpy(e->memory, story, e->size);
     e->dictionary = raw_word(e, 0x08);
     e->objects = raw_word(e, 0x0A);
@@ -52,6 +53,7 @@ void machine_free(engine *e) {
     free(e->allocations);
     free(e->memory);
     free(e->decoded);
+    free(e->meetings);
     free(e->strings);
 }
 
@@ -67,7 +69,8 @@ void machine_free(engine *e) {
     X(PRINT_OBJ) X(RET) X(JUMP) X(PRINT_PADDR) X(LOAD) X(NOT) X(RTRUE) X(RFALSE) X(PRINT) X(PRINT_RET) \
     X(RET_POPPED) X(POP) X(CATCH) X(NEW_LINE) X(PIRACY) X(STOREW) X(STOREB) X(PUT_PROP) X(READ) X(PRINT_CHAR) \
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
-    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
+    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE) \
+    X(MEET)
 
 #define LISTED(name) name,
 enum operation { OPERATIONS(LISTED) };
@@ -208,9 +211,21 @@ instruction *decode(engine *e, uint32_t address) {
     if (f.follows & B) read_branch(&r, in);
     in->next = r.at;
     if (f.operation == JUMP) in->target = r.at + (uint32_t)(int16_t)in->operand[0] - 2;
-    in->operation = r.beyond || count < f.least ? UNKNOWN : f.operation;
+    in->operation = in->handler = r.beyond || count < f.least ? UNKNOWN : f.operation;
     return e->decoded[address] = in;
 }
+
+int follows(const instruction *in, uint32_t next[2]) {
+    switch (in->operation) {
+    case UNKNOWN: case RET: case RET_POPPED: case RTRUE: case RFALSE: case PRINT_RET: case THROW: case READ: return 0;
+    case JUMP: next[0] = in->target; return in->kind[0] == CONSTANT;
+    }
+    next[0] = in->next;
+    next[1] = in->target;
+    return in->branch == BRANCH_JUMP ? 2 : 1;
+}
+
+void wait_at(instruction *in) { in->handler = MEET; }
 
 /* --- objects ------------------------------------------------------------------------------------------------ */
 
@@ -398,7 +413,19 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         sp_before = sp;                                    \
         if (UNLIKELY(!in)) GIVE_UP;                        \
         if (UNLIKELY(++executed > e->limit)) GIVE_UP;      \
-        goto *doing[in->operation];                        \
+        goto *doing[in->handler];                          \
+    } while (0)
+/* What the rest of the engine has to know of the registers. */
+#define LEAVE_REGISTERS                             \
+    do {                                            \
+        e->now.at = in;                             \
+        e->now.sp = (int32_t)(sp - e->stack);       \
+        e->now.fp = (int32_t)(fp - e->stack);       \
+    } while (0)
+#define COUNT_EXECUTED                                            \
+    do {                                                          \
+        e->count_instructions += executed - e->now.instructions;  \
+        e->now.instructions = executed;                           \
     } while (0)
 #define DO(name) do_##name:
 #define DOING(name) &&do_##name,
@@ -1094,12 +1121,23 @@ void machine_run(engine *e) {
         RESULT(0xFFFF);
         NEXT;
 
+    /* Not of the story: parts of a set may have to wait here for each other. */
+    DO(MEET)
+        if (e->snapshot_count) {
+            const snapshot *s = &e->snapshots[e->snapshot_count - 1];
+            if (s->meet != in || s->at.frames != e->now.frames) goto *doing[in->operation];
+            executed--; /* all will execute it together */
+            goto wait;
+        }
+        if (UNLIKELY(e->expected != NULL)) {
+            LEAVE_REGISTERS;
+            recognise_merge(e);
+        }
+        goto *doing[in->operation];
+
     DO(READ) /* the end of the turn */
-        e->now.at = in;
-        e->now.sp = (int32_t)(sp - e->stack);
-        e->now.fp = (int32_t)(fp - e->stack);
-        e->count_instructions += executed - e->now.instructions;
-        e->now.instructions = executed;
+        LEAVE_REGISTERS;
+        COUNT_EXECUTED;
         if (!judge(e)) goto divide;
         goto next_part;
 
@@ -1130,20 +1168,18 @@ give_back: /* return a */
         if (kind == 0) STORE_TO(e->memory[pc++], a);
         in = pc < e->size && e->decoded[pc] ? e->decoded[pc] : decode(e, pc);
         if (in && (e->snapshot_count ? e->now.frames < e->snapshots[e->snapshot_count - 1].join : e->expected != NULL)) {
-            e->now.at = in;
-            e->now.sp = (int32_t)(sp - e->stack);
-            e->now.fp = (int32_t)(fp - e->stack);
-            if (UNLIKELY(!e->snapshot_count)) {
-                recognise_merge(e);
-                EXECUTE;
-            }
-            e->count_instructions += executed - e->now.instructions;
-            e->now.instructions = executed;
-            park(e);
-            goto next_part;
+            if (LIKELY(e->snapshot_count)) goto wait;
+            LEAVE_REGISTERS;
+            recognise_merge(e);
         }
     }
     EXECUTE;
+
+wait: /* for the other parts, in front of this instruction */
+    LEAVE_REGISTERS;
+    COUNT_EXECUTED;
+    park(e);
+    goto next_part;
 
 cannot:
     e->count_instructions += executed - e->now.instructions;
@@ -1152,11 +1188,9 @@ cannot:
 
 divide: /* every part executes this instruction again */
     executed--;
-    e->now.at = in;
-    e->now.sp = (int32_t)(sp_before - e->stack);
-    e->now.fp = (int32_t)(fp - e->stack);
-    e->count_instructions += executed - e->now.instructions;
-    e->now.instructions = executed;
+    sp = sp_before;
+    LEAVE_REGISTERS;
+    COUNT_EXECUTED;
     split(e);
 
 next_part:

@@ -538,6 +538,7 @@ void split(engine *e) {
     e->stack_copies = grow(e, e->stack_copies, &e->stack_copy_room, (size_t)e->stack_copy_length + stack_cells,
                            sizeof *e->stack_copies);
     uint32_t first_group = e->group_count;
+    const instruction *meet = e->merging ? meeting_place(e, e->now.at, e->now.frames) : NULL;
     make_groups(e);
     e->snapshots[e->snapshot_count++] = (snapshot){
         .at = e->now,
@@ -554,6 +555,7 @@ void split(engine *e) {
         .member_mark = e->member_arena.top,
         .parked_mark = e->parked_arena.top,
         .join = e->merging ? e->now.frames : -1,
+        .meet = meet,
     };
     memcpy(e->stack_copies + e->stack_copy_length, e->stack + e->now.sp, stack_cells * sizeof(value));
     e->stack_copy_length += stack_cells;
@@ -927,6 +929,7 @@ int resume(engine *e) {
         }
         uint32_t class = s->next++, from = s->waiting, to = s->end_waiting;
         s->join = can_meet(e, s, class) ? s->level : -1;
+        s->meet = NULL;
         merge(e, from, to, class);
         if (s->groups == 1) pop_snapshot(e); /* nothing of it is needed any more but the vectors, which stay */
         /* A class that is not as deep inside as others waits for them at once. */

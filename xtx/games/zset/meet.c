@@ -56,17 +56,17 @@ static int explore(graph *g, uint32_t address, uint32_t turn_end) {
     return 1;
 }
 
-/* A way ends where the turn does, and before the start is reached again, or else where the routine is left. Whether the
- * turn can end here. */
+/* A way ends where the turn does; in a routine in which it cannot, before the start is reached again; or else where the
+ * routine is left. Whether the turn can end here. */
 static int mark_ends(graph *g) {
-    int waits = 0, stays = 0;
+    int waits = 0, goes_back = 0;
     for (int32_t i = 0; i < g->count; i++) {
         waits |= g->nodes[i].waits;
-        stays |= g->nodes[i].waits | g->nodes[i].goes_back;
+        goes_back |= g->nodes[i].goes_back;
     }
     for (int32_t i = 0; i < g->count; i++) {
         node *n = &g->nodes[i];
-        n->is_end = stays ? n->waits | n->goes_back : n->returns;
+        n->is_end = waits ? n->waits : goes_back ? n->goes_back : n->returns;
     }
     return waits;
 }

@@ -487,7 +487,7 @@ def test_parts_meet_in_a_loop_that_never_ends(version: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("version", [3, 5, 8])
 def test_random_main_loops(version: int, tmp_path: Path) -> None:
-    """Parts of a set meet in the middle of them, in sets as by themselves; or do not, where they jump out of the way."""
+    """In sets as by themselves, wherever parts of a set meet in them."""
     path = tmp_path / f"story.z{version}"
     path.write_bytes(story_of(lambda code: None, version))
     emulator = Emulator(read_story(path))

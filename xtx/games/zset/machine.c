@@ -69,11 +69,16 @@ void machine_free(engine *e) {
     X(PRINT_OBJ) X(RET) X(JUMP) X(PRINT_PADDR) X(LOAD) X(NOT) X(RTRUE) X(RFALSE) X(PRINT) X(PRINT_RET) \
     X(RET_POPPED) X(POP) X(CATCH) X(NEW_LINE) X(PIRACY) X(STOREW) X(STOREB) X(PUT_PROP) X(READ) X(PRINT_CHAR) \
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
-    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE) \
-    X(MEET)
+    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
+
+/* What is done in another way than by the operation alone: MEET, and operations on locals (L), constants (C) and the
+ * stack (S), which are by far the most frequent ones; in others the operands are looked at one by one. */
+#define SPECIAL(X) \
+    X(MEET) X(JL_LC) X(JG_LC) X(JG_LL) X(JE_LC) X(JE_LL) X(JZ_L) X(JZ_S) X(AND_LC) X(ADD_LC) X(LOADW_LC) X(LOADW_CL) \
+    X(LOADB_LC) X(INC_L) X(STORE_LC) X(STORE_LL)
 
 #define LISTED(name) name,
-enum operation { OPERATIONS(LISTED) };
+enum operation { OPERATIONS(LISTED) SPECIAL(LISTED) };
 
 enum { S = 1, B = 2, T = 4 }; /* stores, branches, is followed by text */
 
@@ -171,6 +176,29 @@ static void read_branch(reader *r, instruction *in) {
     in->target = r->at + (uint32_t)offset - 2;
 }
 
+/* The special handler for an instruction with such operands, if there is one. */
+static uint8_t handler_of(const instruction *in) {
+    uint32_t first = in->count > 0 ? in->kind[0] : CONSTANT, second = in->count > 1 ? in->kind[1] : CONSTANT;
+    int lc = first == LOCAL && second == CONSTANT, ll = first == LOCAL && second == LOCAL;
+    int to_local = first == CONSTANT && in->operand[0] > 0 && in->operand[0] < 16; /* the first names a variable */
+    if (in->count == 1) {
+        if (in->operation == JZ && first != GLOBAL && first != CONSTANT) return first == LOCAL ? JZ_L : JZ_S;
+        if (in->operation == INC && to_local) return INC_L;
+    } else if (in->count == 2) {
+        switch (in->operation) {
+        case JL: return lc ? JL_LC : JL;
+        case JG: return lc ? JG_LC : ll ? JG_LL : JG;
+        case JE: return lc ? JE_LC : ll ? JE_LL : JE;
+        case AND_: return lc ? AND_LC : AND_;
+        case ADD_: return lc ? ADD_LC : ADD_;
+        case LOADW: return lc ? LOADW_LC : first == CONSTANT && second == LOCAL ? LOADW_CL : LOADW;
+        case LOADB: return lc ? LOADB_LC : LOADB;
+        case STORE_: return !to_local ? STORE_ : second == CONSTANT ? STORE_LC : second == LOCAL ? STORE_LL : STORE_;
+        }
+    }
+    return in->operation;
+}
+
 /* The instruction at an address, or NULL. Code in RAM, which could change, is left to Frotz. */
 instruction *decode(engine *e, uint32_t address) {
     if (address < e->ram_size || address >= e->size) return NULL;
@@ -211,7 +239,8 @@ instruction *decode(engine *e, uint32_t address) {
     if (f.follows & B) read_branch(&r, in);
     in->next = r.at;
     if (f.operation == JUMP) in->target = r.at + (uint32_t)(int16_t)in->operand[0] - 2;
-    in->operation = in->handler = r.beyond || count < f.least ? UNKNOWN : f.operation;
+    in->operation = r.beyond || count < f.least ? UNKNOWN : f.operation;
+    in->handler = handler_of(in);
     return e->decoded[address] = in;
 }
 
@@ -375,6 +404,9 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         }                                                        \
     } while (0)
 
+/* The local that an operand is, or names. */
+#define LOCAL_OPERAND(i) fp[-(int)in->operand[i]]
+
 /* Variables by number, as stored to by an instruction: 0 is a push. */
 #define STORE_TO(variable, v)                                                    \
     do {                                                                         \
@@ -412,7 +444,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
     do {                                                   \
         sp_before = sp;                                    \
         if (UNLIKELY(!in)) GIVE_UP;                        \
-        if (UNLIKELY(++executed > e->limit)) GIVE_UP;      \
+        if (UNLIKELY(++executed > limit)) GIVE_UP;           \
         goto *doing[in->handler];                          \
     } while (0)
 /* What the rest of the engine has to know of the registers. */
@@ -613,9 +645,9 @@ void machine_run(engine *e) {
     instruction *in = e->now.at;
     value a = 0, b = 0, x, many[8] = {0};
     uint32_t address;
-    uint64_t executed = e->now.instructions;
+    uint64_t executed = e->now.instructions, limit = e->limit;
     int yes, count;
-    static const void *const doing[] = {OPERATIONS(DOING)};
+    static const void *const doing[] = {OPERATIONS(DOING) SPECIAL(DOING)};
 
     EXECUTE;
     DO(UNKNOWN) GIVE_UP;
@@ -1119,6 +1151,74 @@ void machine_run(engine *e) {
 
     DO(SAVE_UNDO) /* Jericho's Frotz has no room for undo */
         RESULT(0xFFFF);
+        NEXT;
+
+    /* Where one of the values is a vector they do what the general operation does. */
+    DO(JL_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JL;
+        BRANCH((int16_t)a < (int16_t)in->operand[1]);
+    DO(JG_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JG;
+        BRANCH((int16_t)a > (int16_t)in->operand[1]);
+    DO(JG_LL)
+        a = LOCAL_OPERAND(0);
+        b = LOCAL_OPERAND(1);
+        if (UNLIKELY(is_vector(a | b))) goto do_JG;
+        BRANCH((int16_t)a > (int16_t)b);
+    DO(JE_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JE;
+        BRANCH(a == in->operand[1]);
+    DO(JE_LL)
+        a = LOCAL_OPERAND(0);
+        b = LOCAL_OPERAND(1);
+        if (UNLIKELY(is_vector(a | b))) goto do_JE;
+        BRANCH(a == b);
+    DO(JZ_L)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JZ;
+        BRANCH(a == 0);
+    DO(JZ_S)
+        if (UNLIKELY(sp >= bottom || is_vector(*sp))) goto do_JZ;
+        a = *sp++;
+        BRANCH(a == 0);
+    DO(AND_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_AND_;
+        RESULT(a & in->operand[1]);
+        NEXT;
+    DO(ADD_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_ADD_;
+        RESULT((uint16_t)(a + in->operand[1]));
+        NEXT;
+    DO(LOADW_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_LOADW;
+        RESULT(load_word(e, (uint16_t)(a + 2 * in->operand[1])));
+        NEXT;
+    DO(LOADW_CL)
+        b = LOCAL_OPERAND(1);
+        if (UNLIKELY(is_vector(b))) goto do_LOADW;
+        RESULT(load_word(e, (uint16_t)(in->operand[0] + 2 * b)));
+        NEXT;
+    DO(LOADB_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_LOADB;
+        RESULT(load_byte(e, (uint16_t)(a + in->operand[1])));
+        NEXT;
+    DO(INC_L)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_INC;
+        LOCAL_OPERAND(0) = (uint16_t)(a + 1);
+        NEXT;
+    DO(STORE_LC)
+        LOCAL_OPERAND(0) = in->operand[1];
+        NEXT;
+    DO(STORE_LL)
+        LOCAL_OPERAND(0) = SIMPLE(LOCAL_OPERAND(1));
         NEXT;
 
     /* Not of the story: parts of a set may have to wait here for each other. */

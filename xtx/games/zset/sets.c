@@ -626,17 +626,34 @@ static void park_memory(engine *e, const snapshot *s, parked *p) {
     }
 }
 
-static void park_stack(engine *e, const snapshot *s, parked *p) {
+/* Lists in e->touched the words of the stack that are not what they were at the snapshot; most are. */
+static uint32_t list_pushed(engine *e, const snapshot *s) {
+    enum { PIECE = 16 };
     const value *before = e->stack_copies + s->stack_copy;
-    uint32_t base = STACK_CELLS - s->stack_cells, count = 0;
-    for (uint32_t w = (uint32_t)e->now.sp; w < STACK_CELLS; w++) count += w < base || e->stack[w] != before[w - base];
+    uint32_t base = STACK_CELLS - s->stack_cells, w = (uint32_t)e->now.sp, count = 0;
+    for (; w < base; w++) e->touched[count++] = w;
+    while (w < STACK_CELLS) {
+        const value *now = e->stack + w, *then = before + (w - base);
+        value differs = 1;
+        if (STACK_CELLS - w >= PIECE) {
+            differs = 0;
+            for (int i = 0; i < PIECE; i++) differs |= now[i] ^ then[i];
+        }
+        uint32_t end = STACK_CELLS - w < PIECE ? STACK_CELLS : w + PIECE;
+        for (; differs && w < end; w++)
+            if (e->stack[w] != before[w - base]) e->touched[count++] = w;
+        w = end;
+    }
+    return count;
+}
+
+static void park_stack(engine *e, const snapshot *s, parked *p) {
+    uint32_t count = p->stack_cells = list_pushed(e, s);
     p->stack_cell = arena_take(e, &e->parked_arena, count * sizeof(cell));
-    p->stack_cells = 0;
-    for (uint32_t w = (uint32_t)e->now.sp; w < STACK_CELLS; w++) {
-        if (w >= base && e->stack[w] == before[w - base]) continue;
-        value content = e->stack[w];
+    for (uint32_t i = 0; i < count; i++) {
+        value content = e->stack[e->touched[i]];
         if (is_vector(content)) content = simplify(e, content);
-        p->stack_cell[p->stack_cells++] = keep_cell(e, s, w, 2, content);
+        p->stack_cell[i] = keep_cell(e, s, e->touched[i], 2, content);
     }
 }
 

@@ -201,6 +201,13 @@ def test_threads_share_the_commands_of_a_state(lowwater: tuple[Emulator, Engine]
         assert (shared.flags == alone.flags).all() and (shared.diffs == alone.diffs).all()
         assert (hashes[0] == hashes[1]).all()
     assert team.filter(states[5], commands[:7]).flags.tolist() == alone.flags[:7].tolist()
+    for count in (199, 200, 201, 333):  # parts of which the last is small, and parts that end between verbs
+        few = commands[40 : 40 + count]
+        for state, shared in zip(states[5:8], team.filter_each(states[5:8], few), strict=True):
+            alone = engine.filter(state, few)
+            assert (shared.flags == alone.flags).all() and (shared.diffs == alone.diffs).all()
+    same = ["look"] * 450  # no other verb to cut at
+    assert len(set(team.filter(states[5], same).flags.tolist())) == 1
     team.close()
 
 
@@ -376,8 +383,9 @@ PROGRAMS: dict[str, Program] = {
 }  # fmt: skip
 
 
-def story_of(program: Program, version: int) -> bytes:
-    """A story that reads a line, runs the program in a routine of its own, and begins again."""
+def story_of(program: Program, version: int, in_loop: Program | None = None) -> bytes:
+    """A story that reads a line, runs the program in a routine of its own, and begins again; with something in its main
+    loop too, perhaps."""
     routine = Code(0x2000)
     routine.bytes.append(2)  # locals
     if version <= 4:
@@ -396,6 +404,8 @@ def story_of(program: Program, version: int) -> bytes:
     main.op("loadw", PARSE, 1, store=19)
     main.op("call_vs", 0x2000 >> (1 if version <= 3 else 3 if version == 8 else 2), A, WORD, store=30)
     main.op("add", Var(30), Var(31), store=31)
+    if in_loop is not None:
+        in_loop(main)
     main.op("jump", (zcode.CODE - main.here - 1) & 0xFFFF)
     return zcode.assemble(bytes(main.bytes), version, bytes(routine.bytes))
 
@@ -440,6 +450,62 @@ def test_single_instructions(version: int, tmp_path: Path) -> None:
         engine.close()
         emulator.close()
     assert judged > 2000
+
+
+def counting(code: Code) -> None:
+    """A loop that every lane leaves after another number of turns, and branches in it."""
+    body = Code(0)
+    for limit in range(1, 6):
+        branching("jl", A, limit)(body)
+        branching("jg", B, limit)(body)
+    body.op("inc", 21)
+    code.op("store", 21, 0)
+    code.op("jl", Var(21), A, branch=(False, len(body.bytes) + 3))
+    code.bytes += body.bytes
+    code.op("jump", (-len(body.bytes) - 7) & 0xFFFF)
+    plus(code, Var(20), 1, 20)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_parts_meet_in_a_loop_that_never_ends(version: int, tmp_path: Path) -> None:
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story_of(lambda code: None, version, in_loop=counting))
+    with verify.opened(path) as (emulator, engine):
+        emulator.reset(1)
+        state = emulator.save()
+        ends = []
+        for mode in (Mode.SPLITTING, Mode.MERGING):
+            before = engine.counts["ends"]
+            engine.filter(state, LINES, mode=mode)
+            ends.append(engine.counts["ends"] - before)
+        assert ends[0] > 25 and ends[1] == 1
+        assert verify.check_lanes(engine, state, LINES, "loop").wrong == []
+        assert verify.check_verdicts(emulator, engine, state, LINES, "loop").wrong == []
+        tally = verify.check_merges(engine, state, LINES, "loop", seed=3)
+        assert tally.wrong == [] and tally.merges > 40
+
+
+@pytest.mark.parametrize("version", [3, 5, 8])
+def test_random_main_loops(version: int, tmp_path: Path) -> None:
+    """In sets as by themselves, wherever parts of a set meet in them."""
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story_of(lambda code: None, version))
+    emulator = Emulator(read_story(path))
+    emulator.reset(1)
+    state, rules = emulator.save(), Rules.of(emulator)
+    emulator.close()
+    merges = 0
+    for seed in range(60):
+        story = story_of(
+            random_program(random.Random(seed)), version, random_program(random.Random(seed + 1000), (20, 21))
+        )
+        engine = Engine(story, rules)
+        assert verify.check_lanes(engine, state, LINES, f"seed {seed}", limit=5_000).wrong == []
+        tally = verify.check_merges(engine, state, LINES, f"seed {seed}", seed)
+        assert tally.wrong == []
+        merges += tally.merges
+        engine.close()
+    assert merges > 60
 
 
 def stopping(*how: tuple[object, ...] | bytes) -> Program:
@@ -501,9 +567,10 @@ def test_jerichos_filter_stops_at_a_command_that_halts(tmp_path: Path) -> None:
             assert len(verify.check_dictionary(emulator, engine, state, LINES, "halt").wrong) == 2
 
 
-def random_program(choose: random.Random) -> Program:
-    """Some instructions of any kind, with operands of any kind that is not illegal too often."""
-    variables = [A, B, WORD, *(Var(n) for n in range(20, 28)), Var(1), Var(2)]
+def random_program(choose: random.Random, own: tuple[int, int] = (1, 2)) -> Program:
+    """Some instructions of any kind, with operands of any kind that is not illegal too often; `own` are the numbers of
+    variables beside the globals."""
+    variables = [A, B, WORD, *(Var(n) for n in (*range(20, 28), *own))]
 
     def operand() -> object:
         kind = choose.random()
@@ -536,7 +603,7 @@ def random_program(choose: random.Random) -> Program:
             if name in ("get_prop", "get_prop_addr", "put_prop"):
                 operands[1] = choose.choice((20, 10, 5, 7))
             if name in ("inc", "inc_chk", "store", "load", "pull"):
-                operands[0] = choose.choice((20, 21, 22, 23, 1, 2))
+                operands[0] = choose.choice((20, 21, 22, 23, *own))
             store = choose.randint(20, 27) if name in (*stores, "get_child", "get_sibling") else None
             if name in branches:
                 skipped = Code(0)

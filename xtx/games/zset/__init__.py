@@ -30,8 +30,8 @@ ENGINE = "(set execution)"
 LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset*.so"))), None)
 """What the C sources were compiled to."""
 
-_WORTH_SHARING = 200
-"""Commands in each part that threads take for themselves."""
+_WORTH_SHARING = 100
+"""Commands that are worth being a part of their own which a thread takes for itself."""
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16

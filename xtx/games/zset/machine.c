@@ -34,8 +34,9 @@ int machine_load(engine *e, const uint8_t *story, uint32_t size) {
     uint32_t room = e->size > 0x10000 ? e->size + 16 : MEMORY;
     e->memory = calloc(1, room);
     e->decoded = calloc(e->size, sizeof *e->decoded);
+    e->meetings = calloc(e->size, sizeof *e->meetings);
     e->strings = calloc(e->size, sizeof *e->strings);
-    if (!e->memory || !e->decoded || !e->strings) return -2;
+    if (!e->memory || !e->decoded || !e->meetings || !e->strings) return -2;
     memcpy(e->memory, story, e->size);
     e->dictionary = raw_word(e, 0x08);
     e->objects = raw_word(e, 0x0A);
@@ -52,6 +53,7 @@ void machine_free(engine *e) {
     free(e->allocations);
     free(e->memory);
     free(e->decoded);
+    free(e->meetings);
     free(e->strings);
 }
 
@@ -69,8 +71,14 @@ void machine_free(engine *e) {
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
     X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
 
+/* What is done in another way than by the operation alone: MEET, and operations on locals (L), constants (C) and the
+ * stack (S), which are by far the most frequent ones; in others the operands are looked at one by one. */
+#define SPECIAL(X) \
+    X(MEET) X(JL_LC) X(JG_LC) X(JG_LL) X(JE_LC) X(JE_LL) X(JZ_L) X(JZ_S) X(AND_LC) X(ADD_LC) X(LOADW_LC) X(LOADW_CL) \
+    X(LOADB_LC) X(INC_L) X(STORE_LC) X(STORE_LL)
+
 #define LISTED(name) name,
-enum operation { OPERATIONS(LISTED) };
+enum operation { OPERATIONS(LISTED) SPECIAL(LISTED) };
 
 enum { S = 1, B = 2, T = 4 }; /* stores, branches, is followed by text */
 
@@ -168,6 +176,29 @@ static void read_branch(reader *r, instruction *in) {
     in->target = r->at + (uint32_t)offset - 2;
 }
 
+/* The special handler for an instruction with such operands, if there is one. */
+static uint8_t handler_of(const instruction *in) {
+    uint32_t first = in->count > 0 ? in->kind[0] : CONSTANT, second = in->count > 1 ? in->kind[1] : CONSTANT;
+    int lc = first == LOCAL && second == CONSTANT, ll = first == LOCAL && second == LOCAL;
+    int to_local = first == CONSTANT && in->operand[0] > 0 && in->operand[0] < 16; /* the first names a variable */
+    if (in->count == 1) {
+        if (in->operation == JZ && first != GLOBAL && first != CONSTANT) return first == LOCAL ? JZ_L : JZ_S;
+        if (in->operation == INC && to_local) return INC_L;
+    } else if (in->count == 2) {
+        switch (in->operation) {
+        case JL: return lc ? JL_LC : JL;
+        case JG: return lc ? JG_LC : ll ? JG_LL : JG;
+        case JE: return lc ? JE_LC : ll ? JE_LL : JE;
+        case AND_: return lc ? AND_LC : AND_;
+        case ADD_: return lc ? ADD_LC : ADD_;
+        case LOADW: return lc ? LOADW_LC : first == CONSTANT && second == LOCAL ? LOADW_CL : LOADW;
+        case LOADB: return lc ? LOADB_LC : LOADB;
+        case STORE_: return !to_local ? STORE_ : second == CONSTANT ? STORE_LC : second == LOCAL ? STORE_LL : STORE_;
+        }
+    }
+    return in->operation;
+}
+
 /* The instruction at an address, or NULL. Code in RAM, which could change, is left to Frotz. */
 instruction *decode(engine *e, uint32_t address) {
     if (address < e->ram_size || address >= e->size) return NULL;
@@ -209,8 +240,21 @@ instruction *decode(engine *e, uint32_t address) {
     in->next = r.at;
     if (f.operation == JUMP) in->target = r.at + (uint32_t)(int16_t)in->operand[0] - 2;
     in->operation = r.beyond || count < f.least ? UNKNOWN : f.operation;
+    in->handler = handler_of(in);
     return e->decoded[address] = in;
 }
+
+int follows(const instruction *in, uint32_t next[2]) {
+    switch (in->operation) {
+    case UNKNOWN: case RET: case RET_POPPED: case RTRUE: case RFALSE: case PRINT_RET: case THROW: case READ: return 0;
+    case JUMP: next[0] = in->target; return in->kind[0] == CONSTANT;
+    }
+    next[0] = in->next;
+    next[1] = in->target;
+    return in->branch == BRANCH_JUMP ? 2 : 1;
+}
+
+void wait_at(instruction *in) { in->handler = MEET; }
 
 /* --- objects ------------------------------------------------------------------------------------------------ */
 
@@ -360,6 +404,9 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         }                                                        \
     } while (0)
 
+/* The local that an operand is, or names. */
+#define LOCAL_OPERAND(i) fp[-(int)in->operand[i]]
+
 /* Variables by number, as stored to by an instruction: 0 is a push. */
 #define STORE_TO(variable, v)                                                    \
     do {                                                                         \
@@ -397,8 +444,20 @@ static uint32_t property_length(const engine *e, uint32_t size) {
     do {                                                   \
         sp_before = sp;                                    \
         if (UNLIKELY(!in)) GIVE_UP;                        \
-        if (UNLIKELY(++executed > e->limit)) GIVE_UP;      \
-        goto *doing[in->operation];                        \
+        if (UNLIKELY(++executed > limit)) GIVE_UP;           \
+        goto *doing[in->handler];                          \
+    } while (0)
+/* What the rest of the engine has to know of the registers. */
+#define LEAVE_REGISTERS                             \
+    do {                                            \
+        e->now.at = in;                             \
+        e->now.sp = (int32_t)(sp - e->stack);       \
+        e->now.fp = (int32_t)(fp - e->stack);       \
+    } while (0)
+#define COUNT_EXECUTED                                            \
+    do {                                                          \
+        e->count_instructions += executed - e->now.instructions;  \
+        e->now.instructions = executed;                           \
     } while (0)
 #define DO(name) do_##name:
 #define DOING(name) &&do_##name,
@@ -586,9 +645,9 @@ void machine_run(engine *e) {
     instruction *in = e->now.at;
     value a = 0, b = 0, x, many[8] = {0};
     uint32_t address;
-    uint64_t executed = e->now.instructions;
+    uint64_t executed = e->now.instructions, limit = e->limit;
     int yes, count;
-    static const void *const doing[] = {OPERATIONS(DOING)};
+    static const void *const doing[] = {OPERATIONS(DOING) SPECIAL(DOING)};
 
     EXECUTE;
     DO(UNKNOWN) GIVE_UP;
@@ -1094,12 +1153,91 @@ void machine_run(engine *e) {
         RESULT(0xFFFF);
         NEXT;
 
+    /* Where one of the values is a vector they do what the general operation does. */
+    DO(JL_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JL;
+        BRANCH((int16_t)a < (int16_t)in->operand[1]);
+    DO(JG_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JG;
+        BRANCH((int16_t)a > (int16_t)in->operand[1]);
+    DO(JG_LL)
+        a = LOCAL_OPERAND(0);
+        b = LOCAL_OPERAND(1);
+        if (UNLIKELY(is_vector(a | b))) goto do_JG;
+        BRANCH((int16_t)a > (int16_t)b);
+    DO(JE_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JE;
+        BRANCH(a == in->operand[1]);
+    DO(JE_LL)
+        a = LOCAL_OPERAND(0);
+        b = LOCAL_OPERAND(1);
+        if (UNLIKELY(is_vector(a | b))) goto do_JE;
+        BRANCH(a == b);
+    DO(JZ_L)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_JZ;
+        BRANCH(a == 0);
+    DO(JZ_S)
+        if (UNLIKELY(sp >= bottom || is_vector(*sp))) goto do_JZ;
+        a = *sp++;
+        BRANCH(a == 0);
+    DO(AND_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_AND_;
+        RESULT(a & in->operand[1]);
+        NEXT;
+    DO(ADD_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_ADD_;
+        RESULT((uint16_t)(a + in->operand[1]));
+        NEXT;
+    DO(LOADW_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_LOADW;
+        RESULT(load_word(e, (uint16_t)(a + 2 * in->operand[1])));
+        NEXT;
+    DO(LOADW_CL)
+        b = LOCAL_OPERAND(1);
+        if (UNLIKELY(is_vector(b))) goto do_LOADW;
+        RESULT(load_word(e, (uint16_t)(in->operand[0] + 2 * b)));
+        NEXT;
+    DO(LOADB_LC)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_LOADB;
+        RESULT(load_byte(e, (uint16_t)(a + in->operand[1])));
+        NEXT;
+    DO(INC_L)
+        a = LOCAL_OPERAND(0);
+        if (UNLIKELY(is_vector(a))) goto do_INC;
+        LOCAL_OPERAND(0) = (uint16_t)(a + 1);
+        NEXT;
+    DO(STORE_LC)
+        LOCAL_OPERAND(0) = in->operand[1];
+        NEXT;
+    DO(STORE_LL)
+        LOCAL_OPERAND(0) = SIMPLE(LOCAL_OPERAND(1));
+        NEXT;
+
+    /* Not of the story: parts of a set may have to wait here for each other. */
+    DO(MEET)
+        if (e->snapshot_count) {
+            const snapshot *s = &e->snapshots[e->snapshot_count - 1];
+            if (s->meet != in || s->at.frames != e->now.frames) goto *doing[in->operation];
+            executed--; /* all will execute it together */
+            goto wait;
+        }
+        if (UNLIKELY(e->expected != NULL)) {
+            LEAVE_REGISTERS;
+            recognise_merge(e);
+        }
+        goto *doing[in->operation];
+
     DO(READ) /* the end of the turn */
-        e->now.at = in;
-        e->now.sp = (int32_t)(sp - e->stack);
-        e->now.fp = (int32_t)(fp - e->stack);
-        e->count_instructions += executed - e->now.instructions;
-        e->now.instructions = executed;
+        LEAVE_REGISTERS;
+        COUNT_EXECUTED;
         if (!judge(e)) goto divide;
         goto next_part;
 
@@ -1130,20 +1268,18 @@ give_back: /* return a */
         if (kind == 0) STORE_TO(e->memory[pc++], a);
         in = pc < e->size && e->decoded[pc] ? e->decoded[pc] : decode(e, pc);
         if (in && (e->snapshot_count ? e->now.frames < e->snapshots[e->snapshot_count - 1].join : e->expected != NULL)) {
-            e->now.at = in;
-            e->now.sp = (int32_t)(sp - e->stack);
-            e->now.fp = (int32_t)(fp - e->stack);
-            if (UNLIKELY(!e->snapshot_count)) {
-                recognise_merge(e);
-                EXECUTE;
-            }
-            e->count_instructions += executed - e->now.instructions;
-            e->now.instructions = executed;
-            park(e);
-            goto next_part;
+            if (LIKELY(e->snapshot_count)) goto wait;
+            LEAVE_REGISTERS;
+            recognise_merge(e);
         }
     }
     EXECUTE;
+
+wait: /* for the other parts, in front of this instruction */
+    LEAVE_REGISTERS;
+    COUNT_EXECUTED;
+    park(e);
+    goto next_part;
 
 cannot:
     e->count_instructions += executed - e->now.instructions;
@@ -1152,11 +1288,9 @@ cannot:
 
 divide: /* every part executes this instruction again */
     executed--;
-    e->now.at = in;
-    e->now.sp = (int32_t)(sp_before - e->stack);
-    e->now.fp = (int32_t)(fp - e->stack);
-    e->count_instructions += executed - e->now.instructions;
-    e->now.instructions = executed;
+    sp = sp_before;
+    LEAVE_REGISTERS;
+    COUNT_EXECUTED;
     split(e);
 
 next_part:

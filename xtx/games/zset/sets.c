@@ -59,14 +59,26 @@ void journal_grow(engine *e) {
 /* --- vectors ------------------------------------------------------------------------------------------------ */
 
 void set_lanes(engine *e, const uint32_t *member, uint32_t count) {
-    e->set = (lanes){member, count, member[0], member[count - 1], ++e->epochs, 0};
-    e->set.contiguous = e->set.last - e->set.first + 1 == count;
+    e->set = lanes_of(member, count);
+    e->set.epoch = ++e->epochs;
 }
 
 /* Room for one number for each lane of the present set, to be indexed by lane. */
 static uint16_t *take_lanes(engine *e, arena *a) {
     uint32_t first = e->set.first;
     return (uint16_t *)arena_take(e, a, (size_t)(e->set.last - first + 1) * sizeof(uint16_t)) - first;
+}
+
+/* Which of the lanes between first and last are members of the present set. */
+static const uint16_t *lane_mask(engine *e) {
+    lanes *set = &e->set;
+    if (!set->mask) {
+        uint16_t *mask = take_lanes(e, &e->member_arena);
+        memset(mask + set->first, 0, (set->last - set->first + 1) * sizeof *mask);
+        for (uint32_t k = 0; k < set->count; k++) mask[set->member[k]] = 0xFFFF;
+        set->mask = mask;
+    }
+    return set->mask;
 }
 
 value new_vector(engine *e, int is_byte, uint16_t **lane) {
@@ -81,7 +93,21 @@ value new_vector(engine *e, int is_byte, uint16_t **lane) {
     return VECTOR | index;
 }
 
+/* Whether the members of a dense set have one number: in pieces, for mostly one of the first has another. */
+static int same_in_dense(engine *e, const uint16_t *lane, uint16_t same) {
+    enum { PIECE = 128 };
+    const uint16_t *mask = lane_mask(e);
+    for (uint32_t c = e->set.first, end; c <= e->set.last; c = end) {
+        uint16_t differs = 0;
+        end = e->set.last - c < PIECE ? e->set.last + 1 : c + PIECE;
+        for (uint32_t i = c; i < end; i++) differs |= (lane[i] ^ same) & mask[i];
+        if (differs) return 0;
+    }
+    return 1;
+}
+
 value simplify_slowly(engine *e, value v) {
+    enum { FEW = 16 };
     vector *x = &e->vectors[vector_index(v)];
     const lanes *set = &e->set;
     const uint16_t *lane = x->lane;
@@ -93,9 +119,9 @@ value simplify_slowly(engine *e, value v) {
         x->uniform = set->count == 1 ||
                      memcmp(lane + set->first, lane + set->first + 1, (set->count - 1) * sizeof *lane) == 0;
     } else {
-        uint32_t k = 1;
-        while (k < set->count && lane[set->member[k]] == x->same) k++;
-        x->uniform = k >= set->count;
+        uint32_t k = 1, end = set->dense && set->count > FEW ? FEW : set->count;
+        while (k < end && lane[set->member[k]] == x->same) k++;
+        x->uniform = k == end && (end == set->count || same_in_dense(e, lane, x->same));
     }
     return x->uniform ? x->same : v;
 }
@@ -115,7 +141,7 @@ value load_byte_slowly(engine *e, uint32_t address) {
     uint16_t *to;
     value made = new_vector(e, 1, &to);
     const uint16_t *from = e->vectors[index].lane;
-    EACH_LANE(e->set, c, to[c] = from[c] >> shift & 255;);
+    EACH_LANE_OR_BETWEEN(e->set, c, to[c] = from[c] >> shift & 255;);
     return simplify(e, made);
 }
 
@@ -129,11 +155,11 @@ value load_word_slowly(engine *e, uint32_t address) {
     const uint16_t *from_high = lanes_or_null(e, h), *from_low = lanes_or_null(e, l);
     uint16_t same_high = (uint16_t)(h << 8), same_low = (uint16_t)l;
     if (from_high && from_low) {
-        EACH_LANE(e->set, c, to[c] = (uint16_t)(from_high[c] << 8 | from_low[c]););
+        EACH_LANE_OR_BETWEEN(e->set, c, to[c] = (uint16_t)(from_high[c] << 8 | from_low[c]););
     } else if (from_high) {
-        EACH_LANE(e->set, c, to[c] = (uint16_t)(from_high[c] << 8 | same_low););
+        EACH_LANE_OR_BETWEEN(e->set, c, to[c] = (uint16_t)(from_high[c] << 8 | same_low););
     } else {
-        EACH_LANE(e->set, c, to[c] = same_high | from_low[c];);
+        EACH_LANE_OR_BETWEEN(e->set, c, to[c] = same_high | from_low[c];);
     }
     /* Whoever reads the word again finds it made, if the bytes were not overwritten. */
     journal_write(e, address, 2);
@@ -163,11 +189,11 @@ void rollback(engine *e, uint32_t length) {
 #define CALCULATE(what)                                                        \
     case what:                                                                 \
         if (from_a && from_b) {                                                \
-            EACH_LANE(e->set, c, to[c] = calculate(what, from_a[c], from_b[c]);); \
+            EACH_LANE_OR_BETWEEN(e->set, c, to[c] = calculate(what, from_a[c], from_b[c]);); \
         } else if (from_a) {                                                   \
-            EACH_LANE(e->set, c, to[c] = calculate(what, from_a[c], same_b);); \
+            EACH_LANE_OR_BETWEEN(e->set, c, to[c] = calculate(what, from_a[c], same_b);); \
         } else {                                                               \
-            EACH_LANE(e->set, c, to[c] = calculate(what, same_a, from_b[c]);); \
+            EACH_LANE_OR_BETWEEN(e->set, c, to[c] = calculate(what, same_a, from_b[c]);); \
         }                                                                      \
         break;
 
@@ -207,16 +233,26 @@ value lanes_load(engine *e, value base, value index, int word) {
 void keys_from(engine *e, value v) {
     const uint16_t *from = e->vectors[vector_index(v)].lane;
     uint16_t *keys = e->keys;
-    EACH_LANE(e->set, c, keys[c] = from[c];);
+    e->yes_or_no = 0;
+    EACH_LANE_OR_BETWEEN(e->set, c, keys[c] = from[c];);
 }
 
 static uint32_t filter_bit(uint16_t number) { return number * 40503u >> 6 & 255; }
 
-/* Whether any lane may have the number: mostly none has, and to know that costs nothing once the filter is made. */
+/* Whether any lane may have the number: mostly none has, and to know that costs nothing once the filter is made. To
+ * make it costs as much as a few comparisons of all lanes, or as many if vector instructions do those. */
 static int may_hold(engine *e, value v, uint16_t number) {
     vector *x = &e->vectors[vector_index(v)];
+    const uint8_t worth = e->set.dense ? 12 : 2;
     if (x->filter_epoch != e->set.epoch) {
         x->filter_epoch = e->set.epoch;
+        x->asked = 0;
+    }
+    if (x->asked < worth) {
+        x->asked++;
+        return 1;
+    }
+    if (x->asked == worth) {
         memset(x->filter, 0, sizeof x->filter);
         uint64_t *filter = x->filter;
         const uint16_t *lane = x->lane;
@@ -224,6 +260,7 @@ static int may_hold(engine *e, value v, uint16_t number) {
             uint32_t bit = filter_bit(lane[c]);
             filter[bit >> 6] |= (uint64_t)1 << (bit & 63);
         });
+        x->asked++;
     }
     uint32_t bit = filter_bit(number);
     return x->filter[bit >> 6] >> (bit & 63) & 1;
@@ -234,6 +271,7 @@ static int may_hold(engine *e, value v, uint16_t number) {
     do {                                      \
         uint16_t *keys = e->keys;             \
         uint16_t any = 0, all = 1;            \
+        e->yes_or_no = 1;                     \
         EACH_LANE(e->set, c, {                \
             uint16_t yes = (holds);           \
             keys[c] = yes;                    \
@@ -241,6 +279,23 @@ static int may_hold(engine *e, value v, uint16_t number) {
             all &= yes;                       \
         });                                   \
         return any == all ? any : -1;         \
+    } while (0)
+
+/* The same with a predicate that can be asked of the lanes between the members too. */
+#define TEST_OR_BETWEEN(holds)                                                  \
+    do {                                                                        \
+        if (e->set.contiguous || !e->set.dense) TEST(holds);                    \
+        const uint16_t *mask = lane_mask(e);                                    \
+        uint16_t *keys = e->keys;                                               \
+        uint16_t any = 0, all = 1;                                              \
+        e->yes_or_no = 1;                                                       \
+        for (uint32_t c = e->set.first, end = e->set.last + 1; c < end; c++) { \
+            uint16_t yes = (holds);                                             \
+            keys[c] = yes;                                                      \
+            any |= yes & mask[c];                                               \
+            all &= yes | (uint16_t)~mask[c];                                    \
+        }                                                                       \
+        return any == all ? any : -1;                                           \
     } while (0)
 
 int lanes_equal(engine *e, const value *v, int count) {
@@ -254,8 +309,12 @@ int lanes_equal(engine *e, const value *v, int count) {
         if (!left) return 0;
         const uint16_t *x = e->vectors[vector_index(v[0])].lane;
         uint16_t p = a[0], q = a[left > 1], r = a[left - 1];
-        if (left == 1) TEST(x[c] == p);
-        TEST((x[c] == p) | (x[c] == q) | (x[c] == r));
+        if (left == 1) TEST_OR_BETWEEN(x[c] == p);
+        TEST_OR_BETWEEN((x[c] == p) | (x[c] == q) | (x[c] == r));
+    }
+    if (count == 2) {
+        const uint16_t *x = lanes_or_null(e, v[0]), *y = lanes_or_null(e, v[1]);
+        if (x && y) TEST_OR_BETWEEN(x[c] == y[c]);
     }
     TEST(({
         uint16_t first = lane_value(e, v[0], c), found = 0;
@@ -270,9 +329,9 @@ static int compare(enum comparison what, uint16_t a, uint16_t b) {
 
 #define COMPARE(what)                                            \
     do {                                                         \
-        if (x && y) TEST(compare(what, x[c], y[c]));             \
-        if (x) TEST(compare(what, x[c], same_b));                \
-        TEST(compare(what, same_a, y[c]));                       \
+        if (x && y) TEST_OR_BETWEEN(compare(what, x[c], y[c]));             \
+        if (x) TEST_OR_BETWEEN(compare(what, x[c], same_b));                \
+        TEST_OR_BETWEEN(compare(what, same_a, y[c]));                       \
     } while (0)
 
 int lanes_compare(engine *e, enum comparison what, value a, value b) {
@@ -427,10 +486,30 @@ static void add_group(engine *e, uint32_t *member, uint32_t count) {
     e->groups[e->group_count++] = (group){member, count};
 }
 
+/* Splits the set by keys that are 0 or 1, and both. */
+static void make_two_groups(engine *e, uint32_t *member) {
+    const uint16_t *keys = e->keys;
+    uint16_t first_key = keys[e->set.first];
+    uint32_t first = 0, second = 0, *others = e->scratch_lanes;
+    EACH_LANE(e->set, c, {
+        uint32_t other = keys[c] ^ first_key;
+        member[first] = others[second] = c; /* one of them is written over by the next */
+        first += !other;
+        second += other;
+    });
+    memcpy(member + first, others, second * sizeof *others);
+    add_group(e, member, first);
+    add_group(e, member + first, second);
+}
+
 /* Splits the set by e->keys, each key a group, in the order in which they first occur. */
 static void make_groups(engine *e) {
     uint32_t *member = arena_take(e, &e->member_arena, e->set.count * sizeof *member);
     const uint16_t *keys = e->keys;
+    if (e->yes_or_no) {
+        make_two_groups(e, member);
+        return;
+    }
     uint32_t stamp = ++e->key_stamps, groups = 0, *counts = e->scratch_lanes;
     EACH_LANE(e->set, c, {
         uint16_t key = keys[c];
@@ -459,6 +538,7 @@ void split(engine *e) {
     e->stack_copies = grow(e, e->stack_copies, &e->stack_copy_room, (size_t)e->stack_copy_length + stack_cells,
                            sizeof *e->stack_copies);
     uint32_t first_group = e->group_count;
+    const instruction *meet = e->merging ? meeting_place(e, e->now.at, e->now.frames) : NULL;
     make_groups(e);
     e->snapshots[e->snapshot_count++] = (snapshot){
         .at = e->now,
@@ -475,6 +555,7 @@ void split(engine *e) {
         .member_mark = e->member_arena.top,
         .parked_mark = e->parked_arena.top,
         .join = e->merging ? e->now.frames : -1,
+        .meet = meet,
     };
     memcpy(e->stack_copies + e->stack_copy_length, e->stack + e->now.sp, stack_cells * sizeof(value));
     e->stack_copy_length += stack_cells;
@@ -488,7 +569,7 @@ static cell keep_cell(engine *e, const snapshot *s, uint32_t address, int size, 
     if (is_vector(content) && vector_index(content) >= s->vectors) {
         const uint16_t *from = e->vectors[vector_index(content)].lane;
         uint16_t *to = kept.lane = take_lanes(e, &e->parked_arena);
-        EACH_LANE(e->set, c, to[c] = from[c];);
+        EACH_LANE_OR_BETWEEN(e->set, c, to[c] = from[c];);
     }
     return kept;
 }
@@ -545,17 +626,34 @@ static void park_memory(engine *e, const snapshot *s, parked *p) {
     }
 }
 
-static void park_stack(engine *e, const snapshot *s, parked *p) {
+/* Lists in e->touched the words of the stack that are not what they were at the snapshot; most are. */
+static uint32_t list_pushed(engine *e, const snapshot *s) {
+    enum { PIECE = 16 };
     const value *before = e->stack_copies + s->stack_copy;
-    uint32_t base = STACK_CELLS - s->stack_cells, count = 0;
-    for (uint32_t w = (uint32_t)e->now.sp; w < STACK_CELLS; w++) count += w < base || e->stack[w] != before[w - base];
+    uint32_t base = STACK_CELLS - s->stack_cells, w = (uint32_t)e->now.sp, count = 0;
+    for (; w < base; w++) e->touched[count++] = w;
+    while (w < STACK_CELLS) {
+        const value *now = e->stack + w, *then = before + (w - base);
+        value differs = 1;
+        if (STACK_CELLS - w >= PIECE) {
+            differs = 0;
+            for (int i = 0; i < PIECE; i++) differs |= now[i] ^ then[i];
+        }
+        uint32_t end = STACK_CELLS - w < PIECE ? STACK_CELLS : w + PIECE;
+        for (; differs && w < end; w++)
+            if (e->stack[w] != before[w - base]) e->touched[count++] = w;
+        w = end;
+    }
+    return count;
+}
+
+static void park_stack(engine *e, const snapshot *s, parked *p) {
+    uint32_t count = p->stack_cells = list_pushed(e, s);
     p->stack_cell = arena_take(e, &e->parked_arena, count * sizeof(cell));
-    p->stack_cells = 0;
-    for (uint32_t w = (uint32_t)e->now.sp; w < STACK_CELLS; w++) {
-        if (w >= base && e->stack[w] == before[w - base]) continue;
-        value content = e->stack[w];
+    for (uint32_t i = 0; i < count; i++) {
+        value content = e->stack[e->touched[i]];
         if (is_vector(content)) content = simplify(e, content);
-        p->stack_cell[p->stack_cells++] = keep_cell(e, s, w, 2, content);
+        p->stack_cell[i] = keep_cell(e, s, e->touched[i], 2, content);
     }
 }
 
@@ -597,14 +695,15 @@ static uint32_t classify(engine *e, uint32_t from, uint32_t to) {
     return classes;
 }
 
-/* Writes one park's numbers into a vector. `part`: the whole cell, or its high or low byte. */
+/* Writes one park's numbers into a vector, the first one between its lanes too, over which others are written. `part`:
+ * the whole cell, or its high or low byte. */
 enum { WHOLE, HIGH, LOW };
-static void fill(const engine *e, uint16_t *to, const parked *p, const cell *from, int part) {
+static void fill(const engine *e, uint16_t *to, const parked *p, const cell *from, int part, int first) {
     const uint16_t *lane = from->lane ? from->lane : lanes_or_null(e, from->content);
     int shift = part == HIGH ? 8 : 0;
     uint16_t mask = part == WHOLE ? 0xFFFF : 255, same = (uint16_t)from->content >> shift & mask;
-    lanes part_set = {p->member, p->count, p->member[0], p->member[p->count - 1], 0, 0};
-    part_set.contiguous = part_set.last - part_set.first + 1 == part_set.count;
+    lanes part_set = lanes_of(p->member, p->count);
+    part_set.contiguous |= first & part_set.dense;
     if (!lane) EACH_LANE(part_set, c, to[c] = same;);
     else if (part == WHOLE) EACH_LANE(part_set, c, to[c] = lane[c];);
     else EACH_LANE(part_set, c, to[c] = lane[c] >> shift & mask;);
@@ -666,7 +765,7 @@ static void merge_word(engine *e, uint32_t address, const cell *const *row, park
     }
     uint16_t *to;
     value made = new_vector(e, 0, &to);
-    for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE);
+    for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE, i == 0);
     store_word(e, address, made);
 }
 
@@ -676,7 +775,7 @@ static void merge_byte(engine *e, uint32_t address, const cell *const *row, park
     value made = new_vector(e, 1, &to);
     for (uint32_t i = 0; i < count; i++) {
         const cell *from = row[i] ? row[i] : &base;
-        fill(e, to, p[i], from, from->size == 1 ? LOW : part_of(from, address));
+        fill(e, to, p[i], from, from->size == 1 ? LOW : part_of(from, address), i == 0);
     }
     store_byte(e, address, simplify(e, made));
 }
@@ -727,7 +826,7 @@ static void merge_stack(engine *e, const snapshot *s, parked *const *p, uint32_t
         }
         uint16_t *to;
         e->stack[w] = new_vector(e, 0, &to);
-        for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE);
+        for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE, i == 0);
     }
 }
 
@@ -755,6 +854,16 @@ static void merge_lanes(engine *e, const snapshot *s, parked *const *p, uint32_t
     set_lanes(e, member, total);
 }
 
+/* What is written first is written fastest. */
+static void put_largest_first(parked **p, uint32_t count) {
+    uint32_t largest = 0;
+    for (uint32_t i = 1; i < count; i++)
+        if (p[i]->count > p[largest]->count) largest = i;
+    parked *first = p[largest];
+    p[largest] = p[0];
+    p[0] = first;
+}
+
 /* Makes one set of the parked parts of a class; memory is as it was at the snapshot. */
 static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
     const snapshot *s = &e->snapshots[e->snapshot_count - 1];
@@ -768,6 +877,7 @@ static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
             p[count++] = &e->parked[i];
             if (e->parked[i].at.instructions > instructions) instructions = e->parked[i].at.instructions;
         }
+    put_largest_first(p, count);
     e->count_merges++;
     merge_lanes(e, s, p, count);
     e->now = p[0]->at;
@@ -836,6 +946,7 @@ int resume(engine *e) {
         }
         uint32_t class = s->next++, from = s->waiting, to = s->end_waiting;
         s->join = can_meet(e, s, class) ? s->level : -1;
+        s->meet = NULL;
         merge(e, from, to, class);
         if (s->groups == 1) pop_snapshot(e); /* nothing of it is needed any more but the vectors, which stay */
         /* A class that is not as deep inside as others waits for them at once. */

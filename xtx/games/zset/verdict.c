@@ -404,6 +404,7 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     if (!prepare(e, s, &p)) return;
     set_lanes(e, member, count);
     e->now = (registers){.fp = p.fp, .frames = p.frames, .random = e->start_random};
+    note_turn_ends(e, p.read, p.fp, p.frames);
     type_lines(e, &p, command, lane_of);
     if (!store_key(e, &p)) return;
     e->now.at = decode(e, p.read->next);

@@ -9,6 +9,7 @@
  *   sets.c     vectors, the journal, splitting and merging: all that makes it a machine for sets
  *   text.c     printed text, the automaton that watches it, the dictionary
  *   verdict.c  what a command did to the world, lane by lane; the functions that Python calls
+ *   meet.c     where parts of a set meet that do not come back from a routine
  *   team.c     several engines that share the commands of a state
  *
  * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
@@ -39,6 +40,7 @@ typedef struct {
     uint16_t same;   /* the number that all lanes of that set have, if they do */
     uint8_t uniform; /* whether they do */
     uint8_t is_byte; /* no lane exceeds 255 */
+    uint8_t asked;   /* how often a number was looked for in the set `filter_epoch` before there was a filter */
     uint32_t filter_epoch;
     uint64_t filter[4]; /* which numbers may occur in that set: a Bloom filter of 256 bits with one hash */
 } vector;
@@ -56,11 +58,19 @@ enum { CONSTANT, STACK, LOCAL, GLOBAL };
 enum { NO_BRANCH, BRANCH_FALSE, BRANCH_TRUE, BRANCH_JUMP }; /* where a branch leads: return 0, return 1, a jump */
 
 typedef struct instruction {
+    uint8_t handler; /* the operation, or MEET if parts of a set may wait here for each other */
     uint8_t operation, opcode, count, has_store, store, branch, branch_when, kind[8];
     uint16_t operand[8]; /* a constant, the number of a local, or the address of a global */
     uint32_t address, next, target, text;
     struct instruction *following, *jump; /* what `next` and `target` decode to; NULL until needed */
 } instruction;
+
+/* Where lanes meet that an instruction has separated. */
+typedef struct {
+    uint32_t turn_end; /* as in e->turn_ends; 0: not known yet */
+    int waits;         /* whether the turn can end in this routine */
+    instruction *at;   /* NULL: nowhere */
+} meeting;
 
 /* A text in read-only memory, decoded once. */
 typedef struct {
@@ -74,14 +84,26 @@ typedef struct {
 
 typedef struct {
     const uint32_t *member; /* ascending */
+    const uint16_t *mask;   /* by lane: 0xFFFF for members and 0 for the lanes between them; NULL until it is needed */
     uint32_t count, first, last, epoch;
-    int contiguous;
+    uint8_t contiguous; /* there are no lanes between the members */
+    uint8_t dense;      /* there are so few of them that it is quicker to calculate with them as well */
 } lanes;
+
+enum { DENSE = 4 }; /* one lane in so many is a member, at least */
+
+static inline lanes lanes_of(const uint32_t *member, uint32_t count) {
+    lanes set = {.member = member, .count = count, .first = member[0], .last = member[count - 1]};
+    uint32_t range = set.last - set.first + 1;
+    set.contiguous = range == count;
+    set.dense = range / DENSE <= count;
+    return set;
+}
 
 #define EACH_LANE(set, c, ...)                                                     \
     do {                                                                           \
         if ((set).contiguous) {                                                    \
-            for (uint32_t c = (set).first; c <= (set).last; c++) { __VA_ARGS__ }   \
+            for (uint32_t c = (set).first, end_ = (set).last + 1; c < end_; c++) { __VA_ARGS__ }   \
         } else {                                                                   \
             const uint32_t *member_ = (set).member, *end_ = member_ + (set).count; \
             for (; member_ < end_; member_++) {                                    \
@@ -89,6 +111,17 @@ typedef struct {
                 __VA_ARGS__                                                        \
             }                                                                      \
         }                                                                          \
+    } while (0)
+
+/* The same where it does no harm to calculate with the lanes between the members too, whatever numbers lie there:
+ * vector instructions do eight in the time of one. Every vector has room for them. */
+#define EACH_LANE_OR_BETWEEN(set, c, ...)                                        \
+    do {                                                                         \
+        if ((set).dense) {                                                       \
+            for (uint32_t c = (set).first, end_ = (set).last + 1; c < end_; c++) { __VA_ARGS__ } \
+        } else {                                                                 \
+            EACH_LANE(set, c, __VA_ARGS__);                                      \
+        }                                                                        \
     } while (0)
 
 /* A piece of memory that is used like a stack; what is in it never moves. */
@@ -103,6 +136,7 @@ enum {
     STACK_CELLS = STACK_WORDS + 1,
     STACK_GUARD = 16,              /* words below the stack, so that a damaged story's locals lie in the array */
     MAX_REDIRECTIONS = 16,
+    MOST_FRAMES = 32,              /* of which the places where they wait for a line are known */
     MAX_COMMAND = 198,
     MEMORY = 0x10000 + 16          /* every 16-bit address can be read, a word at 0xFFFF too */
 };
@@ -156,6 +190,7 @@ typedef struct {
     uint32_t vectors, journal, stack_copy, stack_cells, first_group, groups, next, first_parked, waiting, end_waiting;
     size_t lane_mark, member_mark, parked_mark;
     int32_t join;  /* a part parks when it comes back to fewer frames than these; -1: never */
+    const instruction *meet; /* or when it comes to this instruction in the same routine; NULL: there is none */
     int32_t level; /* how deep inside the deepest of the parked parts is */
     uint8_t merging; /* the parts are not groups of lanes but classes of parked parts */
 } snapshot;
@@ -229,6 +264,7 @@ typedef struct {
     int version;
     uint32_t globals, objects, dictionary, abbreviations, alphabet;
     instruction **decoded; /* by address */
+    meeting *meetings;      /* by address of the instruction that separates lanes */
     instruction *pool;
     uint32_t pool_left;
     void **allocations; /* pools and strings, to be freed */
@@ -259,6 +295,8 @@ typedef struct {
     lanes set;
     uint32_t epochs;
     registers now;
+    int32_t prompt_frames; /* how many routines waited for the line: they may not return in this turn */
+    uint32_t turn_ends[MOST_FRAMES]; /* where each of them waited: behind the instruction that led to the end of a turn */
     uint64_t limit;
 
     /* sets */
@@ -276,6 +314,7 @@ typedef struct {
     parked *parked;
     uint32_t parked_count, parked_room;
     uint16_t *keys; /* by lane: where a split sends it */
+    int yes_or_no;  /* the keys are answers of a predicate: 1 or 0 */
     uint32_t *scratch_lanes;
     memo *memos;
     uint32_t memo_stamp;
@@ -324,6 +363,17 @@ void *keep(engine *e, void *allocation);
 /* Runs the present set from e->now until every lane has reached the end of its turn or was given up. */
 void machine_run(engine *e);
 uint32_t object_address(const engine *e, uint32_t object);
+/* The addresses of the instructions of the same routine that may follow one; their number. */
+int follows(const instruction *in, uint32_t next[2]);
+/* From now on the interpreter looks whether a part of the set has to wait at this instruction. */
+void wait_at(instruction *in);
+
+/* --- meet.c ------------------------------------------------------------------------------------------------- */
+
+/* Notes where the routines on the stack wait for the line. */
+void note_turn_ends(engine *e, const instruction *read, int32_t fp, int32_t frames);
+/* Where the parts of a set meet that this instruction separates, without leaving the routine; NULL: nowhere. */
+const instruction *meeting_place(engine *e, const instruction *in, int32_t frames);
 
 /* --- sets.c ------------------------------------------------------------------------------------------------- */
 

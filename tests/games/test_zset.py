@@ -452,6 +452,20 @@ def test_single_instructions(version: int, tmp_path: Path) -> None:
     assert judged > 2000
 
 
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("program", [storing("add", Var(8), 1), doing(("inc", 8)), doing(("store", 8, A))])
+def test_a_local_that_the_routine_does_not_have_is_left_to_frotz(
+    version: int, program: Program, tmp_path: Path
+) -> None:
+    """Whatever lies there is not the same in a set as alone."""
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story_of(program, version))
+    with verify.opened(path) as (emulator, engine):
+        emulator.reset(1)
+        for mode in Mode:
+            assert (engine.filter(emulator.save(), LINES, mode=mode).flags & UNJUDGED).all()
+
+
 def counting(code: Code) -> None:
     """A loop that every lane leaves after another number of turns, and branches in it."""
     body = Code(0)

@@ -391,11 +391,22 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         if (UNLIKELY(sp >= bottom)) GIVE_UP;   \
     } while (0)
 
+/* A local by number. Below those that a routine has lies what others have left behind: no story that is sound looks at
+ * that, and it is not the same in a set as alone. */
+#define LOCAL_PLACE(number)                        \
+    (*({                                           \
+        value *place_ = fp - (int)(number);        \
+        if (UNLIKELY(place_ < bottom)) GIVE_UP;    \
+        place_;                                    \
+    }))
+/* The local that an operand is, or names. */
+#define LOCAL_OPERAND(i) LOCAL_PLACE(in->operand[i])
+
 #define OPERAND(i, to)                                           \
     do {                                                         \
         switch (in->kind[i]) {                                   \
         case CONSTANT: to = in->operand[i]; break;               \
-        case LOCAL: to = SIMPLE(fp[-(int)in->operand[i]]); break; \
+        case LOCAL: to = LOCAL_OPERAND(i); to = SIMPLE(to); break; \
         case GLOBAL: to = load_word(e, in->operand[i]); break;   \
         default:                                                 \
             CHECK_POP;                                           \
@@ -404,16 +415,13 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         }                                                        \
     } while (0)
 
-/* The local that an operand is, or names. */
-#define LOCAL_OPERAND(i) fp[-(int)in->operand[i]]
-
 /* Variables by number, as stored to by an instruction: 0 is a push. */
 #define STORE_TO(variable, v)                                                    \
     do {                                                                         \
         uint32_t to_ = (variable);                                               \
         value what_ = (v);                                                       \
         if (to_ == 0) PUSH_VALUE(what_);                                         \
-        else if (to_ < 16) fp[-(int)to_] = what_;                                \
+        else if (to_ < 16) LOCAL_PLACE(to_) = what_;                             \
         else {                                                                   \
             uint32_t address_ = (uint16_t)(e->globals + 2 * (to_ - 16));         \
             if (UNLIKELY(!can_write(e, address_, 2))) GIVE_UP;                   \
@@ -428,7 +436,10 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         if ((variable) == 0) {                                                         \
             CHECK_POP;                                                                 \
             to = SIMPLE(*sp);                                                          \
-        } else if ((variable) < 16) to = SIMPLE(fp[-(int)(variable)]);                 \
+        } else if ((variable) < 16) {                                                  \
+            to = LOCAL_PLACE(variable);                                                \
+            to = SIMPLE(to);                                                           \
+        }                                                                              \
         else to = load_word(e, (uint16_t)(e->globals + 2 * ((variable) - 16)));        \
     } while (0)
 #define WRITE_NAMED(variable, v)                                  \
@@ -1218,7 +1229,8 @@ void machine_run(engine *e) {
         LOCAL_OPERAND(0) = in->operand[1];
         NEXT;
     DO(STORE_LL)
-        LOCAL_OPERAND(0) = SIMPLE(LOCAL_OPERAND(1));
+        a = LOCAL_OPERAND(1);
+        LOCAL_OPERAND(0) = SIMPLE(a);
         NEXT;
 
     /* Not of the story: parts of a set may have to wait here for each other. */

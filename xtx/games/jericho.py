@@ -25,6 +25,7 @@ from jericho.template_action_generator import TemplateActionGenerator
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
+from xtx.games.profile import unlisted_templates
 from xtx.games.story import Story
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 
@@ -337,6 +338,19 @@ class Emulator:
             "max_word_length": profile.word_length,
         }
         return tuple(TemplateActionGenerator(bindings).templates)
+
+    @cached_property
+    def unlisted(self) -> tuple[str, ...]:
+        """Templates of the story's own grammar that Jericho's list of it does not have, one verb each."""
+        if self.story.profile is not None:
+            return ()
+        bindings = self._env.bindings
+        try:
+            grammar = unlisted_templates(self.story.content, str(bindings["grammar"]).split(";"))
+        except ValueError:  # not Inform's
+            return ()
+        templates = TemplateActionGenerator({**bindings, "grammar": ";".join(grammar)}).templates
+        return tuple(t for t in templates if t not in self.templates)
 
     @cached_property
     def tree(self) -> ObjectTree:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -32,7 +32,7 @@ from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
 from xtx.games.zset import ENGINE, Engine, judge_each
 
-SEARCH_VERSION = 6
+SEARCH_VERSION = 7
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -74,6 +74,16 @@ _COMPLAINTS = re.compile(
 )
 """What parsers begin to say when a word names nothing here, beyond Jericho's own list."""
 
+_USUAL = re.compile(
+    r"nothing (special|more|unusual|unexpected|of interest)|\bWhich \w+ do you mean|^There is no\b|multiple objects|"
+    r"[Nn]oun error|can't see",
+    re.IGNORECASE,
+)
+"""What games say of things that their authors gave no thought."""
+
+_DESCRIBED = 16
+"""So many things at most are taken from descriptions of other things."""
+
 _DIRECTIONS = ("north", "up", "down", "out")
 _COMPASS = frozenset(
     ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",
@@ -103,6 +113,8 @@ class Thing:
     aliases: tuple[str, ...]
     answer: str = ""
     """What the game says when it is examined."""
+    told: bool = False
+    """Whether it cannot be seen itself, and only another thing's description speaks of it."""
 
 
 def _tell_apart(words: Sequence[str], owners: dict[str, set[int]]) -> list[Thing]:
@@ -143,6 +155,7 @@ class Search:
         self._extra = tuple(extra_actions)
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
+        self._templates = (*emulator.templates, *emulator.unlisted)
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], list[str]] = {}
         self._excluded: Collection[str] = ()
@@ -229,9 +242,26 @@ class Search:
         things = [
             replace(thing, answer=answer) for answer, words in answers.items() for thing in _tell_apart(words, owners)
         ]
+        things += self._described(state, answers, {*ranks, *_NOT_OBJECTS, *_COMPASS}, nowhere)
         names = "\n".join(name for _, name in self._names_around(state))
         things = self._with_pairs(state, things, f"{look}\n{inventory}\n{names}".lower())
         return sorted(things, key=lambda t: t.name)
+
+    def _described(
+        self, state: Snapshot, answers: Mapping[str, Sequence[str]], asked: Collection[str], nowhere: Collection[str]
+    ) -> list[Thing]:
+        """The things that only the descriptions of other things speak of: the spells in a book, the acorn in a crack.
+        Those of which the game has nothing of their own to say are left out: they are everywhere."""
+        words = dict.fromkeys(word for answer in answers for word in _WORD.findall(answer.lower()))
+        found: dict[str, list[str]] = {}
+        for word in words:
+            if word in asked or not self._dictionary.can_name(word):
+                continue
+            answer = self._examine(state, word)
+            if answer and answer not in nowhere and answer not in answers and not _USUAL.search(answer):
+                found.setdefault(answer, []).append(word)
+        things = [Thing(words[0], tuple(words), answer, told=True) for answer, words in found.items()]
+        return things[:_DESCRIBED]
 
     def _with_pairs(self, state: Snapshot, things: list[Thing], text: str) -> list[Thing]:
         """The things, and those that only two words name: the stone door beside the wooden door, or beside a staff
@@ -283,7 +313,7 @@ class Search:
     def _fill(self, names: Sequence[str]) -> list[str]:
         out: list[str] = []
         # `look` and `wait` do nothing themselves, but what they wait for may change the world.
-        for template in (*self._emulator.templates, "look", "wait"):
+        for template in (*self._templates, "look", "wait"):
             holes = template.count("OBJ")
             if holes == 0:
                 out.append(template)
@@ -303,7 +333,7 @@ class Search:
         taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
         read = {w for t in things for w in _WORD.findall(t.answer.lower())} - taken
         printed = sorted(w for w in read if self._dictionary.knows(w) and not to_the_program(w))
-        return list(wide_candidates(names, persons, self._emulator.templates, text, printed))
+        return list(wide_candidates(names, persons, self._templates, text, printed))
 
     # --- verdicts -----------------------------------------------------------------------------------------------
 
@@ -320,27 +350,31 @@ class Search:
         things that can be: one will do of all."""
         place = {candidates[i]: i for i in np.flatnonzero(effect).tolist()}
         names = [*(t.name for t in things), "all"]
+        told = {t.name for t in things if t.told}
         moved = {n: {int(effect[place[c]]) for c in (f"take {n}", f"drop {n}") if c in place} for n in names}
         # Where something happens whatever is done, "taking" the castle does that too.
         shared = Counter(e for effects in moved.values() for e in effects)
         portable = {n for n, effects in moved.items() if any(shared[e] < 3 for e in effects)} | {"all"}
         effect = effect.copy()
         verbs = {command.split(" ", 1)[0] for command in place}
-        for template in self._emulator.templates:
+        for template in self._templates:
             if template.count("OBJ") != 2 or template.split(" ", 1)[0] not in verbs:
                 continue
             head, middle, tail = template.split("OBJ", 2)
             for one in names:
                 at_work = {n: place.get(f"{head}{n}{middle}{one}{tail}", -1) for n in names if n != one}
                 at_work = {n: i for n, i in at_work.items() if i >= 0 and effect[i]}
-                if sum(n not in portable for n in at_work) >= _NONSENSE:
+                if len({int(effect[i]) for n, i in at_work.items() if n not in portable}) >= _NONSENSE:
                     best = min(at_work, key=lambda n: (n not in portable, n == "all"))
                     effect[[i for n, i in at_work.items() if n != best]] = 0
             for one in names:
                 at_work = {n: place.get(f"{head}{one}{middle}{n}{tail}", -1) for n in names if n != one}
-                fixed = [i for n, i in at_work.items() if i >= 0 and effect[i] and n not in portable]
-                if len(fixed) >= _NONSENSE:
-                    effect[fixed[1:]] = 0
+                fixed = [n for n, i in at_work.items() if i >= 0 and effect[i] and n not in portable]
+                # What is in sight is not crowded out by what is only told of.
+                for group in ([n for n in fixed if n not in told], [n for n in fixed if n in told]):
+                    alike = [at_work[n] for n in group]
+                    if len(set(effect[alike].tolist())) >= _NONSENSE:
+                        effect[alike[1:]] = 0
         return effect
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:

@@ -53,6 +53,13 @@ _FILLED = 64
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
 
+_OWN_VERB = 25
+"""Verbs that players of all kinds of games have used less often than this are the story's own, spells above all. Only
+those are tried on the player: the others would mostly kill him."""
+
+_CARELESS = 6
+"""The same for what a thing can be put on, or aimed at: a room may well have some such places."""
+
 FALLBACK_ACTIONS = ("wait", "yes", "no")
 """Offered where no valid action is found."""
 
@@ -89,6 +96,8 @@ _COMPASS = frozenset(
     ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",
      "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d", "above", "below", "floor", "ceiling", "ground"),
 )  # fmt: skip
+_SIDES = ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
+"""Where things can be pushed: what the second hole of `push OBJ OBJ` is for."""
 _NOT_OBJECTS = frozenset(
     ("a", "an", "the", "this", "that", "these", "those", "some", "any", "each", "every", "another", "other", "others",
      "all", "both", "everything", "it", "them", "him", "her", "me", "myself", "yourself", "self", "i", "you", "your",
@@ -319,9 +328,12 @@ class Search:
                 out.append(template)
             elif holes == 1:
                 out += [template.replace("OBJ", name) for name in names]
+                if self._verb_frequency(template) < _OWN_VERB:
+                    out.append(template.replace("OBJ", "me"))
             else:
                 head, middle, tail = template.split("OBJ", 2)
-                out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in names if a != b]
+                others = _SIDES if template == "push OBJ OBJ" else names
+                out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in others if a != b]
         if self._dictionary.can_name("wall"):
             out += [f"push {side} wall" for side in ("north", "south", "east", "west")]
         return list(dict.fromkeys(out))
@@ -373,7 +385,7 @@ class Search:
                 # What is in sight is not crowded out by what is only told of.
                 for group in ([n for n in fixed if n not in told], [n for n in fixed if n in told]):
                     alike = [at_work[n] for n in group]
-                    if len(set(effect[alike].tolist())) >= _NONSENSE:
+                    if len(set(effect[alike].tolist())) >= _CARELESS:
                         effect[alike[1:]] = 0
         return effect
 

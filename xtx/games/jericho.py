@@ -7,6 +7,7 @@ of our own end here.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
 import warnings
@@ -25,7 +26,7 @@ from jericho.template_action_generator import TemplateActionGenerator
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
-from xtx.games.profile import unlisted_templates
+from xtx.games.profile import overshadowed_readings, unlisted_templates
 from xtx.games.story import Story
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 
@@ -341,15 +342,15 @@ class Emulator:
 
     @cached_property
     def unlisted(self) -> tuple[str, ...]:
-        """Templates of the story's own grammar that Jericho's list of it does not have, one verb each."""
+        """Templates of the story's own grammar that Jericho's templates do not stand for, one verb each."""
         if self.story.profile is not None:
             return ()
         bindings = self._env.bindings
-        try:
-            grammar = unlisted_templates(self.story.content, str(bindings["grammar"]).split(";"))
-        except ValueError:  # not Inform's
-            return ()
-        templates = TemplateActionGenerator({**bindings, "grammar": ";".join(grammar)}).templates
+        listed = [template for template in str(bindings["grammar"]).split(";") if template]
+        missing = list(overshadowed_readings(listed, self.templates))
+        with contextlib.suppress(ValueError):  # a grammar that is not Inform's
+            missing += unlisted_templates(self.story.content, listed)
+        templates = TemplateActionGenerator({**bindings, "grammar": ";".join(missing)}).templates
         return tuple(t for t in templates if t not in self.templates)
 
     @cached_property

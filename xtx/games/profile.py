@@ -10,8 +10,8 @@ import argparse
 import base64
 import hashlib
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -158,6 +158,18 @@ def unlisted_templates(story: bytes, listed: Iterable[str]) -> list[str]:
         for template in grammar_templates(story)
         if known.isdisjoint(_readings(template)) and _TALK.isdisjoint(template.split()[0].split("/"))
     ]
+
+
+def overshadowed_readings(listed: Sequence[str], chosen: Collection[str]) -> Iterator[str]:
+    """One reading of its own for each listed template of which only a reading was chosen that another one has too, so
+    that the parser takes it for that: "drop OBJ on OBJ" is putting down, and "drop OBJ at OBJ" throwing."""
+    readings = [list(_readings(template)) for template in listed]
+    owners = Counter(reading for one in readings for reading in set(one))
+    for one in readings:
+        used = [reading for reading in one if reading in chosen]
+        if used and all(owners[reading] > 1 for reading in used):
+            verb = used[0].split()[0]
+            yield from [r for r in one if owners[r] == 1 and r.split()[0] == verb][:1]
 
 
 def _readings(template: str) -> Iterator[str]:

@@ -88,14 +88,18 @@ _USUAL = re.compile(
 )
 """What games say of things that their authors gave no thought."""
 
+_UNTOLD = ("door",)
+"""What may be where nothing speaks of it: many an exit turns out to have one."""
+
 _DESCRIBED = 16
 """So many things at most are taken from descriptions of other things."""
 
 _DIRECTIONS = ("north", "up", "down", "out")
-_COMPASS = frozenset(
+_WAYS = frozenset(
     ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",
-     "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d", "above", "below", "floor", "ceiling", "ground"),
+     "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d"),
 )  # fmt: skip
+_COMPASS = _WAYS | {"above", "below", "floor", "ceiling", "ground"}
 _SIDES = ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
 """Where things can be pushed: what the second hole of `push OBJ OBJ` is for."""
 _NOT_OBJECTS = frozenset(
@@ -240,10 +244,12 @@ class Search:
                 owners.setdefault(word, set()).add(number)
         for word in _WORD.findall(f"{look} {inventory}".lower()):
             ranks.setdefault(word, 2)
-        nowhere = {self._examine(state, direction) for direction in _DIRECTIONS}
+        # What is said of several directions is said of no thing.
+        directions = Counter(self._examine(state, direction) for direction in _DIRECTIONS)
+        nowhere = {answer for answer, times in directions.items() if times > 1}
         answers: dict[str, list[str]] = {}
         for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w)):
-            if word in _NOT_OBJECTS or not self._dictionary.can_name(word):
+            if word in _NOT_OBJECTS or word in _WAYS or not self._dictionary.can_name(word):
                 continue
             answer = self._examine(state, word)
             if answer and answer not in nowhere:
@@ -261,7 +267,7 @@ class Search:
     ) -> list[Thing]:
         """The things that only the descriptions of other things speak of: the spells in a book, the acorn in a crack.
         Those of which the game has nothing of their own to say are left out: they are everywhere."""
-        words = dict.fromkeys(word for answer in answers for word in _WORD.findall(answer.lower()))
+        words = dict.fromkeys((*_UNTOLD, *(word for answer in answers for word in _WORD.findall(answer.lower()))))
         found: dict[str, list[str]] = {}
         for word in words:
             if word in asked or not self._dictionary.can_name(word):
@@ -335,7 +341,7 @@ class Search:
                 others = _SIDES if template == "push OBJ OBJ" else names
                 out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in others if a != b]
         if self._dictionary.can_name("wall"):
-            out += [f"push {side} wall" for side in ("north", "south", "east", "west")]
+            out += [f"{verb} {side} wall" for verb in ("push", "enter") for side in _SIDES[:4]]
         return list(dict.fromkeys(out))
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:

@@ -155,7 +155,7 @@ class _Survey:
         layout = self._with_due(layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
         for i in ordinary:
             # Again: where something falls due the commands could not be told from it before.
-            layout = self._refine(layout, states[i], [commands[i]])
+            layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
         self.emulator.restore(usual)
         return layout
 
@@ -425,23 +425,27 @@ class _Survey:
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
-    def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> Layout:
-        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends."""
+    def _refine(
+        self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None
+    ) -> Layout:
+        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
+        with a world also what it does to parts of that which do not show in the object tree."""
         commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not _PRONOUNS & set(c.lower().split())]
         idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
         before = msgspec.structs.replace(state, rng=_RNG)
-        truth = self._outcomes(before, commands)
+        watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
+        truth = self._outcomes(before, commands, watched)
         for _ in range(8):
             self.emulator.restore(before)
             canonical = World(self.emulator, layout).canonical(_RNG)
-            wrong = self._outcomes(canonical, commands) != truth
+            wrong = self._outcomes(canonical, commands, watched) != truth
             # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
             # commands.
             due = np.count_nonzero(truth[:idle]) > 1
             if not wrong.any() or (due and wrong[:idle].sum() > 1):
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
-            guilty = self._guilty(layout, before, canonical, telling)
+            guilty = self._guilty(layout, before, canonical, telling, watched)
             if guilty is None:
                 break
             room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
@@ -449,13 +453,15 @@ class _Survey:
             layout = msgspec.structs.replace(layout, local=local)
         return layout
 
-    def _guilty(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
+    def _guilty(
+        self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
+    ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
         suspects = self._suspects(layout, before, canonical)
         # How far a counter has come is no matter of the room, but of time: see `_with_due`.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
         suspects = [a for a in suspects if a not in running]
-        return _first_to_matter(suspects, self._matters(before, canonical, commands))
+        return _first_to_matter(suspects, self._matters(before, canonical, [_IDLE[0], *commands], watched))
 
     def _suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
         """The bytes that were made canonical and could be given back."""
@@ -467,17 +473,17 @@ class _Survey:
         return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
 
     def _matters(
-        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str]
+        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None = None
     ) -> Callable[[Sequence[int]], bool]:
         """A function that says whether bytes, made canonical, change what the commands do."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        truth = self._outcomes(before, commands)
+        truth = self._outcomes(before, commands, watched)
 
         def matters(addresses: Sequence[int]) -> bool:
             ram = raw.copy()
             ram[list(addresses)] = other[list(addresses)]
             changed = msgspec.structs.replace(before, ram=ram.tobytes())
-            return bool((self._outcomes(changed, commands) != truth).any())
+            return bool((self._outcomes(changed, commands, watched) != truth).any())
 
         return matters
 

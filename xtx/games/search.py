@@ -57,7 +57,7 @@ _OWN_VERB = 25
 """Verbs that players of all kinds of games have used less often than this are the story's own, spells above all. Only
 those are tried on the player: the others would mostly kill him."""
 
-_CARELESS = 6
+_CARELESS = 7
 """The same for what a thing can be put on, or aimed at: a room may well have some such places."""
 
 FALLBACK_ACTIONS = ("wait", "yes", "no")

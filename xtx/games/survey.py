@@ -425,9 +425,7 @@ class _Survey:
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
-    def _refine(
-        self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None
-    ) -> Layout:
+    def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
         with a world also what it does to parts of that which do not show in the object tree."""
         commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not _PRONOUNS & set(c.lower().split())]
@@ -499,11 +497,20 @@ class _Survey:
             known = layout.due
             for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
                 if truth.all() and (found := self._due_in(layout, before, truth, commands)):
+                    if idle is _WAITING:
+                        # Only `wait` depends on it. All over the game that would not be worth so many more states.
+                        found = (*found, *self._whereabouts(before))
                     layout = msgspec.structs.replace(layout, due=(*layout.due, found))
                     sharpened = self._sharpened(layout, found, memory, happens, i)
                     known = (*known, sharpened) if sharpened else known
             layout = msgspec.structs.replace(layout, due=known)
         return layout
+
+    def _whereabouts(self, state: Snapshot) -> Due:
+        """Addresses and values of the bytes that say in what the player is."""
+        header = self.emulator.header
+        address = header.object_address(self.emulator.player) + header.attribute_bytes
+        return tuple((a, state.ram[a]) for a in range(address, address + (1 if header.small else 2)))
 
     def _sharpened(
         self, layout: Layout, due: Due, memory: npt.NDArray[np.uint8], happens: npt.NDArray[np.bool_], at: int
@@ -520,9 +527,7 @@ class _Survey:
         best = int(np.where(kept, hits, -len(memory)).argmax())
         return (*due, (best, int(memory[at, best]))) if _mostly(happens[fit][alike[:, best]]) else ()
 
-    def _due_in(
-        self, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]
-    ) -> Due:
+    def _due_in(self, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]) -> Due:
         """What makes something happen in a state, if the canonical one does not know it."""
         self.emulator.restore(before)
         canonical = World(self.emulator, layout).canonical(_RNG)

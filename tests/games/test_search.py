@@ -223,7 +223,7 @@ def test_the_best_word_of_each_is_its_name() -> None:
 def test_spells_are_tried_on_oneself_and_things_pushed_somewhere(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """But usual verbs are not tried on oneself: they kill."""
     search = Search(hang.emulator)
-    monkeypatch.setattr(search, "_templates", ("zorble OBJ", "kill OBJ", "push OBJ OBJ", "push OBJ to OBJ"))
+    monkeypatch.setattr(Search, "_templates", ("zorble OBJ", "kill OBJ", "push OBJ OBJ", "push OBJ to OBJ"))
     candidates = search.candidates([Thing("coin", ("coin",)), Thing("box", ("box",))])
     assert {"zorble me", "zorble coin", "kill coin", "push coin north", "push box to coin"} <= set(candidates)
     assert not {"kill me", "push coin box"} & set(candidates)

@@ -168,7 +168,6 @@ class Search:
         self._extra = tuple(extra_actions)
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
-        self._templates = (*emulator.templates, *emulator.unlisted)
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], list[str]] = {}
         self._excluded: Collection[str] = ()
@@ -188,6 +187,11 @@ class Search:
     def extends(self) -> bool:
         """Whether anything is tried beyond the game's templates."""
         return self._wide or bool(self._extra)
+
+    @property
+    def _templates(self) -> tuple[str, ...]:
+        """The templates of the story's grammar: Jericho's, and those that it left out."""
+        return (*self._emulator.templates, *self._emulator.unlisted)
 
     def findings(self, state: Snapshot, excluded: Collection[str] = ()) -> Findings:
         """Look, inventory and valid actions in a canonical state, by the game's templates alone; `excluded` commands

@@ -19,9 +19,11 @@ from xtx.games.profile import (
     Word,
     grammar_templates,
     main,
+    overshadowed_readings,
     profile_from_debug,
     read_profile,
     read_walkthrough,
+    unlisted_templates,
     write_profile,
 )
 
@@ -172,6 +174,23 @@ def test_grammar_agrees_with_jerichos(game: str) -> None:
     assert {template.split()[0] for template in ours - theirs} <= talk | {"punch"}
     missing = {template for template in theirs - ours if template.count("OBJ") == 2}
     assert {template.split()[0] for template in missing} <= {"abstract", "adjust", "set", "ludis"}
+
+
+def test_templates_that_a_list_lacks(shipped: Profile) -> None:
+    """Not those for talk; and any reading of a template stands for it."""
+    content = (DATA / shipped.file).read_bytes()
+    assert unlisted_templates(content, shipped.grammar) == []
+    listed = [t for t in shipped.grammar if not t.startswith("lullay")]
+    assert unlisted_templates(content, listed) == [t for t in shipped.grammar if t.startswith("lullay")]
+    assert unlisted_templates(content, sorted(_spelled(shipped.grammar))) == []
+
+
+def test_a_reading_that_means_something_else() -> None:
+    """What is dropped on something is put there; for throwing it takes another word."""
+    listed = ["drop/throw OBJ at/on OBJ", "drop/put/throw OBJ on OBJ", "take OBJ"]
+    assert list(overshadowed_readings(listed, {"drop OBJ on OBJ", "put OBJ on OBJ", "take OBJ"})) == ["drop OBJ at OBJ"]
+    assert list(overshadowed_readings(listed, {"throw OBJ at OBJ", "put OBJ on OBJ", "take OBJ"})) == []
+    assert list(overshadowed_readings(listed, {"take OBJ"})) == []  # left out on purpose
 
 
 def test_topics_are_holes_beside_an_object(shipped: Profile) -> None:

@@ -14,7 +14,7 @@ from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, 
 from xtx.games.story import read_story
 from xtx.games.survey import read_layout
 from xtx.games.world import World
-from xtx.games.zmachine import Ram
+from xtx.games.zmachine import Dictionary, Ram
 from xtx.games.zset import engine_for
 
 ROOT = Path(__file__).parents[2]
@@ -218,6 +218,62 @@ def test_the_best_word_of_each_is_its_name() -> None:
     words = ["knob", "lever", "long", "round"]
     owners = {"knob": {1}, "round": {1}, "lever": {2}, "long": {2}}
     assert _tell_apart(words, owners) == [Thing("knob", ("knob", "round")), Thing("lever", ("lever", "long"))]
+
+
+def test_spells_are_tried_on_oneself_and_things_pushed_somewhere(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But usual verbs are not tried on oneself: they kill."""
+    search = Search(hang.emulator)
+    monkeypatch.setattr(Search, "_templates", ("zorble OBJ", "kill OBJ", "push OBJ OBJ", "push OBJ to OBJ"))
+    candidates = search.candidates([Thing("coin", ("coin",)), Thing("box", ("box",))])
+    assert {"zorble me", "zorble coin", "kill coin", "push coin north", "push box to coin"} <= set(candidates)
+    assert not {"kill me", "push coin box"} & set(candidates)
+
+
+def test_what_only_descriptions_speak_of_is_a_thing(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the game has nothing of its own to say of it."""
+    told = {
+        "examine book": "The blorb spell and the quux spell. There is a wall of text.",
+        "examine blorb": "blorb spell: hide a thing well",
+        "examine quux": "quux spell: gain some rust",
+        "examine spell": "Which spell do you mean, the blorb spell or the quux spell?",
+        "examine wall": "You see nothing special about the wall.",
+        "examine text": "You can't see any such thing.",
+        "examine door": "The oak door is closed.",
+    }
+    search = Search(hang.emulator)
+    words = frozenset(command.split()[1] for command in told)
+    monkeypatch.setattr(search, "answer", lambda _, command: told.get(command, "You can't see any such thing."))
+    monkeypatch.setattr(search, "_dictionary", Dictionary(words, 9, words))
+    state = hang.world.canonical(RNG)
+    things = search.things(state, "A book lies here.", "")
+    assert [(t.name, t.told) for t in things] == [("blorb", True), ("book", False), ("door", True), ("quux", True)]
+
+
+def test_ways_are_no_things(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the game says the same of several. What it says of one only may be a door that lies there."""
+    told = {f"examine {way}": "You see nothing unexpected that way." for way in ("up", "down", "out", "floor")}
+    told |= dict.fromkeys(("examine north", "examine crypt"), "The crypt is closed.")
+    search = Search(hang.emulator)
+    words = frozenset(command.split()[1] for command in told)
+    monkeypatch.setattr(search, "answer", lambda _, command: told.get(command, "You can't see any such thing."))
+    monkeypatch.setattr(search, "_dictionary", Dictionary(words, 9, words))
+    things = search.things(hang.world.canonical(RNG), "A crypt to the north. Go up. A bare floor.", "")
+    assert [t.name for t in things] == ["crypt"]
+
+
+@pytest.mark.roms
+def test_spells_in_a_book_can_be_learned_and_cast(real_story: Callable[[str], Path]) -> None:
+    """In balances: `learn` and `write` are in the story's grammar but not in Jericho's list of it."""
+    bench = Bench(real_story("balances"))
+    walkthrough = bench.emulator.walkthrough
+    with engine_for(bench.emulator) as engine:
+        search = Search(bench.emulator, engine=engine, world=bench.world)
+        bench.go(*walkthrough[:1], seed=bench.emulator.walkthrough_seed)
+        assert "learn rezrov" in search.findings(bench.world.canonical(RNG)).actions
+        bench.go(*walkthrough[:2], seed=bench.emulator.walkthrough_seed)
+        offered = search.findings(bench.world.canonical(RNG)).actions
+        assert [a for a in offered if a.startswith("cast rezrov") and a.endswith(" box")], offered
+    bench.emulator.close()
 
 
 # --- chance ---------------------------------------------------------------------------------------------------------

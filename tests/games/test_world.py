@@ -345,6 +345,34 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
 
 
 @pytest.mark.roms
+def test_what_falls_due_while_one_waits_is_kept(real_world: Callable[[str], World]) -> None:
+    """In zork3 waiting takes three turns, and the earthquake is due in the second."""
+    world = real_world("zork3")
+    emulator = world._emulator
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[:63]:
+        emulator.step(command)
+    assert emulator.walkthrough[63].lower() == "wait"
+    emulator.restore(world.canonical(RNG))
+    flags = emulator.filter(["wait", "look"]).flags & Verdict.CHANGED
+    assert flags.tolist() == [Verdict.CHANGED, 0]
+
+
+@pytest.mark.roms
+def test_rooms_without_names_have_bytes_of_their_own(real_world: Callable[[str], World]) -> None:
+    """In snacktime it depends on somebody's being awake whether one can take a cushion; no room there has a name."""
+    world = real_world("snacktime")
+    emulator = world._emulator
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[:10]:
+        emulator.step(command)
+    assert emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)] == ""
+    truth = emulator.filter(["take cushion"]).diffs
+    emulator.restore(world.canonical(RNG))
+    assert truth[0] and emulator.filter(["take cushion"]).diffs == truth
+
+
+@pytest.mark.roms
 def test_the_thief_is_where_he_began_unless_he_is_here(real_world: Callable[[str], World]) -> None:
     world = real_world("zork1")
     emulator = world._emulator

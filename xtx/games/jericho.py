@@ -7,6 +7,7 @@ of our own end here.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
 import warnings
@@ -25,6 +26,7 @@ from jericho.template_action_generator import TemplateActionGenerator
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
+from xtx.games.profile import overshadowed_readings, unlisted_templates
 from xtx.games.story import Story
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 
@@ -337,6 +339,19 @@ class Emulator:
             "max_word_length": profile.word_length,
         }
         return tuple(TemplateActionGenerator(bindings).templates)
+
+    @cached_property
+    def unlisted(self) -> tuple[str, ...]:
+        """Templates of the story's own grammar that Jericho's templates do not stand for, one verb each."""
+        if self.story.profile is not None:
+            return ()
+        bindings = self._env.bindings
+        listed = [template for template in str(bindings["grammar"]).split(";") if template]
+        missing = list(overshadowed_readings(listed, self.templates))
+        with contextlib.suppress(ValueError):  # a grammar that is not Inform's
+            missing += unlisted_templates(self.story.content, listed)
+        templates = TemplateActionGenerator({**bindings, "grammar": ";".join(missing)}).templates
+        return tuple(t for t in templates if t not in self.templates)
 
     @cached_property
     def tree(self) -> ObjectTree:

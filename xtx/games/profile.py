@@ -10,8 +10,9 @@ import argparse
 import base64
 import hashlib
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 from xml.etree import ElementTree
@@ -137,6 +138,43 @@ def grammar_templates(story: bytes, topics: bool = True) -> list[str]:
             words[line].add(word_)
     templates = {" ".join(["/".join(sorted(group)), *(t[0] for t in line[1])]) for line, group in words.items()}
     return sorted(templates, key=lambda template: (template.split().count(HOLE), template))
+
+
+_TALK = frozenset(
+    ("answer", "say", "shout", "speak", "scream", "yell", "ask", "tell", "consult", "read", "l", "look", "define",
+     "explain", "how", "what", "who"),
+)  # fmt: skip
+
+
+def unlisted_templates(story: bytes, listed: Iterable[str]) -> list[str]:
+    """The templates of an Inform 6 story's grammar that none of the listed ones stands for.
+
+    Not those for talking and looking things up: they are many, and without the right topic nothing comes of them.
+    Raises `ValueError` for a story without an Inform grammar.
+    """
+    known = {command for template in listed for command in _readings(template)}
+    return [
+        template
+        for template in grammar_templates(story)
+        if known.isdisjoint(_readings(template)) and _TALK.isdisjoint(template.split()[0].split("/"))
+    ]
+
+
+def overshadowed_readings(listed: Sequence[str], chosen: Collection[str]) -> Iterator[str]:
+    """One reading of its own for each listed template of which only a reading was chosen that another one has too, so
+    that the parser takes it for that: "drop OBJ on OBJ" is putting down, and "drop OBJ at OBJ" throwing."""
+    readings = [list(_readings(template)) for template in listed]
+    owners = Counter(reading for one in readings for reading in set(one))
+    for one in readings:
+        used = [reading for reading in one if reading in chosen]
+        if used and all(owners[reading] > 1 for reading in used):
+            verb = used[0].split()[0]
+            yield from [r for r in one if owners[r] == 1 and r.split()[0] == verb][:1]
+
+
+def _readings(template: str) -> Iterator[str]:
+    """The template with each choice of its alternatives."""
+    return map(" ".join, product(*(part.split("/") for part in template.split())))
 
 
 def _dictionary(story: bytes) -> Iterator[tuple[str, int, int, int]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
 from xtx.games.zset import ENGINE, Engine, judge_each
 
-SEARCH_VERSION = 6
+SEARCH_VERSION = 7
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -52,6 +53,13 @@ _FILLED = 64
 
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
+
+_OWN_VERB = 25
+"""Verbs that players of all kinds of games have used less often than this are the story's own, spells above all. Only
+those are tried on the player: the others would mostly kill him."""
+
+_CARELESS = 7
+"""The same for what a thing can be put on, or aimed at: a room may well have some such places."""
 
 FALLBACK_ACTIONS = ("wait", "yes", "no")
 """Offered where no valid action is found."""
@@ -74,11 +82,27 @@ _COMPLAINTS = re.compile(
 )
 """What parsers begin to say when a word names nothing here, beyond Jericho's own list."""
 
+_USUAL = re.compile(
+    r"nothing (special|more|unusual|unexpected|of interest)|\bWhich \w+ do you mean|^There is no\b|multiple objects|"
+    r"[Nn]oun error|can't see",
+    re.IGNORECASE,
+)
+"""What games say of things that their authors gave no thought."""
+
+_UNTOLD = ("door",)
+"""What may be where nothing speaks of it: many an exit turns out to have one."""
+
+_DESCRIBED = 16
+"""So many things at most are taken from descriptions of other things."""
+
 _DIRECTIONS = ("north", "up", "down", "out")
-_COMPASS = frozenset(
+_WAYS = frozenset(
     ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",
-     "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d", "above", "below", "floor", "ceiling", "ground"),
+     "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d"),
 )  # fmt: skip
+_COMPASS = _WAYS | {"above", "below", "floor", "ceiling", "ground"}
+_SIDES = ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
+"""Where things can be pushed: what the second hole of `push OBJ OBJ` is for."""
 _NOT_OBJECTS = frozenset(
     ("a", "an", "the", "this", "that", "these", "those", "some", "any", "each", "every", "another", "other", "others",
      "all", "both", "everything", "it", "them", "him", "her", "me", "myself", "yourself", "self", "i", "you", "your",
@@ -103,6 +127,15 @@ class Thing:
     aliases: tuple[str, ...]
     answer: str = ""
     """What the game says when it is examined."""
+    told: bool = False
+    """Whether it cannot be seen itself, and only another thing's description speaks of it."""
+
+
+@lru_cache(maxsize=4096)  # a search hears the same answers again and again
+def _understood(answer: str) -> str:
+    """The answer to a question; nothing if the game did not know what was meant."""
+    answer = _ASIDE.sub("", answer)
+    return "" if not recognized(answer) or _COMPLAINTS.match(answer) else answer
 
 
 def _tell_apart(words: Sequence[str], owners: dict[str, set[int]]) -> list[Thing]:
@@ -163,6 +196,11 @@ class Search:
         """Whether anything is tried beyond the game's templates."""
         return self._wide or bool(self._extra)
 
+    @cached_property
+    def _templates(self) -> tuple[str, ...]:
+        """The templates of the story's grammar: Jericho's, and those that it left out."""
+        return (*self._emulator.templates, *self._emulator.unlisted)
+
     def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
         """Look and inventory in a canonical state; see `findings`."""
         self._excluded = excluded
@@ -179,7 +217,9 @@ class Search:
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
         things = self.things(state, look, inventory)
-        candidates = [c for c in self.candidates(things) if c not in excluded]
+        candidates = self.candidates(things)
+        if excluded:
+            candidates = [c for c in candidates if c not in excluded]
         effect = self._without_nonsense(candidates, self.effects(state, candidates), things)
         return Findings(look, inventory, self._choose(candidates, effect) or FALLBACK_ACTIONS)
 
@@ -226,10 +266,12 @@ class Search:
                 owners.setdefault(word, set()).add(number)
         for word in _WORD.findall(f"{look} {inventory}".lower()):
             ranks.setdefault(word, 2)
-        nowhere = {self._examine(state, direction) for direction in _DIRECTIONS}
+        # What is said of several directions is said of no thing.
+        directions = Counter(self._examine(state, direction) for direction in _DIRECTIONS)
+        nowhere = {answer for answer, times in directions.items() if times > 1}
         answers: dict[str, list[str]] = {}
         for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w)):
-            if word in _NOT_OBJECTS or not self._dictionary.can_name(word):
+            if word in _NOT_OBJECTS or word in _WAYS or not self._dictionary.can_name(word):
                 continue
             answer = self._examine(state, word)
             if answer and answer not in nowhere:
@@ -237,9 +279,26 @@ class Search:
         things = [
             replace(thing, answer=answer) for answer, words in answers.items() for thing in _tell_apart(words, owners)
         ]
+        things += self._described(state, answers, {*ranks, *_NOT_OBJECTS, *_COMPASS}, nowhere)
         names = "\n".join(name for _, name in self._names_around(state))
         things = self._with_pairs(state, things, f"{look}\n{inventory}\n{names}".lower())
         return sorted(things, key=lambda t: t.name)
+
+    def _described(
+        self, state: Snapshot, answers: Mapping[str, Sequence[str]], asked: Collection[str], nowhere: Collection[str]
+    ) -> list[Thing]:
+        """The things that only the descriptions of other things speak of: the spells in a book, the acorn in a crack.
+        Those of which the game has nothing of their own to say are left out: they are everywhere."""
+        words = dict.fromkeys((*_UNTOLD, *(word for answer in answers for word in _WORD.findall(answer.lower()))))
+        found: dict[str, list[str]] = {}
+        for word in words:
+            if word in asked or not self._dictionary.can_name(word):
+                continue
+            answer = self._examine(state, word)
+            if answer and answer not in nowhere and answer not in answers and not _USUAL.search(answer):
+                found.setdefault(answer, []).append(word)
+        things = [Thing(words[0], tuple(words), answer, told=True) for answer, words in found.items()]
+        return things[:_DESCRIBED]
 
     def _with_pairs(self, state: Snapshot, things: list[Thing], text: str) -> list[Thing]:
         """The things, and those that only two words name: the stone door beside the wooden door, or beside a staff
@@ -264,9 +323,7 @@ class Search:
 
     def _examine(self, state: Snapshot, word: str) -> str:
         """The answer to examining, or nothing if the game does not know what is meant."""
-        answer = _ASIDE.sub("", self.answer(state, f"examine {word}"))
-        complaint = not recognized(answer) or _COMPLAINTS.match(answer)
-        return "" if complaint else answer
+        return _understood(self.answer(state, f"examine {word}"))
 
     def _names_around(self, state: Snapshot) -> Iterable[tuple[int, str]]:
         """Numbers and names of the objects in the player's room and on the player."""
@@ -291,17 +348,20 @@ class Search:
     def _fill(self, names: Sequence[str]) -> list[str]:
         out: list[str] = []
         # `look` and `wait` do nothing themselves, but what they wait for may change the world.
-        for template in (*self._emulator.templates, "look", "wait"):
+        for template in (*self._templates, "look", "wait"):
             holes = template.count("OBJ")
             if holes == 0:
                 out.append(template)
             elif holes == 1:
                 out += [template.replace("OBJ", name) for name in names]
+                if self._verb_frequency(template) < _OWN_VERB:
+                    out.append(template.replace("OBJ", "me"))
             else:
                 head, middle, tail = template.split("OBJ", 2)
-                out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in names if a != b]
+                others = _SIDES if template == "push OBJ OBJ" else names
+                out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in others if a != b]
         if self._dictionary.can_name("wall"):
-            out += [f"push {side} wall" for side in ("north", "south", "east", "west")]
+            out += [f"{verb} {side} wall" for verb in ("push", "enter") for side in _SIDES[:4]]
         return list(dict.fromkeys(out))
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
@@ -311,7 +371,7 @@ class Search:
         taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
         read = {w for t in things for w in _WORD.findall(t.answer.lower())} - taken
         printed = sorted(w for w in read if self._dictionary.knows(w) and not to_the_program(w))
-        return list(wide_candidates(names, persons, self._emulator.templates, text, printed))
+        return list(wide_candidates(names, persons, self._templates, text, printed))
 
     # --- verdicts -----------------------------------------------------------------------------------------------
 
@@ -328,27 +388,31 @@ class Search:
         things that can be: one will do of all."""
         place = {candidates[i]: i for i in np.flatnonzero(effect).tolist()}
         names = [*(t.name for t in things), "all"]
+        told = {t.name for t in things if t.told}
         moved = {n: {int(effect[place[c]]) for c in (f"take {n}", f"drop {n}") if c in place} for n in names}
         # Where something happens whatever is done, "taking" the castle does that too.
         shared = Counter(e for effects in moved.values() for e in effects)
         portable = {n for n, effects in moved.items() if any(shared[e] < 3 for e in effects)} | {"all"}
         effect = effect.copy()
-        verbs = {command.split(" ", 1)[0] for command in place}
-        for template in self._emulator.templates:
-            if template.count("OBJ") != 2 or template.split(" ", 1)[0] not in verbs:
+        verbs = Counter(command.split(" ", 1)[0] for command in place if command.count(" ") > 1)
+        for template in self._templates:
+            if template.count("OBJ") != 2 or verbs[template.split(" ", 1)[0]] < _NONSENSE:
                 continue
             head, middle, tail = template.split("OBJ", 2)
             for one in names:
                 at_work = {n: place.get(f"{head}{n}{middle}{one}{tail}", -1) for n in names if n != one}
                 at_work = {n: i for n, i in at_work.items() if i >= 0 and effect[i]}
-                if sum(n not in portable for n in at_work) >= _NONSENSE:
+                if len({int(effect[i]) for n, i in at_work.items() if n not in portable}) >= _NONSENSE:
                     best = min(at_work, key=lambda n: (n not in portable, n == "all"))
                     effect[[i for n, i in at_work.items() if n != best]] = 0
             for one in names:
                 at_work = {n: place.get(f"{head}{one}{middle}{n}{tail}", -1) for n in names if n != one}
-                fixed = [i for n, i in at_work.items() if i >= 0 and effect[i] and n not in portable]
-                if len(fixed) >= _NONSENSE:
-                    effect[fixed[1:]] = 0
+                fixed = [n for n, i in at_work.items() if i >= 0 and effect[i] and n not in portable]
+                # What is in sight is not crowded out by what is only told of.
+                for group in ([n for n in fixed if n not in told], [n for n in fixed if n in told]):
+                    alike = [at_work[n] for n in group]
+                    if len(set(effect[alike].tolist())) >= _CARELESS:
+                        effect[alike[1:]] = 0
         return effect
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:

@@ -74,7 +74,11 @@ _NONSENSE = (
 _PRONOUNS = frozenset(("it", "them", "him", "her", "that", "those", "this", "these", "again", "g"))
 """Words that mean what was named before. No candidate has one, so what they stand for is the parser's business."""
 
+Due = tuple[tuple[int, int], ...]
+"""Addresses and values of bytes that together make something happen."""
+
 _IDLE = ("look", "inventory", "examine me")
+_WAITING = ("wait",)
 
 _INCOMPLETE = ("take", "put", "give", "unlock", "open", "examine", "ask")
 """Verbs that make the parser ask back, which uses tables of its own; each is followed by an answer."""
@@ -149,6 +153,9 @@ class _Survey:
             self.emulator.restore(states[i])
             layout = self._refine(layout, states[i], self._commands()[len(_NONSENSE) :: 3])
         layout = self._with_due(layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
+        for i in ordinary:
+            # Again: where something falls due the commands could not be told from it before.
+            layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
         self.emulator.restore(usual)
         return layout
 
@@ -418,23 +425,25 @@ class _Survey:
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
-    def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> Layout:
-        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends."""
+    def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
+        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
+        with a world also what it does to parts of that which do not show in the object tree."""
         commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not _PRONOUNS & set(c.lower().split())]
         idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
         before = msgspec.structs.replace(state, rng=_RNG)
-        truth = self._outcomes(before, commands)
+        watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
+        truth = self._outcomes(before, commands, watched)
         for _ in range(8):
             self.emulator.restore(before)
             canonical = World(self.emulator, layout).canonical(_RNG)
-            wrong = self._outcomes(canonical, commands) != truth
+            wrong = self._outcomes(canonical, commands, watched) != truth
             # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
             # commands.
             due = np.count_nonzero(truth[:idle]) > 1
             if not wrong.any() or (due and wrong[:idle].sum() > 1):
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
-            guilty = self._guilty(layout, before, canonical, telling)
+            guilty = self._guilty(layout, before, canonical, telling, watched)
             if guilty is None:
                 break
             room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
@@ -442,13 +451,15 @@ class _Survey:
             layout = msgspec.structs.replace(layout, local=local)
         return layout
 
-    def _guilty(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
+    def _guilty(
+        self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
+    ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
         suspects = self._suspects(layout, before, canonical)
         # How far a counter has come is no matter of the room, but of time: see `_with_due`.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
         suspects = [a for a in suspects if a not in running]
-        return _first_to_matter(suspects, self._matters(before, canonical, commands))
+        return _first_to_matter(suspects, self._matters(before, canonical, [_IDLE[0], *commands], watched))
 
     def _suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
         """The bytes that were made canonical and could be given back."""
@@ -460,55 +471,80 @@ class _Survey:
         return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
 
     def _matters(
-        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str]
+        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None = None
     ) -> Callable[[Sequence[int]], bool]:
         """A function that says whether bytes, made canonical, change what the commands do."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        truth = self._outcomes(before, commands)
+        truth = self._outcomes(before, commands, watched)
 
         def matters(addresses: Sequence[int]) -> bool:
             ram = raw.copy()
             ram[list(addresses)] = other[list(addresses)]
             changed = msgspec.structs.replace(before, ram=ram.tobytes())
-            return bool((self._outcomes(changed, commands) != truth).any())
+            return bool((self._outcomes(changed, commands, watched) != truth).any())
 
         return matters
 
     def _with_due(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
-        """The layout with what makes something happen in the next turn of some state, whatever is done."""
-        commands = [c for c in _IDLE if c not in self.avoid]
+        """The layout with what makes something happen in the next turn of some state, whatever is done, or while
+        somebody waits, which takes some turns in some games."""
         befores = [msgspec.structs.replace(state, rng=_RNG) for state in states]
-        truths = [self._outcomes(before, commands) for before in befores]
-        happens = [bool(np.count_nonzero(truth)) for truth in truths]
-        for before, truth in zip(befores, truths, strict=True):
-            if np.count_nonzero(truth) == len(commands):
-                layout = self._with_due_in(layout, before, truth, commands)
+        memory = np.array([np.frombuffer(before.ram, np.uint8) for before in befores])
+        for idle in (_IDLE, _WAITING):
+            commands = [c for c in idle if c not in self.avoid]
+            truths = [self._outcomes(before, commands) for before in befores]
+            happens = np.array([truth.any() for truth in truths])
+            known = layout.due
+            for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
+                if truth.all() and (found := self._due_in(layout, before, truth, commands)):
+                    if idle is _WAITING:
+                        # Only `wait` depends on it. All over the game that would not be worth so many more states.
+                        found = (*found, *self._whereabouts(before))
+                    layout = msgspec.structs.replace(layout, due=(*layout.due, found))
+                    sharpened = self._sharpened(layout, found, memory, happens, i)
+                    known = (*known, sharpened) if sharpened else known
+            layout = msgspec.structs.replace(layout, due=known)
+        return layout
 
-        def telling(together: tuple[tuple[int, int], ...]) -> bool:
-            """Whether something happens more often than not where these bytes have these values."""
-            fitting = [h for b, h in zip(befores, happens, strict=True) if all(b.ram[a] == v for a, v in together)]
-            return 2 * sum(fitting) > len(fitting)
+    def _whereabouts(self, state: Snapshot) -> Due:
+        """Addresses and values of the bytes that say in what the player is."""
+        header = self.emulator.header
+        address = header.object_address(self.emulator.player) + header.attribute_bytes
+        return tuple((a, state.ram[a]) for a in range(address, address + (1 if header.small else 2)))
 
-        return msgspec.structs.replace(layout, due=tuple(filter(telling, layout.due)))
+    def _sharpened(
+        self, layout: Layout, due: Due, memory: npt.NDArray[np.uint8], happens: npt.NDArray[np.bool_], at: int
+    ) -> Due:
+        """What is due in one of the states, if something happens more often than not wherever it is; else with that
+        byte of the key beside which tells best where it is; nothing if none does."""
+        fit = np.logical_and.reduce([memory[:, a] == v for a, v in due])
+        if _mostly(happens[fit]):
+            return due
+        kept = np.frombuffer(layout.mask, np.uint8) == 0xFF
+        kept[[*layout.counters, *layout.idle]] = False
+        alike = memory[fit] == memory[at]
+        hits = alike[happens[fit]].sum(axis=0) - alike[~happens[fit]].sum(axis=0)
+        best = int(np.where(kept, hits, -len(memory)).argmax())
+        return (*due, (best, int(memory[at, best]))) if _mostly(happens[fit][alike[:, best]]) else ()
 
-    def _with_due_in(
-        self, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]
-    ) -> Layout:
-        """The layout with what makes something happen in a state, if the canonical one does not know it."""
+    def _due_in(self, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]) -> Due:
+        """What makes something happen in a state, if the canonical one does not know it."""
         self.emulator.restore(before)
         canonical = World(self.emulator, layout).canonical(_RNG)
         if (self._outcomes(canonical, commands) == truth).all():
-            return layout
+            return ()
         left = self._suspects(layout, before, canonical)
         found: list[tuple[int, int]] = []
         matters = self._matters(before, canonical, commands)
         while len(found) < _DUE_BYTES and (one := _first_to_matter(left, matters)) is not None:
             found.append((one, before.ram[one]))
             left.remove(one)
+        if not found:
+            return ()
         tried = msgspec.structs.replace(layout, due=(*layout.due, tuple(found)))
         self.emulator.restore(before)
         better = World(self.emulator, tried).canonical(_RNG)
-        return tried if found and (self._outcomes(better, commands) == truth).all() else layout
+        return tuple(found) if (self._outcomes(better, commands) == truth).all() else ()
 
     def _outcomes(self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None) -> npt.NDArray[np.uint64]:
         """What the commands do to the world from a state, one number each; 1 for those that change only what is
@@ -654,6 +690,11 @@ class _Survey:
             return False
         step, times = self.steps[address].most_common(1)[0]
         return (step <= 10 or step >= 246) and times * 2 >= self.steps[address].total()
+
+
+def _mostly(happens: npt.NDArray[np.bool_]) -> bool:
+    """Whether something happens more often than not."""
+    return bool(2 * happens.sum() > len(happens))
 
 
 def _first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]], bool]) -> int | None:

@@ -19,7 +19,7 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.zmachine import Ram
 
-SURVEY_VERSION = 5
+SURVEY_VERSION = 6
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 
@@ -80,7 +80,7 @@ class World:
         ram = present & self._mask
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
-        local = layout.local.get(around[-1]) if around else None
+        local = layout.local.get(around[-1] if around else emulator.player)  # rooms may have no names
         if local:
             ram[list(local)] = present[list(local)]
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)

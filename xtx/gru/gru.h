@@ -8,6 +8,7 @@
  *
  *   trie.c          rows -> plan
  *   run.c           plan -> states and gradients: levels, chunks, threads; the functions that Python calls
+ *   both_ways.c     the states of all tokens of rows that share nothing, in both directions
  *   kernel.h        the arithmetic of one level, for vectors of any width
  *   kernel_*.c      kernel.h compiled for one kind of machine each
  *
@@ -69,5 +70,10 @@ extern const gru_kernel gru_kernel_plain;
 #if defined(__x86_64__)
 extern const gru_kernel gru_kernel_avx2, gru_kernel_avx512;
 #endif
+
+/* run.c has these for all. */
+void gru_in_threads(void (*work)(void *), void *data, int threads);
+float *gru_room(size_t numbers); /* aligned; NULL if there is no memory */
+const gru_kernel *gru_choose_kernel(int most);
 
 #endif

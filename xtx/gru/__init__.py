@@ -59,6 +59,8 @@ def _load() -> ctypes.CDLL:
     library.gru_backward.argtypes = [pointer, number, *[pointer] * 7, number, number]
     for way in (library.gru_both_ways_forward, library.gru_both_ways_backward):
         way.argtypes = [pointer, number, number]
+    for way in (library.gru_attend_forward, library.gru_attend_backward):
+        way.argtypes = [pointer, number]
     return library
 
 
@@ -66,7 +68,7 @@ _library = _load()
 
 
 def in_c(name: str) -> Any:
-    """One of the C functions that both_ways.py uses."""
+    """One of the C functions that both_ways.py and attend.py use."""
     return getattr(_library, name)
 
 

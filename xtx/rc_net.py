@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from xtx.gru.attend import Pairs, attend, usable
 from xtx.gru.both_ways import BothWays
 
 SLACK = {"cpu": 1.25, "cuda": 8.0}
@@ -88,7 +89,12 @@ class Attention(nn.Module):
 
     def forward(self, context: Rows, memory: Rows) -> Tensor:
         """[tokens of all rows of the context, hidden]; the rows of both belong together, those of the context ascend in
-        length. They are computed in groups of about equal length, so that little is padding."""
+        length. They are computed in groups of about equal length, so that little is padding; on the CPU one by one, in
+        C."""
+        if context.table is memory.table and usable(context.table, self.mix.out_features):
+            pairs = Pairs(context.starts, context.lengths, memory.starts, memory.lengths)
+            scores = (self.context_weight.weight[0], self.memory_weight.weight[0], self.product_weight)
+            return attend(pairs, (context.table, *scores, self.mix.weight, self.mix.bias))
         lengths = context.lengths.tolist()
         slack = SLACK[context.table.device.type]
         results = []
@@ -111,15 +117,27 @@ class Attention(nn.Module):
         )
         similarity = similarity + self.context_weight(context)
         similarity = similarity.masked_fill(~memory_mask[:, None].to(context.device), float("-inf"))
-        found = torch.bmm(torch.softmax(similarity, dim=2), memory)  # a: [P, T, width]
+        shares = torch.softmax(similarity, dim=2)
+        found = torch.bmm(shares, memory)  # a: [P, T, width]
         importance = similarity.amax(dim=2).masked_fill(~context_mask.to(context.device), float("-inf"))
         gist = torch.bmm(torch.softmax(importance, dim=1)[:, None], context)  # b: [P, 1, width]
         # The linear layer by parts: the four are never laid side by side, and as b is the same for all words of a pair,
         # b * a is a itself under weights of the pair's own.
         for_context, for_found, for_product, for_gist = self.mix.weight.chunk(4, dim=1)  # [hidden, width] each
-        mixed = torch.baddbmm(self.mix.bias, found, (for_found + for_gist * gist).transpose(1, 2))
+        own = (for_found + for_gist * gist).transpose(1, 2)
+        if _sooner(context, memory):
+            mixed = torch.baddbmm(self.mix.bias, shares, torch.bmm(memory, own))
+        else:
+            mixed = torch.baddbmm(self.mix.bias, found, own)
         mixed = mixed + context @ for_context.T + (context * found) @ for_product.T
         return nn.functional.leaky_relu(mixed)
+
+
+def _sooner(context: Tensor, memory: Tensor) -> bool:
+    """Whether (shares @ memory) @ weights is less work from its right end: it is where the memory is a question, which
+    has few words."""
+    (_, words, width), few = context.shape, memory.shape[1]
+    return few * (width + words) < words * width
 
 
 class RcNetwork(nn.Module):
@@ -141,8 +159,9 @@ class RcNetwork(nn.Module):
     def forward(self, reading: Reading) -> Tensor:
         """[N]: the value of each action."""
         lengths, order = reading.text_lengths[reading.pair_text].sort(stable=True)
-        text = self._encode(reading.texts, reading.text_lengths)[reading.pair_text[order]]
-        question = self._encode(reading.questions, reading.question_lengths)[reading.pair_question[order]]
+        encoded = self._encode(reading)
+        text = encoded[reading.pair_text[order]]
+        question = encoded[len(reading.text_lengths) + reading.pair_question[order]]
         # From here [tokens of all pairs, hidden].
         read = self.attend(text, question)
         again = Rows.of(self.reread(self.norm(read), lengths), lengths)
@@ -157,8 +176,12 @@ class RcNetwork(nn.Module):
         first = _mean(backwards @ for_first, begin + reading.first, reading.first_weights)
         return first + _mean(forwards @ for_second, begin + reading.second, reading.second_weights)
 
-    def _encode(self, tokens: Tensor, lengths: Tensor) -> Rows:
-        return Rows.of(self.read(self.embedding(tokens.to(self.embedding.weight.device)), lengths), lengths)
+    def _encode(self, reading: Reading) -> Rows:
+        """All texts, then all questions, in one go. What the GRU makes of a word by itself is worked out once for each
+        distinct word: a batch has some thousand tokens, but few hundred words."""
+        lengths = torch.cat((reading.text_lengths, reading.question_lengths))
+        words, which = torch.cat((reading.texts, reading.questions)).unique(return_inverse=True)
+        return Rows.of(self.read(self.embedding(words.to(self.embedding.weight.device)), lengths, which), lengths)
 
 
 def _mean(values: Tensor, places: Tensor, weights: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.glob("_gru*.so")))
 BEST_KERNEL = 2
 """The C code may use whatever the machine has; tests also try 1 (no AVX-512) and 0 (no AVX2)."""
 
-_GRAIN = 32
+GRAIN = 32
 """The C code wants states of a multiple of so many numbers: GRU_GRAIN in gru.h."""
 
 _ARRAYS = (
@@ -57,10 +57,19 @@ def _load() -> ctypes.CDLL:
     library.gru_make_plan.argtypes = [pointer, pointer, number, pointer, pointer]
     library.gru_forward.argtypes = [pointer, number, *[pointer] * 6, number, number]
     library.gru_backward.argtypes = [pointer, number, *[pointer] * 7, number, number]
+    for way in (library.gru_both_ways_forward, library.gru_both_ways_backward):
+        way.argtypes = [pointer, number, number]
+    for way in (library.gru_attend_forward, library.gru_attend_backward):
+        way.argtypes = [pointer, number]
     return library
 
 
 _library = _load()
+
+
+def in_c(name: str) -> Any:
+    """One of the C functions that both_ways.py and attend.py use."""
+    return getattr(_library, name)
 
 
 class Plan:
@@ -139,7 +148,7 @@ def last_states(
     x = linear(look_up(plan.words.to(embedding.device), embedding), w_ih, b_ih)
     if x.dtype != torch.float32 or x.device.type != "cpu":
         return _plain(plan, x, w_hh, b_hh)
-    missing = -size % _GRAIN
+    missing = -size % GRAIN
     if missing:  # units that are always zero
         x = pad(x.view(-1, 3, size), (0, missing)).flatten(1)
         w_hh = pad(w_hh.view(3, size, size), (0, missing, 0, missing)).flatten(0, 1)

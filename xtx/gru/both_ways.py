@@ -1,16 +1,37 @@
 """A bidirectional GRU that gives its state at every token.
 
-It is torch's own but where it learns on the CPU: there torch builds a graph of some twenty nodes for each token, which
-costs more than the arithmetic. Instead both directions run side by side in one loop, with the gradient written out.
+On the CPU it is the C code beside this file: torch's own has a graph of some twenty nodes for each token there, which
+costs more than the arithmetic. Where that code cannot be used, it is torch's own but where it learns on the CPU: there
+both directions run side by side in one loop, with the gradient written out.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
+
+from xtx import gru
+
+FAST = True
+"""Whether the C code may be used: tests also try without."""
+
+_NUMBERS = ("size", "steps", "tokens", "rows")
+_INTEGERS = ("sizes", "place", "given")
+_FLOATS = ("x", "w", "b", "start", "out", "state", "kept", "grad", "grad_x", "grad_w", "grad_b", "grad_start")
+
+
+class _Steps(ctypes.Structure):
+    """`gru_steps` in both_ways.c, where the fields are explained."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in _NUMBERS),
+        *((name, ctypes.c_void_p) for name in (*_INTEGERS, *_FLOATS)),
+    )
 
 
 class BothWays(nn.Module):
@@ -28,23 +49,42 @@ class BothWays(nn.Module):
             else:
                 nn.init.zeros_(parameter)
 
-    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """[tokens, 2 * hidden]: forwards, then backwards. The inputs, [tokens, width], are rows one after the other,
-        whose lengths, [n] on the CPU, are at least 1."""
+    def forward(self, inputs: Tensor, lengths: Tensor, which: Tensor | None = None) -> Tensor:
+        """[tokens, 2 * hidden]: forwards, then backwards. The tokens are rows one after the other, whose lengths, [n]
+        on the CPU, are at least 1. The inputs, [tokens, width], are theirs; or `which`, [tokens] on the CPU, says
+        which of the inputs each token is, so that a word may be given once only."""
         lengths, order = lengths.sort(descending=True, stable=True)
         starts = _starts(lengths, order)
         # Tokens in the order in which they are read, all first tokens first.
         moment = torch.arange(int(lengths[0]))[:, None]
         left = moment < lengths  # [longest, n]: which rows are not yet at their end
         sizes = left.sum(dim=1)
-        places = (starts + moment)[left].to(inputs.device)
-        if inputs.device.type == "cpu" and torch.is_grad_enabled():
+        places = (starts + moment)[left]
+        if inputs.device.type == "cpu" and (torch.is_grad_enabled() or self._fast(inputs)):
             # Backwards a row begins at its own end, so that both ways have the same rows left at every step.
-            return self._unrolled(inputs, places, (starts + lengths - 1 - moment)[left], sizes.tolist())
+            mirrored = (starts + lengths - 1 - moment)[left]
+            if self._fast(inputs):
+                return self._in_c(inputs, which, torch.stack((places, mirrored)), sizes)
+            return self._unrolled(_each(inputs, which), places, mirrored, sizes.tolist())
+        places = places.to(inputs.device)
         first = self.start.expand(-1, len(lengths), -1).contiguous()
-        packed, _ = self.gru(PackedSequence(inputs.index_select(0, places), sizes), first)
+        packed, _ = self.gru(PackedSequence(_each(inputs, which).index_select(0, places), sizes), first)
         states: Tensor = packed.data
         return torch.empty_like(states).index_copy(0, places, states)
+
+    def _fast(self, inputs: Tensor) -> bool:
+        return FAST and inputs.dtype == torch.float32 and self.gru.hidden_size % gru.GRAIN == 0
+
+    def _in_c(self, inputs: Tensor, which: Tensor | None, places: Tensor, sizes: Tensor) -> Tensor:
+        (to_right, right, to_right_bias, right_bias), (to_left, left, to_left_bias, left_bias) = self.gru.all_weights
+        given = nn.functional.linear(inputs, torch.cat((to_right, to_left)), torch.cat((to_right_bias, to_left_bias)))
+        which = torch.arange(len(inputs)) if which is None else which
+        weight, bias = torch.stack((right, left)), torch.stack((right_bias, left_bias))
+        indices = tuple(t.to(torch.int32) for t in (sizes, places, which))
+        if not torch.is_grad_enabled():
+            return _forward_in_c({"x": given, "w": weight, "b": bias, "start": self.start}, indices)
+        states: Tensor = _InC.apply(given, weight, bias, self.start, indices)  # type: ignore[no-untyped-call]
+        return states
 
     def _unrolled(self, inputs: Tensor, places: Tensor, mirrored: Tensor, sizes: list[int]) -> Tensor:
         (to_right, right, to_right_bias, right_bias), (to_left, left, to_left_bias, left_bias) = self.gru.all_weights
@@ -62,11 +102,57 @@ class BothWays(nn.Module):
         return torch.cat([states[i].index_select(0, way) for i, way in enumerate(back)], dim=1)
 
 
+def _each(inputs: Tensor, which: Tensor | None) -> Tensor:
+    """[tokens, width]: each token's input."""
+    return inputs if which is None else inputs.index_select(0, which.to(inputs.device))
+
+
 def _starts(lengths: Tensor, order: Tensor) -> Tensor:
     """[n]: where each row begins, for rows that were brought into an order."""
     original = torch.empty_like(lengths)
     original[order] = lengths
     return (original.cumsum(0) - original)[order]
+
+
+class _InC(torch.autograd.Function):
+    """States [tokens, 2 * h], by place, from what the inputs give [.., 6 * h], weights [2, 3 * h, h], biases
+    [2, 3 * h], first states [2, 1, h], and `sizes`, `place` and `given` of `gru_steps`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, given: Tensor, weight: Tensor, bias: Tensor, start: Tensor, indices: tuple[Tensor, Tensor, Tensor]
+    ) -> Tensor:
+        tokens, hidden = indices[1].shape[1], weight.shape[2]
+        made = {"state": given.new_empty(2, tokens, hidden), "kept": given.new_empty(2, tokens, 4 * hidden)}
+        ctx.save_for_backward(given, weight, bias, start)
+        ctx.indices, ctx.made = indices, made
+        return _forward_in_c({"x": given, "w": weight, "b": bias, "start": start, **made}, indices)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.made is None:
+            raise RuntimeError("what was kept for the gradient is used up")
+        leaves = dict(zip(("x", "w", "b", "start"), ctx.saved_tensors, strict=True))
+        found = {f"grad_{name}": torch.zeros_like(leaf) for name, leaf in leaves.items()}
+        made, ctx.made = ctx.made, None
+        _call("backward", {**leaves, **made, **found, "grad": gradient.contiguous()}, ctx.indices)
+        return *found.values(), None
+
+
+def _forward_in_c(floats: dict[str, Tensor], indices: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    out = floats["x"].new_empty(indices[1].shape[1], 2 * floats["w"].shape[2])
+    _call("forward", {**floats, "out": out}, indices)
+    return out
+
+
+def _call(way: str, floats: dict[str, Tensor], indices: tuple[Tensor, Tensor, Tensor]) -> None:
+    sizes, place, _ = indices
+    numbers = floats["w"].shape[2], len(sizes), place.shape[1], int(sizes[0])
+    pointers = {name: t.data_ptr() for name, t in (*zip(_INTEGERS, indices, strict=True), *floats.items())}
+    steps = _Steps(*numbers, **pointers)
+    if gru.in_c(f"gru_both_ways_{way}")(ctypes.byref(steps), torch.get_num_threads(), gru.BEST_KERNEL):
+        raise MemoryError("no memory for the GRU's states")
 
 
 class _Unrolled(torch.autograd.Function):

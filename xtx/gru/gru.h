@@ -8,6 +8,8 @@
  *
  *   trie.c          rows -> plan
  *   run.c           plan -> states and gradients: levels, chunks, threads; the functions that Python calls
+ *   both_ways.c     the states of all tokens of rows that share nothing, in both directions
+ *   attend.c        attention between rows; its arithmetic is in attend.h
  *   kernel.h        the arithmetic of one level, for vectors of any width
  *   kernel_*.c      kernel.h compiled for one kind of machine each
  *
@@ -51,6 +53,45 @@ typedef struct {
     float *grad_b;       /* [size] gradient of n's bias from the state, added to */
 } gru_level;
 
+/* Attention between pairs of rows; see attend.c. The same structure as `_Attention` in attend.py. Rows lie in `table`, and
+ * a row may be in several pairs. */
+#define GRU_LEAK 0.01f /* the slope of leaky_relu below 0 */
+
+typedef struct {
+    int32_t width, hidden, pairs, most_words, most_memory_words;
+    int32_t keep; /* whether what is kept has room for all pairs; else for the longest, and only `out` is wanted */
+    const int32_t *context_start, *context_words, *memory_start, *memory_words; /* [pairs] */
+    const float *table;                                                         /* [.., width] */
+    const float *context_weight, *memory_weight, *product_weight;               /* [width] */
+    const float *mix, *bias;                                                    /* [hidden, 4 width], [hidden] */
+    float *out;                                                                 /* [words of all contexts, hidden] */
+    float *shares, *found, *importance, *gist;                                  /* kept */
+    const float *grad_out;
+    float *grad_table, *grad_context_weight, *grad_memory_weight, *grad_product_weight, *grad_mix, *grad_bias;
+} gru_attention;
+
+/* One pair's part of that. Rows of `shares` are filled up to full vectors, with zeros. */
+typedef struct {
+    int32_t words, memory_words;
+    const float *context, *memory;
+    float *out, *shares, *found, *importance, *gist;
+    const float *grad_out;
+    float *grad_context, *grad_memory;
+} gru_attention_pair;
+
+/* Room to work in, t words, m words of memory. */
+typedef struct {
+    float *token[3];        /* [t, width] each */
+    float *mixed;           /* [t, hidden] */
+    float *turned;          /* [width, m] */
+    float *shares;          /* [t, m] */
+    float *memory;          /* [m, width] */
+    float *own;             /* [width, hidden] */
+    float *panel;           /* of a product */
+    float *row, *column;    /* [m] or [width], [t] */
+    float *mix_turned;      /* [4 width, hidden]: always that */
+} gru_attention_room;
+
 /* Nodes whose share of the weights' gradient is added in one go: as many as lie well in the second cache. */
 #define GRU_BLOCK 128
 
@@ -63,11 +104,18 @@ typedef struct {
      * GRU_BLOCK * 4 * size numbers. */
     void (*outer)(int32_t size, int32_t count, const float *const *gates, const float *const *states, float *room,
                   float *grad_w);
+    void (*attend_forward)(const gru_attention *, const gru_attention_pair *, const gru_attention_room *);
+    void (*attend_backward)(const gru_attention *, const gru_attention_pair *, const gru_attention_room *);
 } gru_kernel;
 
 extern const gru_kernel gru_kernel_plain;
 #if defined(__x86_64__)
 extern const gru_kernel gru_kernel_avx2, gru_kernel_avx512;
 #endif
+
+/* run.c has these for all. */
+void gru_in_threads(void (*work)(void *), void *data, int threads);
+float *gru_room(size_t numbers); /* aligned; NULL if there is no memory */
+const gru_kernel *gru_choose_kernel(int most);
 
 #endif

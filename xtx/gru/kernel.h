@@ -42,15 +42,15 @@ INLINE int32_t next_block(int32_t left) {
     return (left + blocks - 1) / blocks;
 }
 
-/* exp(v) - 1, to about two units in the last place, also for small v; v is held within +-40, where the gates have
+/* exp(v) = scale * (1 + p), to about two units in the last place; gives p. v is held within +-40, where the gates have
  * long stopped moving. v = n ln 2 + r; exp(r) - 1 by the polynomial of Cephes' expf. A NaN stays one. */
-INLINE vec exp_minus_1(vec v) {
+INLINE vec exp_parts(vec v, vec *scale) {
     const float big = 12582912.0f; /* adding it rounds to a whole number, which then is in the lowest bits */
     const vec zero = {0};
     v = pick(v > 40.0f, zero + 40.0f, v);
     v = pick(v < -40.0f, zero - 40.0f, v);
     vec n = v * 1.44269504f + big;
-    vec scale = (vec)(((ivec)n << 23) + 0x3f800000);
+    *scale = (vec)(((ivec)n << 23) + 0x3f800000);
     n -= big;
     vec r = v - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
@@ -59,7 +59,12 @@ INLINE vec exp_minus_1(vec v) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r;
+    return p * (r * r) + r;
+}
+
+/* Exact also for small v. */
+INLINE vec exp_minus_1(vec v) {
+    vec scale, p = exp_parts(v, &scale);
     return scale * p + (scale - 1.0f);
 }
 
@@ -217,4 +222,6 @@ static void outer(int32_t size, int32_t count, const float *const *gates_of, con
         }
 }
 
-const gru_kernel KERNEL = {pack_forward, forward, pack_backward, backward, outer};
+#include "attend.h"
+
+const gru_kernel KERNEL = {pack_forward, forward, pack_backward, backward, outer, attend_forward, attend_backward};

@@ -24,7 +24,7 @@ static void *do_errand(void *e) {
 /* Runs work(data) in up to so many threads at once and waits for all. `work` takes what is to be done from a counter,
  * so any number of threads will do. PyTorch's own threads are used if they can be had: they stay awake for a while
  * after every product of PyTorch's, and threads of ours would have to share the processor with them. */
-static void in_threads(void (*work)(void *), void *data, int threads) {
+void gru_in_threads(void (*work)(void *), void *data, int threads) {
     if (threads <= 1) {
         work(data);
         return;
@@ -58,12 +58,12 @@ typedef struct {
     atomic_int next, failed;
 } job;
 
-static float *room_for(size_t numbers) {
+float *gru_room(size_t numbers) {
     size_t bytes = (numbers * sizeof(float) + 63) / 64 * 64;
     return aligned_alloc(64, bytes ? bytes : 64);
 }
 
-static const gru_kernel *choose_kernel(int most) {
+const gru_kernel *gru_choose_kernel(int most) {
 #if defined(__x86_64__)
     if (most >= 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
@@ -103,7 +103,7 @@ static int forward_chunk(const job *j, int32_t chunk) {
     const gru_plan *p = j->plan;
     size_t size = (size_t)j->size, most = (size_t)widest(p, chunk);
     float *room = NULL, *before = NULL;
-    if (!j->state && !(room = room_for(2 * most * size))) return -1;
+    if (!j->state && !(room = gru_room(2 * most * size))) return -1;
     for (int32_t first = p->chunk_level[chunk], l = first; l < p->chunk_level[chunk + 1]; l++) {
         gru_level level = describe(j, l);
         level.before = before;
@@ -145,7 +145,7 @@ static int backward_chunk(const job *j, int32_t chunk) {
     const gru_plan *p = j->plan;
     size_t size = (size_t)j->size, most = (size_t)widest(p, chunk);
     float *part = j->parts + chunk * (3 * size + 1) * size;
-    float *room = room_for(2 * most * size + GRU_BLOCK * 4 * size), *grad = room, *grad_before = room + most * size;
+    float *room = gru_room(2 * most * size + GRU_BLOCK * 4 * size), *grad = room, *grad_before = room + most * size;
     if (!room) return -1;
     waiting nodes = {.room = room + 2 * most * size, .grad_w = part};
     memset(part, 0, (3 * size + 1) * size * sizeof *part);
@@ -234,13 +234,13 @@ static int at_most(int threads, int32_t things) {
  * no memory. */
 int gru_forward(const gru_plan *plan, int32_t size, const float *x, const float *w, const float *b, float *last,
                 float *state, float *kept, int threads, int most) {
-    job j = {.plan = plan, .kernel = choose_kernel(most), .size = size, .x = x, .b = b, .last = last, .state = state,
+    job j = {.plan = plan, .kernel = gru_choose_kernel(most), .size = size, .x = x, .b = b, .last = last, .state = state,
              .kept = kept};
-    float *packed = room_for((size_t)3 * size * size);
+    float *packed = gru_room((size_t)3 * size * size);
     if (!packed) return -1;
     j.kernel->pack_forward(w, size, packed);
     j.w = packed;
-    in_threads(forward_work, &j, at_most(threads, plan->chunks));
+    gru_in_threads(forward_work, &j, at_most(threads, plan->chunks));
     free(packed);
     return j.failed ? -1 : 0;
 }
@@ -248,17 +248,17 @@ int gru_forward(const gru_plan *plan, int32_t size, const float *x, const float 
 /* grad_x [words, 3 size], grad_w [3 size, size], grad_b [3 size]; `kept` is used up. */
 int gru_backward(const gru_plan *plan, int32_t size, const float *w, const float *state, float *kept,
                  const float *grad_last, float *grad_x, float *grad_w, float *grad_b, int threads, int most) {
-    job j = {.plan = plan, .kernel = choose_kernel(most), .size = size, .state = (float *)state, .kept = kept,
+    job j = {.plan = plan, .kernel = gru_choose_kernel(most), .size = size, .state = (float *)state, .kept = kept,
              .grad_last = grad_last, .grad_x = grad_x, .grad_w = grad_w, .grad_b = grad_b};
     size_t step = ((size_t)3 * size + 1) * size;
-    float *packed = room_for((size_t)3 * size * size);
-    j.parts = room_for(plan->chunks * step);
+    float *packed = gru_room((size_t)3 * size * size);
+    j.parts = gru_room(plan->chunks * step);
     if (packed && j.parts) {
         j.kernel->pack_backward(w, size, packed);
         j.w = packed;
-        in_threads(backward_work, &j, at_most(threads, plan->chunks));
+        gru_in_threads(backward_work, &j, at_most(threads, plan->chunks));
         atomic_store(&j.next, 0);
-        if (!j.failed) in_threads(sum_work, &j, at_most(threads, plan->chunks));
+        if (!j.failed) gru_in_threads(sum_work, &j, at_most(threads, plan->chunks));
         memset(grad_b, 0, (size_t)3 * size * sizeof *grad_b);
         for (int32_t i = 0; i < plan->words; i++) /* r and z have the same gradient from both sides */
             for (int32_t k = 0; k < 2 * size; k++) grad_b[k] += grad_x[(size_t)i * 3 * size + k];

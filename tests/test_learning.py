@@ -45,8 +45,8 @@ def small(agent: str, **q: Any) -> Any:
     return settings
 
 
-def train(folder: Path, agent: str, settings: Any, steps: int) -> Training:
-    config = RunConfig(TOY, agent, asdict(settings) if settings else {}, steps=steps)
+def train(folder: Path, agent: str, settings: Any, steps: int, seed: int = 0) -> Training:
+    config = RunConfig(TOY, agent, asdict(settings) if settings else {}, steps=steps, seed=seed)
     with Run.create(folder, config) as run, contextlib.closing(GameVector(GameSpec(TOY), config.games, 0)) as games:
         training = Training(run, make_agent(config, "cpu", ()), games)
         training.run()
@@ -59,22 +59,23 @@ def test_what_random_play_comes_to(tmp_path: Path) -> None:
     assert 3 < progress.score_mean < 6.5
 
 
-@pytest.mark.parametrize(("agent", "least"), [("drrn", 8.5), ("inv-dy", 8.5), ("xtx", 7.0)])
-def test_the_corridor_is_learned(agent: str, least: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("agent", "seeds", "least"), [("drrn", 1, 8.5), ("inv-dy", 1, 8.5), ("xtx", 3, 7.0)])
+def test_the_corridor_is_learned(agent: str, seeds: int, least: float, tmp_path: Path) -> None:
     """Ten points are all there are. The intrinsic reward is made small, as the corridor needs no curiosity; and XTX is
-    to return to the best trajectories only, since the shortest way to the first points leads into the pit."""
+    to return to the best trajectories only, since the shortest way to the first points leads into the pit. Single runs
+    of XTX come to between 4 and 9.5, so several are looked at."""
     settings = small(agent, temperature=0.2)
     if agent != "drrn":
         settings = replace(settings, inverse=replace(settings.inverse, alpha1=0.05))
     if agent == "xtx":
         settings = replace(settings, trajectories=replace(settings.trajectories, beta1=6.0))
-    progress = train(tmp_path / "run", agent, settings, 6_400).progress
-    assert progress.score_mean >= least
-    assert progress.score_max == 10
+    runs = [train(tmp_path / str(seed), agent, settings, 6_400, seed).progress for seed in range(seeds)]
+    assert sum(progress.score_mean for progress in runs) / seeds >= least
+    assert all(progress.score_max == 10 for progress in runs)
     if agent == "xtx":  # ten points end the game, so five are the best that can be returned to
-        assert progress.plan["target_score"] == 5
-        returned = [episode.peak >= 5 for episode in read_episodes(tmp_path / "run")[-100:]]
-        assert sum(returned) >= 80
+        assert all(progress.plan["target_score"] == 5 for progress in runs)
+        last = [read_episodes(tmp_path / str(seed))[-100:] for seed in range(seeds)]
+        assert sum(episode.peak >= 5 for episodes in last for episode in episodes) >= 80 * seeds
 
 
 # --- growth ---------------------------------------------------------------------------------------------------------

@@ -180,7 +180,8 @@ class RcNetwork(nn.Module):
         """All texts, then all questions, in one go. What the GRU makes of a word by itself is worked out once for each
         distinct word: a batch has some thousand tokens, but few hundred words."""
         lengths = torch.cat((reading.text_lengths, reading.question_lengths))
-        words, which = torch.cat((reading.texts, reading.questions)).unique(return_inverse=True)
+        tokens = torch.cat((reading.texts, reading.questions))
+        words, which = tokens.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         return Rows.of(self.read(self.embedding(words.to(self.embedding.weight.device)), lengths, which), lengths)
 
 

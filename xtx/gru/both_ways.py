@@ -80,7 +80,7 @@ class BothWays(nn.Module):
         given = nn.functional.linear(inputs, torch.cat((to_right, to_left)), torch.cat((to_right_bias, to_left_bias)))
         which = torch.arange(len(inputs)) if which is None else which
         weight, bias = torch.stack((right, left)), torch.stack((right_bias, left_bias))
-        indices = tuple(t.to(torch.int32) for t in (sizes, places, which))
+        indices = sizes.to(torch.int32), places.to(torch.int32), which.to(torch.int32)
         if not torch.is_grad_enabled():
             return _forward_in_c({"x": given, "w": weight, "b": bias, "start": self.start}, indices)
         states: Tensor = _InC.apply(given, weight, bias, self.start, indices)  # type: ignore[no-untyped-call]

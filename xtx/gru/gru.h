@@ -51,6 +51,8 @@ typedef struct {
     float *grad;         /* [width, size] gradient of the states */
     float *grad_before;  /* [.., size] the same of the level before, added to; NULL in the first level */
     float *grad_b;       /* [size] gradient of n's bias from the state, added to */
+    float *grad_x;       /* [words, 3 size] gradient of x, added to; NULL: it is summed up later */
+    float *grad_rz;      /* [2 size] gradient of the biases of r and z, added to with it */
 } gru_level;
 
 /* Attention between pairs of rows; see attend.c. The same structure as `_Attention` in attend.py. Rows lie in `table`, and

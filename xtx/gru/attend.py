@@ -1,4 +1,4 @@
-"""Attention between rows of vectors on the CPU, in C: torch itself would pad rows to equal lengths, and go through
+"""Attention between rows of vectors on the CPU, in C: torch's own would pad rows to equal lengths, and go through
 memory for every step of the formula. attend.c says what is computed."""
 
 from __future__ import annotations

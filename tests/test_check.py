@@ -33,7 +33,7 @@ def test_no_game_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.roms
 def test_misses_are_listed_and_written(real_story: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In library one must ask about something that is in another room."""
+    """Library needs a question, and the templates that we have for it know no talk."""
     missed = tmp_path / "missed.json"
     assert main(["games", "check", "library", "--no-atlas", "--write-extra", str(missed)]) == 0
     question = "ask technician about security gates"

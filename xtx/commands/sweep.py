@@ -27,7 +27,7 @@ from xtx.sweep.spec import Spec, read_spec, ready_names
 from xtx.sweep.table import Show, print_end
 
 SOME_FAILED = 1
-RUNS_PER_GPU = 4
+RUNS_PER_GPU = 6
 _SWEEPS = f"A sweep that comes with xtx ({', '.join(ready_names())}), or a TOML file (docs/sweeps.md)."
 
 
@@ -59,7 +59,7 @@ class Args:
     retries: int = 2
     """How often a run that fails is tried again without getting any further."""
     jobs: Annotated[int | None, arg(metavar="N")] = None
-    """Runs at a time; if not given, one for each processor, or four for each GPU, or as many as the cluster takes."""
+    """Runs at a time; if not given, one for each processor, or six for each GPU, or as many as the cluster takes."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where networks are computed; auto takes GPUs if there are any. GPUs are dealt out among the runs."""
     threads: Annotated[int | None, arg(metavar="N")] = None

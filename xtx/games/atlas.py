@@ -180,7 +180,7 @@ def _open(path: Path) -> lmdb.Environment:
             print(
                 f"xtx: the atlas {path} is damaged or not an atlas; it was set aside as {aside.name}", file=sys.stderr
             )
-            path.mkdir()
+            path.mkdir(exist_ok=True)  # one that comes to open it may have been quicker: see above
             return _try_open(path)
     except (OSError, lmdb.Error) as error:
         raise UserError(f"the atlas {path} cannot be opened ({error}); use --atlas PATH or --no-atlas") from None

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -266,15 +266,28 @@ def test_a_network_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> Non
     near(fast, everything(net, net(reading())))
 
 
-def test_threads_change_nothing_in_c() -> None:
-    way, lengths = shaken(BothWays(20, 32)), torch.tensor([3, 70, 41])
-    inputs = torch.randn(114, 20, requires_grad=True)
-    threads, found = torch.get_num_threads(), []
-    for number in (1, 2):
-        torch.set_num_threads(number)
-        found.append(everything(way, way(inputs, lengths), inputs))
+@pytest.fixture
+def as_many_threads_as_before() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
     torch.set_num_threads(threads)
-    near(*found)
+
+
+@pytest.mark.usefixtures("as_many_threads_as_before")
+def test_threads_change_nothing_in_c() -> None:
+    way, layer = shaken(BothWays(20, 32)), shaken(Attention(64, 32))
+    lengths = torch.tensor([3, 20, 41, 50])
+    inputs, table = torch.randn(114, 20, requires_grad=True), torch.randn(114, 64, requires_grad=True)
+    rows = Rows.of(table, lengths)
+    found = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        found.append((everything(way, way(inputs, lengths), inputs), everything(layer, layer(rows, rows), table)))
+        with torch.no_grad():
+            assert torch.equal(layer(rows, rows), found[-1][1][0])
+    for states, attended in found[1:]:
+        near(states, found[0][0])  # torch's own products differ
+        assert all(map(torch.equal, attended, found[0][1]))
 
 
 @pytest.mark.gpu

@@ -57,11 +57,13 @@ typedef struct {
 
 /* Attention between pairs of rows; see attend.c. The same structure as `_Attention` in attend.py. Rows lie in `table`, and
  * a row may be in several pairs. */
+#define GRU_CHUNKS 8   /* into so many chunks pairs are cut for threads: CHUNKS in attend.py */
 #define GRU_LEAK 0.01f /* the slope of leaky_relu below 0 */
 
 typedef struct {
     int32_t width, hidden, pairs, most_words, most_memory_words;
-    int32_t keep; /* whether what is kept has room for all pairs; else for the longest, and only `out` is wanted */
+    int32_t keep; /* whether what is kept has room for all pairs; else for the longest GRU_CHUNKS times, and only `out`
+                     is wanted */
     const int32_t *context_start, *context_words, *memory_start, *memory_words; /* [pairs] */
     const float *table;                                                         /* [.., width] */
     const float *context_weight, *memory_weight, *product_weight;               /* [width] */
@@ -78,7 +80,7 @@ typedef struct {
     const float *context, *memory;
     float *out, *shares, *found, *importance, *gist;
     const float *grad_out;
-    float *grad_context, *grad_memory;
+    float *grad_context, *grad_memory; /* of this pair alone */
 } gru_attention_pair;
 
 /* Room to work in, t words, m words of memory. */
@@ -87,7 +89,6 @@ typedef struct {
     float *mixed;           /* [t, hidden] */
     float *turned;          /* [width, m] */
     float *shares;          /* [t, m] */
-    float *memory;          /* [m, width] */
     float *own;             /* [width, hidden] */
     float *panel;           /* of a product */
     float *row, *column;    /* [m] or [width], [t] */

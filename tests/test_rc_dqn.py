@@ -11,6 +11,7 @@ import torch
 
 from xtx.agents import preset
 from xtx.agents.object_history import ObjectHistory
+from xtx.agents.policy import draw
 from xtx.agents.questions import OBJECT, Passage
 from xtx.agents.rc_dqn import RcDqnAgent, epsilon, exploration
 from xtx.agents.rc_learner import RcLearner
@@ -134,7 +135,7 @@ def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
     together = learner._evaluate(learner.network, [reader.asked(state) for state in states])
     assert [len(values) for values in together] == [1 + i % 5 for i in range(30)]
     for state, values in zip(states, together, strict=True):
-        np.testing.assert_allclose(learner.q_values(state), values, atol=1e-5)
+        np.testing.assert_allclose(learner.q_values([state])[0], values, atol=1e-5)
 
 
 # --- history ----------------------------------------------------------------------------------------------------------
@@ -222,9 +223,30 @@ def test_without_epsilon_the_best_action_is_taken() -> None:
     agent = RcDqnAgent(settings, Brief(1, 0))
     here = observation("a lamp and a rope", "Nothing", "Hm", ("take lamp", "take rope", "north", "south"))
     [decision] = agent.act([here])
-    values = agent._learner.q_values(agent._states[0])
+    [values] = agent._learner.q_values(agent._states)
     assert len(values) == 3
     assert decision.action == here.actions[int(values.argmax())]
+
+
+def test_games_are_decided_together_as_one_by_one() -> None:
+    settings = replace(SMALL, epsilon_start=0.5, epsilon_end=0.5)
+    agent = RcDqnAgent(settings, Brief(12, 0))
+    things = ("lamp", "rope", "key")
+    seen = [
+        observation(f"room {i} with a lamp", "a rope", "Hm", tuple(f"take {t}" for t in things[: 1 + i % 3]))
+        for i in range(12)
+    ]
+    decisions = agent.act(seen)
+    draws = np.random.default_rng(0)
+    explored = 0
+    for here, state, decision in zip(seen, agent._states, decisions, strict=True):
+        if draws.random() < 0.5:
+            explored += 1
+            expected = draw(draws, exploration([1] * len(here.actions)))
+        else:
+            expected = int(agent._learner.q_values([state])[0].argmax())
+        assert decision.action == here.actions[expected]
+    assert 0 < explored < 12
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from xtx import gru as kernels
+from xtx.gru import attend, both_ways
 from xtx.gru.both_ways import BothWays
-from xtx.rc_net import SLACK, Attention, RcNetwork, Reading
+from xtx.rc_net import SLACK, Attention, RcNetwork, Reading, Rows
 
 VOCABULARY = 30
 
@@ -182,6 +184,110 @@ def test_the_gradient_is_the_one_that_torch_finds(row_lengths: list[int]) -> Non
         strict=True,
     ):
         close(a, b, 1e-12)
+
+
+# --- in C -------------------------------------------------------------------------------------------------------------
+
+
+def everything(net: torch.nn.Module, values: Tensor, *more: Tensor) -> list[Tensor]:
+    """The values, and the gradients of their weighted sum."""
+    weighting = torch.linspace(-1, 1, values.numel(), dtype=values.dtype).view(values.shape)
+    return [values.detach(), *torch.autograd.grad((values * weighting).sum(), [*more, *net.parameters()])]
+
+
+def near(found: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    """Equal but for rounding, compared to the largest number of each."""
+    for a, b in zip(found, expected, strict=True):
+        assert (a - b).abs().max() <= 5e-5 * max(0.5, float(b.abs().max()))
+
+
+@pytest.fixture(params=[0, 1, 2])
+def any_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "BEST_KERNEL", request.param)
+
+
+def shaken(module: torch.nn.Module) -> torch.nn.Module:
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module
+
+
+ROWS = [[3, 7, 1, 7, 4], [1, 1], [5], [40] * 20 + [90] * 3]
+
+
+@pytest.mark.usefixtures("any_kernel")
+@pytest.mark.parametrize("row_lengths", ROWS)
+@pytest.mark.parametrize("shared", [False, True])  # whether several tokens have the same input
+def test_a_gru_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, row_lengths: list[int], shared: bool) -> None:
+    way, lengths, tokens = shaken(BothWays(20, 32)), torch.tensor(row_lengths), sum(row_lengths)
+    inputs = torch.randn(3 if shared else tokens, 20, requires_grad=True)
+    which = torch.arange(tokens) % 3 if shared else None
+    fast = everything(way, way(inputs, lengths, which), inputs)
+    with torch.no_grad():
+        close(way(inputs, lengths, which), fast[0])
+    monkeypatch.setattr(both_ways, "FAST", False)
+    near(fast, everything(way, way(inputs, lengths, which), inputs))
+
+
+@pytest.mark.usefixtures("any_kernel")
+@pytest.mark.parametrize("row_lengths", [sorted(lengths) for lengths in ROWS])
+@pytest.mark.parametrize("itself", [False, True])
+def test_attention_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, row_lengths: list[int], itself: bool) -> None:
+    layer, count = shaken(Attention(64, 32)), len(row_lengths)
+    lengths = torch.tensor([*row_lengths, *(1 + i % 5 for i in range(count))])
+    table = torch.randn(int(lengths.sum()), 64, requires_grad=True)
+    # Twice the first row: a text may be asked several questions.
+    context = Rows.of(table, lengths)[torch.tensor([0, *range(count)])]
+    memory = context if itself else Rows.of(table, lengths)[torch.tensor([count, *range(count, 2 * count)])]
+    fast = everything(layer, layer(context, memory), table)
+    with torch.no_grad():
+        close(layer(context, memory), fast[0])
+    monkeypatch.setattr(attend, "FAST", False)
+    near(fast, everything(layer, layer(context, memory), table))
+
+
+def test_of_several_equal_words_each_is_found_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = shaken(Attention(32, 32))
+    table = torch.randn(1, 32).repeat(6, 1).requires_grad_()  # all similarities are the highest
+    rows = Rows.of(table, torch.tensor([4, 2]))
+    fast = everything(layer, layer(rows[:1], rows[1:]), table)
+    monkeypatch.setattr(attend, "FAST", False)
+    near(fast, everything(layer, layer(rows[:1], rows[1:]), table))
+
+
+def test_a_network_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = network(32)
+    fast = everything(net, net(reading()))
+    slow = torch.tensor([slow_q(net, TEXTS[t], QUESTIONS[q], first, second) for t, q, first, second in ACTIONS])
+    close(fast[0], slow)
+    for module in (attend, both_ways):
+        monkeypatch.setattr(module, "FAST", False)
+    near(fast, everything(net, net(reading())))
+
+
+@pytest.fixture
+def as_many_threads_as_before() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("as_many_threads_as_before")
+def test_threads_change_nothing_in_c() -> None:
+    way, layer = shaken(BothWays(20, 32)), shaken(Attention(64, 32))
+    lengths = torch.tensor([3, 20, 41, 50])
+    inputs, table = torch.randn(114, 20, requires_grad=True), torch.randn(114, 64, requires_grad=True)
+    rows = Rows.of(table, lengths)
+    found = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        found.append((everything(way, way(inputs, lengths), inputs), everything(layer, layer(rows, rows), table)))
+        with torch.no_grad():
+            assert torch.equal(layer(rows, rows), found[-1][1][0])
+    for states, attended in found[1:]:
+        near(states, found[0][0])  # torch's own products differ
+        assert all(map(torch.equal, attended, found[0][1]))
 
 
 @pytest.mark.gpu

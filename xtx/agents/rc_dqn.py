@@ -58,17 +58,16 @@ class RcDqnAgent(Agent):
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """The best of the first actions, or with probability epsilon one of a seldom used template."""
-        self._states = []
-        decisions = []
-        for game, observation in enumerate(observations):
-            if observation.step == 0:
-                self._histories[game].load(())
-            state = self._see(observation, self._histories[game])
-            if self.settings.history:
-                self._histories[game].add(observation.look)
-            self._states.append(state)
-            decisions.append(self._decide(observation, state))
-        return decisions
+        self._states = [self._arrive(game, observation) for game, observation in enumerate(observations)]
+        seen = list(zip(observations, self._states, strict=True))
+        chosen = [self._explore(observation, state) for observation, state in seen]
+        # The values of all games in one go; they need no random numbers, so those are drawn in the games' order.
+        greedy = [state for state, action in zip(self._states, chosen, strict=True) if action is None]
+        best = iter(self._learner.q_values(greedy))
+        return [
+            Decision(observation.actions[int(next(best).argmax())] if action is None else action)
+            for observation, action in zip(observations, chosen, strict=True)
+        ]
 
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
         """The losses, after storing the transitions and one update."""
@@ -94,7 +93,7 @@ class RcDqnAgent(Agent):
         with self._reader.in_passing():
             state = self._see(observation, ObjectHistory())
             chances = exploring * exploration(self._counts(observation, state))
-            chances[int(self._learner.q_values(state).argmax())] += 1 - exploring
+            chances[int(self._learner.q_values([state])[0].argmax())] += 1 - exploring
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
     def describe(self) -> Mapping[str, float]:
@@ -105,11 +104,21 @@ class RcDqnAgent(Agent):
             "epsilon": epsilon(self.settings, self._steps),
         }
 
-    def _decide(self, observation: Observation, state: Read) -> Decision:
-        if self._random.random() < epsilon(self.settings, self._steps):
-            chances = exploration(self._counts(observation, state))
-            return Decision(observation.actions[draw(self._random, chances)])
-        return Decision(observation.actions[int(self._learner.q_values(state).argmax())])
+    def _arrive(self, game: int, observation: Observation) -> Read:
+        """The state, which then is part of the game's history."""
+        history = self._histories[game]
+        if observation.step == 0:
+            history.load(())
+        state = self._see(observation, history)
+        if self.settings.history:
+            history.add(observation.look)
+        return state
+
+    def _explore(self, observation: Observation, state: Read) -> str | None:
+        """With probability epsilon an action to explore."""
+        if self._random.random() >= epsilon(self.settings, self._steps):
+            return None
+        return observation.actions[draw(self._random, exploration(self._counts(observation, state)))]
 
     def _counts(self, observation: Observation, state: Read) -> list[int]:
         passage = self._reader.passage(state.text)

@@ -66,9 +66,9 @@ class RcLearner:
         self._values: dict[Read, float] = {}  # the target's of states, since it was last copied
         self.updates = 0
 
-    def q_values(self, state: Read) -> Floats:
-        """The values of the state's actions, as many as are compared."""
-        return self._evaluate(self.network, [self._reader.asked(state)])[0]
+    def q_values(self, states: Sequence[Read]) -> list[Floats]:
+        """The values of each state's actions, as many as are compared."""
+        return self._evaluate(self.network, [self._reader.asked(state) for state in states])
 
     def remember(self, game: int, before: int, action: int, after: Read, reward: float, ended: bool) -> None:
         """Stores a transition. An episode that the step limit ended counts as ended, as in the authors' program:

@@ -57,10 +57,9 @@ def _load() -> ctypes.CDLL:
     library.gru_make_plan.argtypes = [pointer, pointer, number, pointer, pointer]
     library.gru_forward.argtypes = [pointer, number, *[pointer] * 6, number, number]
     library.gru_backward.argtypes = [pointer, number, *[pointer] * 7, number, number]
-    for way in (library.gru_both_ways_forward, library.gru_both_ways_backward):
-        way.argtypes = [pointer, number, number]
-    for way in (library.gru_attend_forward, library.gru_attend_backward):
-        way.argtypes = [pointer, number]
+    for what in ("both_ways", "attend"):
+        for way in ("forward", "backward"):
+            getattr(library, f"gru_{what}_{way}").argtypes = [pointer, number, number]
     return library
 
 

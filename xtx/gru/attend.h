@@ -195,7 +195,7 @@ static void attend_backward(const gru_attention *s, const gru_attention_pair *p,
     }
     turn(p->memory, m, full, w, r->turned);
     product(r->shares, full, t, full, found, w, 1, w, r->turned, full, r->panel, 0);
-    product(r->memory, w, m, w, p->shares, 1, full, t, found, w, r->panel, 0);
+    product(p->grad_memory, w, m, w, p->shares, 1, full, t, found, w, r->panel, 0);
     /* b: the importances, which are softened too. */
     float mean = 0.0f;
     for (int32_t i = 0; i < t; i++) {
@@ -216,17 +216,15 @@ static void attend_backward(const gru_attention *s, const gru_attention_pair *p,
             store(s->grad_product_weight + d, load(s->grad_product_weight + d) + g * c);
             store(s->grad_context_weight + d, load(s->grad_context_weight + d) + c * of_row);
             store(weighed + (size_t)i * w + d, c * weight);
-            float *to = p->grad_context + (size_t)i * w + d;
-            store(to, load(to) + load(context + (size_t)i * w + d) + g * weight + load(s->context_weight + d) * of_row);
+            vec grad = load(context + (size_t)i * w + d) + g * weight + load(s->context_weight + d) * of_row;
+            store(p->grad_context + (size_t)i * w + d, grad);
         }
     }
-    product(r->memory, w, m, w, r->shares, 1, full, t, weighed, w, r->panel, 1);
+    product(p->grad_memory, w, m, w, r->shares, 1, full, t, weighed, w, r->panel, 1);
     memset(r->row, 0, full * sizeof *r->row);
     for (int32_t i = 0; i < t; i++) add_times(r->row, r->shares + (size_t)i * full, 1.0f, full);
     for (int32_t k = 0; k < m; k++) {
-        float *to = p->grad_memory + (size_t)k * w;
         add_times(s->grad_memory_weight, p->memory + (size_t)k * w, r->row[k], w);
-        add_times(to, r->memory + (size_t)k * w, 1.0f, w);
-        add_times(to, s->memory_weight, r->row[k], w);
+        add_times(p->grad_memory + (size_t)k * w, s->memory_weight, r->row[k], w);
     }
 }

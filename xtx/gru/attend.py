@@ -16,6 +16,9 @@ from xtx import gru
 FAST = True
 """Whether the C code may be used: tests also try without."""
 
+_CHUNKS = 8
+"""Into so many chunks the C code cuts the pairs: GRU_CHUNKS in gru.h."""
+
 _NUMBERS = ("width", "hidden", "pairs", "most_words", "most_memory_words", "keep")
 _INTEGERS = ("context_start", "context_words", "memory_start", "memory_words")
 _LEAVES = ("table", "context_weight", "memory_weight", "product_weight", "mix", "bias")
@@ -96,12 +99,12 @@ def _out(integers: dict[str, Tensor], floats: dict[str, Tensor]) -> Tensor:
 
 
 def _room(integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """Room for what is kept: of all pairs, or else of whichever is longest."""
+    """Room for what is kept: of all pairs, or else of whichever is longest, for each chunk."""
     words, memory = integers["context_words"].long(), integers["memory_words"].long()
     full = (memory + gru.GRAIN - 1) // gru.GRAIN * gru.GRAIN
     width = floats["table"].shape[1]
-    tokens, pairs = int(words.sum() if keep else words.max()), len(words) if keep else 1
-    shares = int((words * full).sum()) if keep else int(words.max() * full.max())
+    tokens, pairs = int(words.sum() if keep else _CHUNKS * words.max()), len(words) if keep else _CHUNKS
+    shares = int((words * full).sum() if keep else _CHUNKS * words.max() * full.max())
     sizes = shares, tokens * width, tokens + (pairs + 2) * gru.GRAIN, pairs * width
     return {name: floats["table"].new_empty(size) for name, size in zip(_KEPT, sizes, strict=True)}
 
@@ -111,5 +114,5 @@ def _call(way: str, integers: dict[str, Tensor], floats: dict[str, Tensor], *, k
     longest = int(integers["context_words"].max()), int(integers["memory_words"].max())
     pointers = {name: t.data_ptr() for name, t in (*integers.items(), *floats.items())}
     described = _Attention(width, hidden, len(integers["context_words"]), *longest, int(keep), **pointers)
-    if gru.in_c(f"gru_attend_{way}")(ctypes.byref(described), gru.BEST_KERNEL):
+    if gru.in_c(f"gru_attend_{way}")(ctypes.byref(described), torch.get_num_threads(), gru.BEST_KERNEL):
         raise MemoryError("no memory for attention")

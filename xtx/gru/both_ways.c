@@ -91,17 +91,6 @@ static int forward_way(const job *j, int way) {
     return 0;
 }
 
-/* Adds the gradients of a level's gates to those of x and of the biases of r and z. */
-static void add_gates(const gru_steps *s, const gru_level *level, float *grad_b) {
-    size_t size = (size_t)s->size;
-    for (int32_t i = 0; i < level->width; i++) {
-        const float *from = level->kept + i * 4 * size;
-        float *to = s->grad_x + level->word[i] * 3 * size;
-        for (size_t k = 0; k < 2 * size; k++) to[k] += from[k], grad_b[k] += from[k];
-        for (size_t k = 2 * size; k < 3 * size; k++) to[k] += from[k + size];
-    }
-}
-
 static int backward_way(const job *j, int way) {
     const gru_steps *s = j->s;
     size_t size = (size_t)s->size, most = s->rows * size, at = (size_t)s->tokens;
@@ -118,6 +107,8 @@ static int backward_way(const job *j, int way) {
         gru_level level = describe(s, &p, way, step, at);
         level.grad = grad;
         level.grad_b = grad_b + 2 * size;
+        level.grad_rz = grad_b;
+        level.grad_x = s->grad_x;
         level.grad_before = step ? grad_before : s->grad_start + way * size;
         if (step) memset(grad_before, 0, s->sizes[step - 1] * size * sizeof *grad);
         const int32_t *place = s->place + way * (size_t)s->tokens + at;
@@ -126,7 +117,6 @@ static int backward_way(const job *j, int way) {
             for (size_t k = 0; k < size; k++) grad[i * size + k] += from[k];
         }
         j->kernel->backward(&level);
-        add_gates(s, &level, grad_b);
         for (int32_t i = 0; i < level.width; i++) { /* collected until the product is worth it, as in run.c */
             gates[waiting] = level.kept + i * 4 * size;
             states[waiting++] = level.before + level.parent[i] * size;

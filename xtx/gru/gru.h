@@ -51,15 +51,19 @@ typedef struct {
     float *grad;         /* [width, size] gradient of the states */
     float *grad_before;  /* [.., size] the same of the level before, added to; NULL in the first level */
     float *grad_b;       /* [size] gradient of n's bias from the state, added to */
+    float *grad_x;       /* [words, 3 size] gradient of x, added to; NULL: it is summed up later */
+    float *grad_rz;      /* [2 size] gradient of the biases of r and z, added to with it */
 } gru_level;
 
 /* Attention between pairs of rows; see attend.c. The same structure as `_Attention` in attend.py. Rows lie in `table`, and
  * a row may be in several pairs. */
+#define GRU_CHUNKS 8   /* into so many chunks pairs are cut for threads: CHUNKS in attend.py */
 #define GRU_LEAK 0.01f /* the slope of leaky_relu below 0 */
 
 typedef struct {
     int32_t width, hidden, pairs, most_words, most_memory_words;
-    int32_t keep; /* whether what is kept has room for all pairs; else for the longest, and only `out` is wanted */
+    int32_t keep; /* whether what is kept has room for all pairs; else for the longest GRU_CHUNKS times, and only `out`
+                     is wanted */
     const int32_t *context_start, *context_words, *memory_start, *memory_words; /* [pairs] */
     const float *table;                                                         /* [.., width] */
     const float *context_weight, *memory_weight, *product_weight;               /* [width] */
@@ -76,7 +80,7 @@ typedef struct {
     const float *context, *memory;
     float *out, *shares, *found, *importance, *gist;
     const float *grad_out;
-    float *grad_context, *grad_memory;
+    float *grad_context, *grad_memory; /* of this pair alone */
 } gru_attention_pair;
 
 /* Room to work in, t words, m words of memory. */
@@ -85,7 +89,6 @@ typedef struct {
     float *mixed;           /* [t, hidden] */
     float *turned;          /* [width, m] */
     float *shares;          /* [t, m] */
-    float *memory;          /* [m, width] */
     float *own;             /* [width, hidden] */
     float *panel;           /* of a product */
     float *row, *column;    /* [m] or [width], [t] */

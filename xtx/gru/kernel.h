@@ -158,6 +158,17 @@ INLINE void backward_block(const gru_level *l, int32_t first, int32_t j, const i
     }
 }
 
+/* Adds the gradients of a node's gates to those of its input and of the biases of r and z. */
+INLINE void add_to_input(const gru_level *l, int32_t i, int32_t j, vec r, vec z, vec n) {
+    const int32_t size = l->size;
+    float *x = l->grad_x + (size_t)l->word[i] * 3 * size + j, *b = l->grad_rz + j;
+    store(x, load(x) + r);
+    store(x + size, load(x + size) + z);
+    store(x + 2 * size, load(x + 2 * size) + n);
+    store(b, load(b) + r);
+    store(b + size, load(b + size) + z);
+}
+
 /* The gradients of a node's gates, in place of what was kept of them; the direct way to the parent's state. */
 INLINE void backward_gates(const gru_level *l, int32_t i) {
     const int32_t size = l->size;
@@ -176,6 +187,7 @@ INLINE void backward_gates(const gru_level *l, int32_t i) {
         store(kept + 3 * size + j, grad_n);
         store(l->grad_b + j, load(l->grad_b + j) + grad_part);
         if (l->before) store(to + j, load(to + j) + grad * z);
+        if (l->grad_x) add_to_input(l, i, j, load(kept + j), load(kept + size + j), grad_n);
     }
 }
 

@@ -4,6 +4,7 @@ import errno
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import xtx.commands.games
 from xtx.cli import COMMANDS, main
+from xtx.commands.session import stopper
 from xtx.core import UserError
 from xtx.games import catalog
 
@@ -205,3 +207,17 @@ def test_a_story_of_ones_own_from_source_to_info(
     assert f"ends with {entry.max_score} points" in out
     assert main(["games", "profile", "mine.z5", "mine.inf", "-o", "q.json"]) == 2
     assert "no profile can be made" in capsys.readouterr().err
+
+
+def test_only_a_second_ctrl_c_ends_a_run_at_once() -> None:
+    """SIGTERM may come twice for one reason: the run must still be able to save."""
+    with stopper() as stop:
+        assert not stop.asked
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.asked
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with stopper() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.asked

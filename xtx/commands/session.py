@@ -214,9 +214,9 @@ class Stop:
 
 @contextlib.contextmanager
 def stopper() -> Iterator[Stop]:
-    """Ctrl-C, or the end of a session, asks the loop to save and stop; a second Ctrl-C ends it at once. SIGTERM may come
-    more than once for one reason: when a sweep with several threads is killed, the kernel sends it for each of those
-    that its run belonged to in turn."""
+    """Ctrl-C, or the end of a session, asks the loop to save and stop; a second Ctrl-C ends it at once. SIGTERM may
+    come more than once for one reason: when a sweep with several threads is killed, the kernel sends it for each of
+    those that its run belonged to in turn."""
     stop = Stop()
 
     def ask(number: int, frame: FrameType | None) -> None:

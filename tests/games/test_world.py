@@ -16,7 +16,7 @@ import pytest
 
 from xtx.games.jericho import Emulator, Status, Verdict
 from xtx.games.story import Story, read_story
-from xtx.games.survey import _VERBS, _Survey, read_layout
+from xtx.games.survey import _Survey, read_layout
 from xtx.games.world import Layout, World
 
 ROOT = Path(__file__).parents[2]
@@ -251,7 +251,7 @@ def walks(emulator: Emulator, episodes: int, length: int) -> Iterator[bool]:
 def coarsest(emulator: Emulator) -> Layout:
     """The layout of a survey that took every byte it may for the parser's: any other is finer."""
     survey = _Survey(emulator, ())
-    survey.verbs[:] = _VERBS
+    survey.traces.take_for_the_parsers(slice(None))
     states, _, memory, scores = survey._walk()
     return survey._first_layout(states[0], states[0], memory, scores)
 
@@ -312,10 +312,7 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
     """In balances the key does not depend on what was named last; and deephome's lever at the City Gates, which shows
     nowhere, changes a byte that counts. Something that is about to happen is part of the state: the specter leaves."""
     world = real_world("balances")
-    emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:40]:
-        emulator.step(command)
+    emulator = on_the_way(world, 40)
     state, here, theirs, named = emulator.save(), key(world), jericho_hash(emulator), set()
     emulator.step("inventory")
     for word in set(emulator.narration.split()):
@@ -344,14 +341,20 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
     assert not emulator.tree.entries(world.watched(emulator.ram)).any()
 
 
+def on_the_way(world: World, steps: int) -> Emulator:
+    """The world's emulator after so many steps of the walkthrough."""
+    emulator = world._emulator
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[:steps]:
+        emulator.step(command)
+    return emulator
+
+
 @pytest.mark.roms
 def test_what_falls_due_while_one_waits_is_kept(real_world: Callable[[str], World]) -> None:
     """In zork3 waiting takes three turns, and the earthquake is due in the second."""
     world = real_world("zork3")
-    emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:63]:
-        emulator.step(command)
+    emulator = on_the_way(world, 63)
     assert emulator.walkthrough[63].lower() == "wait"
     emulator.restore(world.canonical(RNG))
     flags = emulator.filter(["wait", "look"]).flags & Verdict.CHANGED
@@ -362,10 +365,7 @@ def test_what_falls_due_while_one_waits_is_kept(real_world: Callable[[str], Worl
 def test_rooms_without_names_have_bytes_of_their_own(real_world: Callable[[str], World]) -> None:
     """In snacktime it depends on somebody's being awake whether one can take a cushion; no room there has a name."""
     world = real_world("snacktime")
-    emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:10]:
-        emulator.step(command)
+    emulator = on_the_way(world, 10)
     assert emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)] == ""
     truth = emulator.filter(["take cushion"]).diffs
     emulator.restore(world.canonical(RNG))

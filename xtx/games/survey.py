@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
@@ -22,8 +21,9 @@ import numpy.typing as npt
 
 from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict
 from xtx.games.narration import clean
+from xtx.games.traces import NONSENSE, PRONOUNS, Traces, score_copies, ticking
 from xtx.games.world import Layout, World, prompt_of
-from xtx.games.zmachine import Ram, read_dictionary
+from xtx.games.zmachine import Ram
 from xtx.games.zset import ENGINE, Engine, judge
 
 _STATES = 16
@@ -47,10 +47,6 @@ _IDLE_RUN = 3
 """The same where nothing is done."""
 _IDLING = 200
 """States from which nothing is done for some turns, to see what counts them."""
-_NOUNS = 2
-"""What has more values than this after as many things were examined is the parser's."""
-_VERBS = 2
-"""So many verbs must have changed a byte in one state before it is taken for the parser's."""
 _RNG = (1_000_003, 0, 0)
 _DUE_BYTES = 6
 """So many bytes may have to come together for something to happen."""
@@ -59,29 +55,11 @@ _RUNNING = (3, 6, 10, 20)
 _WORTH_A_SET = 20
 """So many commands are judged quicker by set execution than one by one."""
 
-_NONSENSE = (
-    "zqx", "zqx wvj", "zqxjkw " * 3, "zqxjkwvb " * 13, "wv " * 39, "wvzq " * 19, "q z x w v k j " * 6,
-    "take zqxj", "examine zqxj", "put zqxj in wvkj", "take zqxj from wvkj with jkzq on zqww and kjqz",
-    "zqx, zqx", "zqx, wvj and kqx then " * 5, "abc. " * 23, "wait. zqxjkw wvj zqxjk kjq",
-    "look. " * 19, "look then " * 11,
-    "examine me and me and me and me and me and me and me and me and me and me and me", "g",
-    "oops", "oops zqxj", "take all but zqxj", "take all", "drop all", "examine all", "put all in all",
-    "look then wait then inventory then look", "e" * 100, "look", "wait", "inventory", "examine me", "listen",
-    "take me", "give me to me", "show me to me", "examine floor", "ask me about me",
-)  # fmt: skip
-"""Commands that change nothing in any game, long and odd enough to fill the parser's tables."""
-
-_PRONOUNS = frozenset(("it", "them", "him", "her", "that", "those", "this", "these", "again", "g"))
-"""Words that mean what was named before. No candidate has one, so what they stand for is the parser's business."""
-
 Due = tuple[tuple[int, int], ...]
 """Addresses and values of bytes that together make something happen."""
 
 _IDLE = ("look", "inventory", "examine me")
 _WAITING = ("wait",)
-
-_INCOMPLETE = ("take", "put", "give", "unlock", "open", "examine", "ask")
-"""Verbs that make the parser ask back, which uses tables of its own; each is followed by an answer."""
 
 
 def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
@@ -99,22 +77,12 @@ class _Survey:
     def __init__(self, emulator: Emulator, avoid: Collection[str]) -> None:
         self.emulator = emulator
         self.avoid = frozenset(avoid)
-        self.dictionary = read_dictionary(emulator.story.content, emulator.header)
-        size = emulator.header.dynamic_size
-        self.verbs = np.zeros(size, dtype=np.int64)
-        """By byte: the largest number of verbs that changed it, each in its own way, in one state."""
-        self.timed = np.zeros(size, dtype=np.int64)
-        """By byte: in how many states time changed it, whatever the command."""
-        self.steps: list[Counter[int]] = [Counter() for _ in range(size)]
-        self.surveyed = 0
         self.walked: list[Snapshot] = []
         """States along the walkthrough."""
         self.copies: list[int] = []
         """Bytes that hold the score too."""
-        self._world = emulator.change.set_mask & emulator.change.clear_mask
         self.random = random.Random(5)
-        self._sights: list[str] = []
-        """Words that were in sight when commands were last made up."""
+        self.traces = Traces(emulator, self.avoid, self.random)
         self._engine: Engine | None = None
         if ENGINE not in self.avoid:
             with contextlib.suppress(ValueError):  # a story that it cannot run
@@ -135,10 +103,10 @@ class _Survey:
         if profile is not None and profile.volatile:
             # The compiler said where the parser keeps its things: nothing to find out.
             for start, end in profile.volatile:
-                self.verbs[start:end] = _VERBS
+                self.traces.take_for_the_parsers(slice(start, end))
             return self._first_layout(states[0], usual, memory, scores)
         for i in chosen:
-            self._try_commands(states[i])
+            self.traces.look_for(states[i])
         layout = self._first_layout(states[0], usual, memory, scores)
         layout = self._with_or_without_score(layout, [states[i] for i in chosen])
         layout = self._with_quiet_fill(layout, [states[i] for i in chosen], commands)
@@ -151,7 +119,7 @@ class _Survey:
             layout = self._refine(layout, states[i], [commands[i], *directions])
         for i in chosen:
             self.emulator.restore(states[i])
-            layout = self._refine(layout, states[i], self._commands()[len(_NONSENSE) :: 3])
+            layout = self._refine(layout, states[i], self.traces.commands()[len(NONSENSE) :: 3])
         layout = self._with_due(layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
         for i in ordinary:
             # Again: where something falls due the commands could not be told from it before.
@@ -165,10 +133,9 @@ class _Survey:
         """The layout as the commands tried so far suggest it."""
         emulator = self.emulator
         mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
-        mask[self.verbs >= _VERBS] = 0
-        mask[(self.timed > 0) & (self.timed * 2 >= self.surveyed)] = 0  # a clock that always runs
+        mask[self.traces.parsers | self.traces.always_running] = 0
         mask[list(emulator.moves_addresses)] = 0
-        self.copies = _copies(memory, scores)
+        self.copies = score_copies(memory, scores)
         mask[self.copies] = 0
         mask[list(emulator.score_addresses)] = 0
         self._fill_gaps(mask)
@@ -178,9 +145,7 @@ class _Survey:
         entries[:, -2:] = 0xFF
         mask[list(emulator.special)] = 0xFF
         mask[:64] = 0  # the header: screen size and the like
-        counting = (
-            np.array([self._counts(int(a)) for a in range(len(mask))]) | _tick(memory, _RUN) | self._idling(usual)
-        )
+        counting = self.traces.counting | ticking(memory, _RUN) | self._idling(usual)
         counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
         return Layout(
             mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), running=_RUNNING[0],
@@ -193,7 +158,7 @@ class _Survey:
         """Which bytes count turns while nothing is done, from states along the walkthrough: also the clock that one
         action starts and the next one stops."""
         emulator = self.emulator
-        ticking = np.zeros(emulator.header.dynamic_size, dtype=bool)
+        found = np.zeros(emulator.header.dynamic_size, dtype=bool)
         for state in self.walked[1 :: 1 + len(self.walked) // _IDLING]:
             emulator.restore(state)
             memory = [emulator.ram.copy()]
@@ -206,8 +171,8 @@ class _Survey:
                     break
                 memory.append(emulator.ram.copy())
             if len(memory) > _RUN:
-                ticking |= _tick(np.array(memory), _IDLE_RUN)
-        return ticking
+                found |= ticking(np.array(memory), _IDLE_RUN)
+        return found
 
     def _with_or_without_score(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with the score as a part of the world, if that makes idling more true: some stories work their
@@ -248,7 +213,7 @@ class _Survey:
     def _with_quiet_fill(self, layout: Layout, candidates: Sequence[Snapshot], walk: Sequence[str]) -> Layout:
         """The layout that sets clocks to where they disturb least, and not to when the sun is about to rise."""
         states = self._wander(layout, walk)[0][:: _WANDERED // 24]
-        clocks = np.flatnonzero(self.timed > 0)
+        clocks = np.flatnonzero(self.traces.timed > 0)
         layouts = [layout]
         for state in candidates:
             fill = np.frombuffer(layout.fill, np.uint8).copy()
@@ -354,7 +319,7 @@ class _Survey:
         what any command does."""
         raw = np.frombuffer(state.ram, np.uint8)
         self.emulator.restore(state)
-        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *(self._commands()[len(_NONSENSE) :] if thorough else ())]
+        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *(self.traces.commands()[len(NONSENSE) :] if thorough else ())]
         commands = [c for c in commands if c not in self.avoid]
         watched = world.watched(raw)
 
@@ -416,7 +381,7 @@ class _Survey:
         before = msgspec.structs.replace(state, rng=_RNG)
         other = msgspec.structs.replace(before, ram=bytes(ram))
         self.emulator.restore(before)
-        some = self._commands()[len(_NONSENSE) :]
+        some = self.traces.commands()[len(NONSENSE) :]
         commands = [*_IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
         commands = [c for c in commands if c not in self.avoid]
         if (self._outcomes(before, commands) != self._outcomes(other, commands)).any():
@@ -428,7 +393,7 @@ class _Survey:
     def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
         with a world also what it does to parts of that which do not show in the object tree."""
-        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not _PRONOUNS & set(c.lower().split())]
+        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not PRONOUNS & set(c.lower().split())]
         idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
         before = msgspec.structs.replace(state, rng=_RNG)
         watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
@@ -595,102 +560,6 @@ class _Survey:
         memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
         return states, commands, memory, np.array(scores)
 
-    def _commands(self) -> list[str]:
-        """Commands to try in the present state: nonsense, and every template with a few words that are in sight."""
-        emulator = self.emulator
-        state = emulator.save()
-        seen = ""
-        for command in ("look", "inventory"):
-            emulator.step(command)
-            seen += " " + emulator.narration.lower()
-            emulator.restore(state)
-        words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
-        self._sights = [w for w in words if w not in _PRONOUNS]
-        words = [*self._sights, "all", "me"]
-        commands = list(_NONSENSE)
-        for template in emulator.templates:
-            for _ in range(4 if "OBJ" in template else 1):
-                command = template
-                while "OBJ" in command:
-                    command = command.replace("OBJ", self.random.choice(words), 1)
-                commands.append(command)
-        return commands
-
-    def _try_commands(self, state: Snapshot) -> None:
-        """Notes what commands that leave the object tree alone do to the rest of memory."""
-        emulator = self.emulator
-        emulator.restore(state)
-        before = np.frombuffer(state.ram, np.uint8)
-        commands = self._commands()
-        single = {(c,): self._after(state, (c,)) for c in commands}
-        # The parser keeps the line before last too, and asks back with tables of its own: so pairs as well.
-        pairs = [(c, "look") for c in commands[:: len(commands) // 60 + 1] + list(_NONSENSE)]
-        pairs += [(v, answer) for v in _INCOMPLETE for answer in _NONSENSE[2:5]]
-        double = {pair: self._after(state, pair) for pair in pairs}
-        emulator.restore(state)
-        moves = emulator.moves
-        turns = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves + 1])
-        pauses = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves])
-        time = np.zeros(before.size, dtype=bool)
-        if len(turns) > 5:
-            # Not the parser but time: nearly all commands that take a turn do the same to it, and others nothing.
-            usual = np.sort(turns, axis=0)[len(turns) // 2]
-            time = (usual != before) & ((turns == usual).mean(axis=0) > 0.8)
-            if len(pauses):
-                time &= (pauses == before).mean(axis=0) > 0.9
-            self.timed += time
-            for address in np.flatnonzero(time):
-                self.steps[address][(int(usual[address]) - int(before[address])) & 0xFF] += 1
-        by_verb: dict[str, npt.NDArray[np.bool_]] = {}
-        for sequence, result in (single | double).items():
-            if result is None:
-                continue
-            changed = (result[0] != before) & ~time
-            verb = sequence[0][:4] if len(sequence) == 1 else sequence[0][:9]
-            by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
-        self.verbs = np.maximum(self.verbs, np.sum(list(by_verb.values()), axis=0))
-        for sequence, result in single.items():
-            # Nonsense changes nothing but the parser's things: once is enough.
-            if result is not None and sequence[0] in _NONSENSE:
-                self.verbs[(result[0] != before) & ~time] = _VERBS
-        looked_at = [result[0] for c in self._sights if (result := self._after(state, (f"examine {c}",))) is not None]
-        if looked_at:
-            # What takes on another value for each thing that is named is the parser's too.
-            values = np.sort(np.array(looked_at), axis=0)
-            self.verbs[(np.diff(values, axis=0) != 0).sum(axis=0) >= _NOUNS] = _VERBS
-        self.surveyed += 1
-
-    def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> tuple[Ram, int] | None:
-        """RAM and number of moves after the commands; None if the object tree or the score changed."""
-        emulator = self.emulator
-        emulator.restore(state)
-        for command in sequence:
-            if command in self.avoid or emulator.step(command, CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
-                return None
-        ram = emulator.ram.copy()
-        difference = self._still(ram) ^ self._still(np.frombuffer(state.ram, np.uint8))
-        if (difference & self._world).any():
-            return None
-        return ram, emulator.moves
-
-    def _still(self, ram: Ram) -> Ram:
-        """A memory without the objects that move by themselves."""
-        wanderers = self.emulator.change.wanderers
-        if not len(wanderers):
-            return ram
-        ram, tree = ram.copy(), self.emulator.tree
-        links = tree.links(ram)
-        for wanderer in wanderers:
-            tree.unlink(ram, links, int(wanderer))
-        return ram
-
-    def _counts(self, address: int) -> bool:
-        """Whether a byte is one that time changes, mostly by the same small step up or down."""
-        if not self.steps[address]:
-            return False
-        step, times = self.steps[address].most_common(1)[0]
-        return (step <= 10 or step >= 246) and times * 2 >= self.steps[address].total()
-
 
 def _mostly(happens: npt.NDArray[np.bool_]) -> bool:
     """Whether something happens more often than not."""
@@ -709,26 +578,3 @@ def _first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]],
         else:
             without = middle
     return suspects[needed - 1]
-
-
-def _tick(memory: npt.NDArray[np.uint8], run: int) -> npt.NDArray[np.bool_]:
-    """Which bytes count turns, by the walk itself: they go up, or down, by one in several turns running, and seldom
-    do anything else."""
-    steps = np.diff(memory, axis=0).view(np.int8)  # from 0 down to 255 is a step of one too
-    changes = (steps != 0).sum(axis=0)
-    ticking = np.zeros(memory.shape[1], dtype=bool)
-    for step in (1, -1):
-        hit = steps == step
-        running = np.lib.stride_tricks.sliding_window_view(hit, run, axis=0).all(axis=-1) if len(hit) >= run else hit
-        ticking |= (hit.sum(axis=0) * 3 >= changes * 2) & running.any(axis=0) & (changes > 0)
-    return ticking
-
-
-def _copies(memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]) -> list[int]:
-    """Addresses of bytes that hold the score's low byte: copies that the story keeps for its messages."""
-    if len(set(scores.tolist())) < 3:
-        return []
-    low = (scores & 0xFF).astype(np.uint8)[:, None]
-    same = (memory == low) | (memory == np.concatenate([low[:1], low[:-1]]))  # some copies lag a turn behind
-    changing = (memory != memory[0]).any(axis=0)
-    return [int(a) for a in np.flatnonzero(same.all(axis=0) & changing)]

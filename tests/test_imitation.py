@@ -199,6 +199,23 @@ def test_it_learns_what_it_is_shown() -> None:
         assert int(probabilities.argmax()) in same
 
 
+def test_a_training_ends_when_it_is_good_enough() -> None:
+    """Which is measured from what is possible: two prefixes begin with different actions in the same state."""
+    walk = prefixes(1, [12, 12])
+    walk[1] = walk[1].copy()
+    walk[1][0, 3] += 1
+    assert imitation._doubt(walk) == pytest.approx(2 * np.log(2))
+    whole = policy(replace(TINY, passes=200)).train(walk)
+    assert whole["steps"] == 200 * 3
+    agent = policy(replace(TINY, passes=200, enough=0.1))
+    report = agent.train(walk)
+    said = sum(len(agent._action(int(row[3]))) for prefix in walk for row in prefix)
+    assert report["loss_last"] < 0.1 + 2 * np.log(2) / said
+    assert 3 < report["steps"] < 200 * 3 and report["steps"] % 3 == 0
+    again = agent.train(walk)
+    assert again["steps"] < report["steps"]  # it is known already
+
+
 def weights_after(settings: ImitationSettings, walk: list[Ints]) -> dict[str, Any]:
     agent = policy(settings)
     agent.train(walk)

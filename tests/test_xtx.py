@@ -149,6 +149,36 @@ def test_how_often_each_system_explores(
         assert fixed.explored / 1000 == pytest.approx(share, abs=4 * (share * (1 - share) / 1000) ** 0.5)
 
 
+def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn among the imitated trajectories when it begins, and kept until it ends."""
+    agent = XtxAgent(tiny("xtx", own_targets=True), Brief(games=2, seed=0))
+    Fixed(agent, monkeypatch)
+    agent._targets = [Plan(5, 2), Plan(10, 4), Plan(10, 4)]
+    explored = 0
+    for _ in range(1000):
+        agent.act([observation(), observation()])
+        phases = [[d.phase for d in agent.act([observation(7, 1), observation(7, 1)])] for _ in range(3)]
+        assert phases[0] == phases[1] == phases[2]
+        explored += phases[0].count(EXPLORE)
+    assert explored / 2000 == pytest.approx(1 / 3, abs=4 * (2 / 9 / 2000) ** 0.5)
+
+
+def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
+    """Those who are under way when others are learned go on to the new ones; a loaded agent has the same."""
+    settings = tiny("xtx", own_targets=True, trajectories=TrajectorySettings(k=3))
+    agent = XtxAgent(settings, Brief(games=2, seed=0))
+    script = Script(agent, 2, lambda game, step: step)
+    for _ in range(7):
+        script.step()
+    assert len(agent._targets) == 3
+    assert all(aim.target_score == aim.l_max > 0 for aim in agent._targets)
+    assert set(agent._aims) <= set(agent._targets)
+    assert agent.episode_limit == max(aim.l_max for aim in agent._targets) + 5
+    other = XtxAgent(settings, Brief(games=2, seed=1))
+    other.load(agent.state())
+    assert (other._targets, other._aims, other._plan) == (agent._targets, agent._aims, agent._plan)
+
+
 def test_uniform_exploring_is_uniform() -> None:
     agent = XtxAgent(tiny("xtx-uniform"), Brief(games=1, seed=0))
     assert set(agent.insight(observation(), []).probabilities.values()) == {1 / 3}

@@ -77,7 +77,10 @@ class ImitationSettings:
     batch_size: int = 64
     """Pairs of context and action in one step."""
     passes: int = 40
-    """How often one training goes through its buffer."""
+    """How often one training goes through its buffer, at most."""
+    enough: float = 0.0
+    """A training ends after the pass whose mean loss is this near the least possible; 0 makes all passes, as the paper
+    does."""
     clip: float = 1.0
     """Largest norm of the gradient."""
     temperature: float = 3.0
@@ -184,6 +187,9 @@ class XtxSettings:
     """Decide at every step between exploit and explore; without, `mix` holds at every step."""
     mix: float = 0.5
     """Share of the exploring policy: divided by l_max in the phase `exploit`; as it stands without phases."""
+    own_targets: bool = False
+    """Each episode returns to one of the imitated trajectories, drawn for it, and explores from there; else all return
+    to the highest score among them, as in the paper."""
     uniform: bool = False
     """Explore by valid actions drawn alike instead of by Q-values; nothing but imitation is learned then."""
     explore_steps: int = 50
@@ -230,9 +236,20 @@ def demo(settings: QLearning) -> QLearning:
     return replace(
         settings,
         text=text,
-        q=replace(q, temperature=10.0),
-        imitation=replace(settings.imitation, layers=2, width=64, batch_size=16, passes=25, learning_rate=2e-3),
-        trajectories=replace(settings.trajectories, k=1),
+        q=replace(q, temperature=10.0, batch_size=32),
+        imitation=replace(
+            settings.imitation,
+            layers=2,
+            width=64,
+            batch_size=16,
+            dropout=0.0,
+            passes=25,
+            enough=0.03,
+            merge_identical=True,
+            learning_rate=2e-3,
+        ),
+        trajectories=replace(settings.trajectories, k=4),
+        own_targets=True,
         explore_steps=40,
         first_training=100,
         training_every=1,

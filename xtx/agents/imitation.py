@@ -5,6 +5,7 @@ Texts are numbers of the text table throughout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -147,11 +148,12 @@ class ImitationPolicy:
         """
         examples = self._examples(prefixes)
         said = max(1, sum(example.count * example.said for example in examples))
+        goal = said * self.settings.enough + _doubt(prefixes) if self.settings.enough else 0.0
         self._known.clear()
         if self._recorded is None:
-            first, last, hits, done = self._train(examples, progress)
+            first, last, hits, done = self._train(examples, goal, progress)
         else:
-            first, last, hits, done = self._train_recorded(self._recorded[0], examples, progress)
+            first, last, hits, done = self._train_recorded(self._recorded[0], examples, goal, progress)
         return {
             "loss_first": first / said,
             "loss_last": last / said,
@@ -161,9 +163,10 @@ class ImitationPolicy:
         }
 
     def _train(
-        self, examples: list[Example], progress: Callable[[int, int], None] | None
+        self, examples: list[Example], goal: float, progress: Callable[[int, int], None] | None
     ) -> tuple[float, float, float, int]:
-        """The sums of -log p in the first and the last pass, right guesses in the last, steps."""
+        """The sums of -log p in the first and the last pass, right guesses in the last, steps. A sum below `goal` ends
+        it."""
         steps, passes = self._steps(), self.settings.passes
         first, last, hits, done = 0.0, 0.0, 0.0, 0
         for number in range(passes):
@@ -175,23 +178,32 @@ class ImitationPolicy:
                     progress(done, passes * len(batches))
             last, hits = steps.totals()
             first = first if number else last
+            if last < goal:
+                break
         return first, last, hits, done
 
     def _train_recorded(
-        self, training: RecordedTraining, examples: list[Example], progress: Callable[[int, int], None] | None
+        self,
+        training: RecordedTraining,
+        examples: list[Example],
+        goal: float,
+        progress: Callable[[int, int], None] | None,
     ) -> tuple[float, float, float, int]:
         """The same on a GPU."""
         passes = self.settings.passes
         training.begin([example.tokens for example in examples], [example.context for example in examples])
-        first, last, hits = 0.0, 0.0, 0.0
+        first, last, hits, done = 0.0, 0.0, 0.0, 0
         for number in range(passes):
             training.run(self._shuffle.permutation(len(examples)))
-            if number in (0, passes - 2, passes - 1):
+            done += -(-len(examples) // self.settings.batch_size)
+            if goal or number in (0, passes - 2, passes - 1):  # asking waits for the GPU
                 last, hits = training.totals()
                 first = first if number else last
             if progress is not None:
                 progress(number + 1, passes)
-        return first, last, hits, passes * -(-len(examples) // self.settings.batch_size)
+            if last < goal:
+                break
+        return first, last, hits, done
 
     def _examples(self, prefixes: Sequence[Ints]) -> list[Example]:
         """One for each step of each prefix; each distinct one once, with its number, if they are to be merged."""
@@ -259,6 +271,18 @@ def _pairs(prefix: Ints) -> Iterator[tuple[Context, int]]:
     for narration, look, inventory, action in prefix.tolist():
         yield (before, last, narration, look, inventory), action
         before, last = last, action
+
+
+def _doubt(prefixes: Sequence[Ints]) -> float:
+    """The least sum of -log p that is possible: not 0, because the same context may have several actions."""
+    counts: dict[Context, dict[int, int]] = {}
+    for prefix in prefixes:
+        for context, action in _pairs(prefix):
+            actions = counts.setdefault(context, {})
+            actions[action] = actions.get(action, 0) + 1
+    return sum(
+        -count * math.log(count / sum(actions.values())) for actions in counts.values() for count in actions.values()
+    )
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

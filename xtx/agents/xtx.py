@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
@@ -22,12 +22,12 @@ EXPLOIT, EXPLORE = "exploit", "explore"
 
 @dataclass(frozen=True)
 class Plan:
-    """What episodes try now."""
+    """What episodes try now, or one of them where each has a target of its own."""
 
     target_score: int = 0
-    """M: the highest score among the imitated trajectories."""
+    """M: the highest score among the imitated trajectories, or that of the episode's own."""
     l_max: int = 0
-    """Length of the longest of them."""
+    """Length of the longest of them, or of the episode's own."""
 
     def phase(self, observation: Observation) -> str:
         """Decided anew at every step, never kept: who loses points while there is time is back in `exploit`."""
@@ -62,6 +62,10 @@ class XtxAgent(Agent):
         )
         self._random = np.random.default_rng(brief.seed)
         self._plan = Plan()
+        self._targets = [Plan()]
+        """The imitated trajectories one by one."""
+        self._aims = [Plan()] * brief.games
+        """What the episode of each game tries, where each has a target of its own."""
         self._vector_steps = 0
         self._train_at = settings.first_training
         self._states: list[Seen] = []
@@ -84,25 +88,35 @@ class XtxAgent(Agent):
         for game, observation in enumerate(observations):
             if observation.step == 0:
                 self._previous[game] = (-1, -1)
-        shares = [self._explore_share(o) for o in observations]
+                self._draw_aim(game)
+        shares = [self._explore_share(o, self._aim(game)) for game, o in enumerate(observations)]
         exploring = [share >= 1 or self._random.random() < share for share in shares]
         chances = self._chances(self._states, self._previous, exploring)
         decisions = []
         for game, observation in enumerate(observations):
             action = observation.actions[draw(self._random, chances[game])]
             drawn = EXPLORE if exploring[game] else EXPLOIT
-            decisions.append(Decision(action, self._plan.phase(observation) if self._settings.phases else drawn))
+            decisions.append(Decision(action, self._aim(game).phase(observation) if self._settings.phases else drawn))
             self._previous[game] = (self._previous[game][1], self._library.texts.id(action))
         return decisions
 
-    def _explore_share(self, observation: Observation) -> float:
+    def _draw_aim(self, game: int) -> None:
+        """Chooses what the game's new episode tries."""
+        if self._settings.own_targets:
+            self._aims[game] = self._targets[int(self._random.integers(len(self._targets)))]
+
+    def _aim(self, game: int) -> Plan:
+        """What the episode of this game tries now."""
+        return self._aims[game] if self._settings.own_targets else self._plan
+
+    def _explore_share(self, observation: Observation, aim: Plan) -> float:
         """lambda: how often the exploring policy chooses in this state. In the phase `exploit` it is mix / l_max, as
         in the authors' program; the paper has 1 / (2 T)."""
         if not self._settings.phases:
             return self._settings.mix
-        if self._plan.phase(observation) == EXPLORE:
+        if aim.phase(observation) == EXPLORE:
             return 1.0
-        return self._settings.mix / self._plan.l_max
+        return self._settings.mix / aim.l_max
 
     def _chances(
         self, states: Sequence[Seen], previous: Sequence[tuple[int, int]], exploring: Sequence[bool]
@@ -130,7 +144,7 @@ class XtxAgent(Agent):
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """The mixture of both policies that holds in this state."""
-        share = min(1.0, self._explore_share(observation))
+        share = min(1.0, self._explore_share(observation, self._plan))
         mixture = np.zeros(len(observation.actions))
         library = self._learner if self._learner is not None else self._library
         with library.in_passing(), self._imitation.in_passing():
@@ -190,6 +204,9 @@ class XtxAgent(Agent):
                     f"imitation_{name}": number for name, number in self._imitation.train(buffer.prefixes).items()
                 }
             self._plan = Plan(buffer.target_score, buffer.l_max)
+            self._targets = [Plan(s, len(p)) for s, p in zip(buffer.scores, buffer.prefixes, strict=True)]
+            for game in range(len(self._aims)):  # what is learned now need not lead to the earlier ones
+                self._draw_aim(game)
         self._train_at = self._vector_steps + self._settings.training_every * self.episode_limit
         return numbers
 
@@ -218,8 +235,9 @@ class XtxAgent(Agent):
             "imitation": self._imitation.state(),
             "trajectories": self._trajectories.state(),
             "random": self._random.bit_generator.state,
-            "target_score": self._plan.target_score,
-            "l_max": self._plan.l_max,
+            "plan": astuple(self._plan),
+            "targets": [astuple(target) for target in self._targets],
+            "aims": [astuple(aim) for aim in self._aims],
             "vector_steps": self._vector_steps,
             "train_at": self._train_at,
             "previous": [list(pair) for pair in self._previous],
@@ -234,7 +252,9 @@ class XtxAgent(Agent):
         self._imitation.load(state["imitation"])
         self._trajectories.load(state["trajectories"])
         self._random.bit_generator.state = state["random"]
-        self._plan = Plan(state["target_score"], state["l_max"])
+        self._plan = Plan(*state["plan"])
+        self._targets = [Plan(*target) for target in state["targets"]]
+        self._aims = [Plan(*aim) for aim in state["aims"]]
         self._vector_steps, self._train_at = state["vector_steps"], state["train_at"]
         self._previous = [(first, second) for first, second in state["previous"]]
         for running, saved in zip(self._episodes, state["episodes"], strict=True):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -14,6 +12,7 @@ from rich.table import Table
 
 from xtx.commands.summary import print_summary
 from xtx.games.stage import Stage
+from xtx.live import LiveShow
 from xtx.runs import Run
 from xtx.train import Progress
 
@@ -24,15 +23,13 @@ SPEED_OVER = 20.0
 """Seconds over which the speed is measured."""
 
 
-class Display:
+class Display(LiveShow):
     """Shows a run while it is under way."""
 
     def __init__(self, run: Run, stage: Stage, device: str, *, quiet: bool = False) -> None:
+        super().__init__(Console(stderr=False), quiet=quiet)
         self._run = run
         self._stage = stage
-        self._quiet = quiet
-        self._console = Console(stderr=False)
-        self._live: Live | None = None
         self._progress: Progress | None = None
         self._marks: list[tuple[float, int]] = []
         self._shown = 0.0
@@ -45,19 +42,6 @@ class Display:
         )  # fmt: skip
         if not quiet:
             self._console.print("looking into the game ...", highlight=False)
-
-    def __enter__(self) -> Display:
-        if self._console.is_terminal and not self._quiet:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
 
     def note(self, line: str) -> None:
         """A line for the user, above the panel."""

@@ -6,15 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from rich import box
 from rich.console import Console, Group
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from xtx.live import LiveShow
 from xtx.sweep.conduct import Item, State
 
 LINE_EVERY = 30.0
@@ -34,27 +33,13 @@ _ROOM = 9
 """Lines of the terminal that are not rows of runs."""
 
 
-class Show:
+class Show(LiveShow):
     """Shows the runs while they are under way."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live: Live | None = None
+        super().__init__(console)
         self._shown = float("-inf")
         self._stopping = False
-
-    def __enter__(self) -> Show:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
 
     def stopping(self) -> None:
         """Says that the runs were asked to stop."""

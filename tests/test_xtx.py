@@ -174,6 +174,7 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
     assert all(aim.target_score == aim.l_max > 0 for aim in agent._targets)
     assert set(agent._aims) <= set(agent._targets)
     assert agent.episode_limit == max(aim.l_max for aim in agent._targets) + 5
+    assert [agent.limit_of(game) for game in (0, 1)] == [aim.l_max + 5 for aim in agent._aims]
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
     assert (other._targets, other._aims, other._plan) == (agent._targets, agent._aims, agent._plan)
@@ -232,7 +233,6 @@ class Script:
 
     def step(self) -> None:
         decisions = self.agent.act(self.now)
-        limit = self.agent.episode_limit
         transitions = []
         for game, (before, decision) in enumerate(zip(self.now, decisions, strict=True)):
             step = before.step + 1
@@ -240,7 +240,7 @@ class Script:
             after = observation(self._score(game, step), step, f"{decision.action} {step}")
             if over:
                 after = Observation("the end", "", "", (), after.score, step)
-            limited = not over and step >= limit
+            limited = not over and step >= self.agent.limit_of(game)
             transitions.append(Transition(game, before, decision, after.score - before.score, after, over, limited))
         self.now = [observation(text=f"start {t.game}") if t.ended else t.after for t in transitions]
         for t in transitions:

@@ -188,8 +188,8 @@ class XtxSettings:
     mix: float = 0.5
     """Share of the exploring policy: divided by l_max in the phase `exploit`; as it stands without phases."""
     own_targets: bool = False
-    """Each episode returns to one of the imitated trajectories, drawn for it, and explores from there; else all return
-    to the highest score among them, as in the paper."""
+    """Each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from there; else
+    all return to the highest score among them, as in the paper."""
     uniform: bool = False
     """Explore by valid actions drawn alike instead of by Q-values; nothing but imitation is learned then."""
     explore_steps: int = 50
@@ -244,11 +244,12 @@ def demo(settings: QLearning) -> QLearning:
             batch_size=16,
             dropout=0.0,
             passes=25,
-            enough=0.03,
+            enough=0.01,
             merge_identical=True,
             learning_rate=2e-3,
         ),
-        trajectories=replace(settings.trajectories, k=4),
+        trajectories=replace(settings.trajectories, k=4, beta1=1.5),
+        mix=0.1,
         own_targets=True,
         explore_steps=40,
         first_training=100,

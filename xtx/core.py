@@ -163,6 +163,10 @@ class Agent(ABC):
         """Steps after which an episode ends now; the loop reads it at every step."""
         return 100
 
+    def limit_of(self, game: int) -> int:
+        """The same for the episode of one of the games, where they differ."""
+        return self.episode_limit
+
     @abstractmethod
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """One answer for each game, in their order. An observation whose step is 0 begins an episode."""

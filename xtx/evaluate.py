@@ -125,8 +125,7 @@ def play(
     begin(list(range(len(games))))
     while running:
         decisions = _decide(agent, seen, running, greedy)
-        limit = agent.episode_limit
-        last = {game for game in running if seen[game].step + 1 >= limit}
+        last = {game for game in running if seen[game].step + 1 >= agent.limit_of(game)}
         steps = games.step({game: decisions[game].action for game in running}, last)
         ended = []
         for game, step in zip(list(running), steps, strict=True):

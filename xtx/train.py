@@ -86,8 +86,7 @@ class Training:
         before, agent = self._observations, self._agent
         with self._clock.part("agent, the rest"):
             decisions = agent.act(before)
-        limit = agent.episode_limit
-        last = {game for game, o in enumerate(before) if o.step + 1 >= limit}
+        last = {game for game, o in enumerate(before) if o.step + 1 >= agent.limit_of(game)}
         with self._clock.part("games"):
             steps = self._games.move([decision.action for decision in decisions], last)
         self._vector_steps += 1

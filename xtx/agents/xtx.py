@@ -79,6 +79,10 @@ class XtxAgent(Agent):
         """T = l_max + R; it moves with the plan, also for episodes under way."""
         return self._plan.l_max + self._settings.explore_steps
 
+    def limit_of(self, game: int) -> int:
+        """The same with the length of the episode's own trajectory."""
+        return self._aim(game).l_max + self._settings.explore_steps
+
     # --- acting -------------------------------------------------------------------------------------------------
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:

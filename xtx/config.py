@@ -251,7 +251,7 @@ def demo(settings: QLearning) -> QLearning:
         trajectories=replace(settings.trajectories, k=4, beta1=1.5),
         mix=0.1,
         own_targets=True,
-        explore_steps=40,
+        explore_steps=30,
         first_training=100,
         training_every=1,
     )

@@ -392,6 +392,43 @@ def test_the_thief_is_where_he_began_unless_he_is_here(real_world: Callable[[str
     assert far == here != near
 
 
+@pytest.mark.roms
+def test_in_the_thiefs_own_room_it_is_no_matter_how_far_away_he_is(real_world: Callable[[str], World]) -> None:
+    world = real_world("zork1")
+    emulator = world._emulator
+    emulator.reset(12)
+    (thief,) = emulator.roamers
+    tree, player = emulator.tree, emulator.player
+    home, start = tree.parent(emulator.ram, thief), tree.parent(emulator.ram, player)
+    links = tree.links(emulator.ram)
+    tree.unlink(emulator.ram, links, player)
+    tree.insert(emulator.ram, links, player, home)
+    state, keys = emulator.save(), []
+    for room in (home, start, start + 1, start + 2):
+        links = tree.links(emulator.ram)
+        tree.unlink(emulator.ram, links, thief)
+        tree.insert(emulator.ram, links, thief, room)
+        keys.append(key(world))
+        emulator.restore(state)
+    assert len(set(keys[1:])) == 1
+    assert keys[0] not in keys[1:]
+
+
+@pytest.mark.roms
+def test_rooms_that_were_seen_elsewhere_are_no_part_of_the_key(real_world: Callable[[str], World]) -> None:
+    """Jericho leaves that attribute out, but in zork3 it does not know of the last three objects."""
+    world = real_world("zork3")
+    emulator = on_the_way(world, 20)
+    attributes = emulator.tree.entries(emulator.tree_mask)[:, :4]
+    assert len(np.unique(attributes, axis=0)) == 2
+    noise = ~np.bitwise_and.reduce(attributes)
+    elsewhere = 1 if emulator.tree.room(emulator.ram, emulator.player) != 1 else 2
+    here, theirs = key(world), jericho_hash(emulator)
+    emulator.tree.entries(emulator.ram)[elsewhere - 1, :4] ^= noise
+    assert jericho_hash(emulator) == theirs
+    assert key(world) == here
+
+
 def test_the_key_covers_what_it_should(lowwater: World) -> None:
     emulator = lowwater._emulator
     emulator.reset(1)

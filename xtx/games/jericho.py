@@ -372,18 +372,20 @@ class Emulator:
         """One byte for each byte of RAM: the bits of the object tree that belong to the state of the world, which
         are those that Jericho's own world hash covers."""
         header, profile = self.header, self.story.profile
-        attributes = np.full(header.attribute_bytes, 0xFF, dtype=np.uint8)
+        attributes = np.full((self.tree.count, header.attribute_bytes), 0xFF, dtype=np.uint8)
         if profile is not None:
             for attribute in profile.ignored_attributes:
-                attributes[attribute // 8] &= ~(0x80 >> attribute % 8) & 0xFF
+                attributes[:, attribute // 8] &= ~(0x80 >> attribute % 8) & 0xFF
         else:
             # Jericho clears noisy attributes before it hashes: give it objects with all of them set, and see.
             objects = (jericho.jericho.ZObject * (self.tree.count + 1))()
             for one in objects:
                 one._attr[:] = [-1] * 4
             self._lib.clean_world_objs(objects)
-            kept = [np.array(one._attr[:], dtype=np.int8).view(np.uint8) for one in objects[1:]]
-            attributes[:4] = np.bitwise_or.reduce(kept)
+            # One by one: where it does not know how many objects there are it leaves the last ones as they are. What
+            # is noise elsewhere may count in those (in deephome whether somebody prayed).
+            kept = np.array([one._attr[:] for one in objects[1:]], dtype=np.int8).view(np.uint8)
+            attributes[:, :4] = kept
         mask = np.zeros(header.dynamic_size, dtype=np.uint8)
         entries = self.tree.entries(mask)
         entries[:, : header.attribute_bytes] = attributes

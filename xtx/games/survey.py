@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.folds import Folding
 from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict
 from xtx.games.narration import clean
 from xtx.games.traces import NONSENSE, PRONOUNS, Traces, score_copies, ticking
@@ -124,8 +125,39 @@ class _Survey:
         for i in ordinary:
             # Again: where something falls due the commands could not be told from it before.
             layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
+        layout = self._with_folds(
+            layout, [*(states[i] for i in ordinary), *self._wander(layout, commands, _WANDERED_FAR)[0]]
+        )
         self.emulator.restore(usual)
         return layout
+
+    def _with_folds(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
+        """The layout with values of bytes that come to the same; of bytes in which two of the states differ that
+        Jericho's hash takes for one."""
+        emulator, world = self.emulator, World(self.emulator, layout)
+        canonical: dict[bytes, Snapshot] = {}
+        for state in states:
+            emulator.restore(state)
+            made = world.canonical(_RNG)
+            canonical.setdefault(made.ram, made)
+        rooms = [emulator.tree.room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
+        usual = [
+            c for c in dict.fromkeys((*_IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)) if c not in self.avoid
+        ]
+        commands: dict[int, list[str]] = {}
+
+        def appearance(index: int, state: Snapshot) -> tuple[str, str, bytes]:
+            if index not in commands:
+                emulator.restore(state)
+                commands[index] = [*usual, *(c for c in self.traces.commands()[len(NONSENSE) :] if c not in self.avoid)]
+            watched = world.watched(np.frombuffer(state.ram, np.uint8))
+            outcomes = self._outcomes(state, commands[index], watched)
+            return self._answer(state, "look"), self._answer(state, "inventory"), _pattern(outcomes).tobytes()
+
+        folding = Folding(list(canonical.values()), rooms, appearance)
+        return msgspec.structs.replace(
+            layout, folds=folding.folds(self._needless(layout, folding.memory), layout.local)
+        )
 
     def _first_layout(
         self, first: Snapshot, usual: Snapshot, memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]
@@ -149,7 +181,7 @@ class _Survey:
         counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
         return Layout(
             mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), running=_RUNNING[0],
-            idle=(), due=(), local={}, thorough=False,
+            idle=(), due=(), local={}, folds=(), thorough=False,
             prompt=prompt_of(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
         )  # fmt: skip
@@ -286,7 +318,9 @@ class _Survey:
         varies = np.zeros(memory.shape[1], dtype=bool)
         for group in groups.values():
             varies |= (memory[group] != memory[group[0]]).any(axis=0)
-        varies &= (np.frombuffer(layout.mask, np.uint8) != 0) & ~self._kept
+        counts = np.frombuffer(layout.mask, np.uint8) != 0
+        counts[[address for local in layout.local.values() for address in local]] = True
+        varies &= counts & ~self._kept
         return [int(a) for a in np.flatnonzero(varies)]
 
     def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
@@ -559,6 +593,12 @@ class _Survey:
                 break
         memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
         return states, commands, memory, np.array(scores)
+
+
+def _pattern(outcomes: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+    """Which commands do the same, whatever it is: for each the first of those, -1 where nothing is done."""
+    _, first, same = np.unique(outcomes, return_index=True, return_inverse=True)
+    return np.where(outcomes == 0, -1, first[same])
 
 
 def _mostly(happens: npt.NDArray[np.bool_]) -> bool:

@@ -11,15 +11,17 @@ are is found by trying: see survey.py.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.zmachine import Ram
 
-SURVEY_VERSION = 6
+SURVEY_VERSION = 7
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 
@@ -43,6 +45,8 @@ class Layout(msgspec.Struct, frozen=True):
     local: dict[int, tuple[int, ...]]
     """By room (object number): bytes that belong to the world there though not elsewhere, such as the clock behind
     a trap."""
+    folds: tuple[tuple[int, int, bytes], ...]
+    """Rooms (0 for all), addresses of bytes, and what each of their values is set to: values that come to the same."""
     thorough: bool
     """Whether all attributes of the things in the player's room belong to the world, also those that Jericho leaves
     out: where they decide how a thing is described."""
@@ -64,14 +68,20 @@ class World:
         self._mask[self._idle] = 0
         self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
         self._counters = np.array(layout.counters, dtype=np.intp)
+        self._folds = {room: self._folds_in(room) for room in {room for room, _, _ in layout.folds}}
+        together = [byte for due in layout.due for byte in due]
+        self._due = (
+            np.array([address for address, _ in together], dtype=np.intp),
+            np.array([value for _, value in together], dtype=np.uint8),
+            np.cumsum([0, *map(len, layout.due)])[:-1],
+        )
+        """All bytes that make something happen, one after the other, and where each of the sets begins."""
         tree = emulator.tree
         self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
         tree.entries(self._watched)[:] = 0
         self._watched[self._counters] = 0
-        self._homes = {
-            roamer: int(tree.links(np.frombuffer(emulator.story.content, np.uint8))[roamer, 0])
-            for roamer in emulator.roamers
-        }
+        links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
+        self._homes = {roamer: self._places(links, roamer) for roamer in emulator.roamers}
 
     def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""
@@ -80,24 +90,23 @@ class World:
         ram = present & self._mask
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
-        local = layout.local.get(around[-1] if around else emulator.player)  # rooms may have no names
+        room = around[-1] if around else emulator.player  # rooms may have no names
+        local = layout.local.get(room)
         if local:
             ram[list(local)] = present[list(local)]
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
-        for together in layout.due:
-            if all(present[address] == value for address, value in together):
-                for address, value in together:
+        for fold in (self._folds.get(0), self._folds.get(room)):
+            if fold is not None:
+                addresses, tables = fold
+                ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
+        if layout.due:
+            addresses, values, starts = self._due
+            for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
+                for address, value in layout.due[i]:
                     ram[address] = value
-        # Where the player is he has been before: a room that forgot it would welcome him again.
-        places = around
-        if layout.thorough and around:
-            places = around + emulator.tree.below(emulator.tree.links(present), around[-1])
-        for place in places:
-            address = emulator.header.object_address(place)
-            attributes = slice(address, address + emulator.header.attribute_bytes)
-            ram[attributes] = present[attributes]
-        for roamer, home in self._homes.items():
-            self._send_home(ram, roamer, home)
+        self._keep_attributes(ram, present, around)
+        for roamer, homes in self._homes.items():
+            self._send_home(ram, roamer, homes)
         pc, opcode, frames = layout.prompt
         usual = Snapshot(ram.tobytes(), layout.stack, pc, layout.sp, layout.fp, frames, opcode, rng, b"")
         state = emulator.save_registers()
@@ -106,6 +115,17 @@ class World:
         # A prompt of another kind: what the parser remembers may matter, so nothing is left out.
         odd = msgspec.structs.replace(state, ram=emulator.ram.tobytes(), rng=rng, narration=b"")
         return usual if self._only_asks_back(odd, usual) else odd
+
+    def _keep_attributes(self, ram: Ram, present: Ram, around: list[int]) -> None:
+        """Gives what is around the player all its attributes. Where he is he has been before: a room that forgot it
+        would welcome him again."""
+        if not around:
+            return
+        tree, places = self._emulator.tree, around
+        if self.layout.thorough:
+            places = around + tree.below(tree.links(present), around[-1])
+        rows, width = np.array(places) - 1, self._emulator.header.attribute_bytes
+        tree.entries(ram)[rows, :width] = tree.entries(present)[rows, :width]
 
     def _only_asks_back(self, odd: Snapshot, usual: Snapshot) -> bool:
         """Whether the parser just wants to know more ("which one do you mean?") and would as well take a new
@@ -142,8 +162,22 @@ class World:
         mask[self._counters] = 0
         return mask
 
-    def _send_home(self, ram: Ram, roamer: int, home: int) -> None:
-        """Puts a roamer that is out of the player's sight where it was at the beginning of the game."""
+    def _folds_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
+        """Addresses of the bytes that are folded in a room, and a row of new values for each."""
+        folds = [(address, table) for where, address, table in self.layout.folds if where == room]
+        tables = np.frombuffer(b"".join(table for _, table in folds), np.uint8).reshape(len(folds), 256)
+        return np.array([address for address, _ in folds], dtype=np.intp), tables
+
+    @staticmethod
+    def _places(links: npt.NDArray[np.int64], roamer: int) -> list[int]:
+        """Where an object was at the beginning of the game, then the places beside that, the next one first."""
+        home = int(links[roamer, 0])
+        beside = np.flatnonzero(links[:, 0] == links[home, 0]).tolist()
+        return [home, *(o for o in beside if o > home), *(o for o in beside if 0 < o < home)]
+
+    def _send_home(self, ram: Ram, roamer: int, homes: Sequence[int]) -> None:
+        """Puts a roamer that is out of the player's sight where it was at the beginning of the game; or next door if
+        the player is there, where one sees that it is away but not how far."""
         tree = self._emulator.tree
         links = tree.links(ram)
         here = {self._emulator.player}
@@ -151,8 +185,8 @@ class World:
         while 0 < room <= tree.count and links[room, 0] and int(links[room, 0]) not in here:
             room = int(links[room, 0])
             here.add(room)
-        parent = int(links[roamer, 0])
-        if home in here or parent in here or not 0 < home <= tree.count:
+        home = next((place for place in homes if place not in here), 0)
+        if int(links[roamer, 0]) in here or not 0 < home <= tree.count:
             return
         tree.unlink(ram, links, roamer)
         tree.insert(ram, links, roamer, home)

@@ -1,0 +1,121 @@
+"""Values of a byte that come to the same are found, and those that make a difference anywhere are kept apart."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from xtx.games.folds import Folding
+from xtx.games.jericho import Emulator, Snapshot, Status
+from xtx.games.story import read_story
+from xtx.games.survey import read_layout
+from xtx.games.world import World
+
+LOWWATER = Path(__file__).parents[2] / "xtx/games/data/lowwater.z5"
+RNG = (1_000_003, 0, 0)
+
+
+def states(memories: Iterable[Iterable[int]]) -> list[Snapshot]:
+    return [Snapshot(bytes(m), b"", 0, 0, 0, 0, 228, RNG, b"") for m in memories]
+
+
+def folding(memories: list[tuple[int, ...]], appearance: Callable[[bytes], Hashable]) -> Folding:
+    """States of which the first byte is the room."""
+    return Folding(states(memories), [m[0] for m in memories], lambda _, state: appearance(state.ram))
+
+
+def test_only_the_last_draught_of_water_counts() -> None:
+    memories = list(itertools.product(range(1, 7), range(5)))
+    ((room, address, table),) = folding(memories, lambda ram: (ram[0], ram[1] > 0)).folds([1], {})
+    assert (room, address) == (0, 1)
+    assert len({table[value] for value in range(1, 5)}) == 1
+    assert table[0] == 0 != table[1]
+    assert table[5:] == bytes(range(5, 256))  # what was never met is left alone
+
+
+def test_a_value_that_counts_in_one_state_is_kept() -> None:
+    """Only where the second coordinate is 3 too something lies buried at 13."""
+    memories = list(itertools.product([1], range(16), range(6)))
+    folds = folding(memories, lambda ram: ram[1] == 13 and ram[2] == 3).folds([1], {1: (1,)})
+    assert all(table[13] == 13 and table.count(13) == 1 for _, _, table in folds)
+
+
+def test_a_byte_of_one_room_is_folded_there() -> None:
+    memories = [(1, value) for value in range(8)] + [(2, 0), (3, 0)]
+    ((room, address, table),) = folding(memories, lambda ram: ram[1] == 7).folds([1], {1: (1,)})
+    assert (room, address) == (1, 1)
+    assert len(set(table[:7])) == 1 and table[7] == 7
+
+
+def test_nothing_is_folded_where_every_value_counts() -> None:
+    memories = list(itertools.product(range(1, 7), range(5)))
+    assert folding(memories, lambda ram: ram[1]).folds([1], {}) == ()
+
+
+def test_few_states_are_no_evidence() -> None:
+    assert folding([(1, value) for value in range(5)], lambda _: 0).folds([1], {}) == ()
+
+
+def test_bytes_that_count_only_together_are_not_both_folded() -> None:
+    """Two switches, either of which keeps the light on."""
+    memories = [(room, a, b) for room in range(1, 7) for a, b in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 3))]
+    folds = folding(memories, lambda ram: ram[1] == 1 or ram[2] == 1 or (ram[1], ram[2]) != (2, 2)).folds([1, 2], {})
+    for ram in memories:
+        folded = list(ram)
+        for _, address, table in folds:
+            folded[address] = table[folded[address]]
+        assert ((ram[1], ram[2]) == (2, 2)) == ((folded[1], folded[2]) == (2, 2))
+
+
+def test_canonical_states_are_folded_in_their_room() -> None:
+    emulator = Emulator(read_story(LOWWATER))
+    layout = read_layout(emulator)
+    emulator.reset(1)
+    here = emulator.tree.room(emulator.ram, emulator.player)
+    address = next(a for a in range(emulator.header.globals, len(layout.mask)) if layout.mask[a] == 0xFF)
+    table = bytes([0, 1, 1, *range(3, 256)])
+    world = World(emulator, msgspec.structs.replace(layout, folds=((here, address, table),)))
+
+    def keys() -> list[bytes]:
+        found, kept = [], emulator.ram[address]
+        for value in (1, 2, 3):
+            emulator.ram[address] = value
+            found.append(world.key(world.canonical(RNG)))
+        emulator.ram[address] = kept
+        return found
+
+    assert keys()[0] == keys()[1] != keys()[2]
+    emulator.step("north")
+    assert emulator.tree.room(emulator.ram, emulator.player) != here
+    assert len(set(keys())) == 3
+    emulator.close()
+
+
+@pytest.mark.roms
+def test_most_of_a_desert_is_one_place(real_story: Callable[[str], Path]) -> None:
+    """In inhumane a byte says how far one is in the desert, which matters at a few places only."""
+    emulator = Emulator(read_story(real_story("inhumane")))
+    world = World(emulator, read_layout(emulator))
+    folded = {address for _, address, _ in world.layout.folds}
+    assert folded
+    emulator.reset(emulator.walkthrough_seed)
+    choice, keys, places = random.Random(3), set(), set()
+    for command in emulator.walkthrough:
+        state = emulator.save()
+        for _ in range(12):
+            room = emulator.tree.room(emulator.ram, emulator.player)
+            if any(where in (0, room) for where, _, _ in world.layout.folds):
+                places.add((room, *(int(emulator.ram[address]) for address in sorted(folded))))
+                keys.add(world.key(world.canonical(RNG)))
+            if emulator.step(choice.choice(["north", "south", "east", "west"])) is not Status.DONE or emulator.over:
+                break
+        emulator.restore(state)
+        emulator.step(command)
+    assert len(places) > 10
+    assert len(keys) < len(places)
+    emulator.close()

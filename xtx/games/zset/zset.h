@@ -305,6 +305,7 @@ typedef struct {
     arena lane_arena, member_arena, parked_arena;
     journal_entry *journal;
     uint32_t journal_length, journal_room;
+    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last written to, plus how many bytes were */
     snapshot *snapshots;
     uint32_t snapshot_count, snapshot_room;
     group *groups;
@@ -391,6 +392,9 @@ value load_word_slowly(engine *e, uint32_t address);
 value load_byte_slowly(engine *e, uint32_t address);
 void store_word_vector(engine *e, uint32_t address, value v);
 void store_byte_vector(engine *e, uint32_t address, value v);
+/* From here on everything that is written is kept in the journal once more: to be called before its length is noted as
+ * one to go back to. */
+void begin_journal(engine *e);
 void rollback(engine *e, uint32_t length);
 void journal_grow(engine *e);
 
@@ -474,7 +478,8 @@ static inline value load_byte(engine *e, uint32_t address) {
     return e->memory[address];
 }
 
-static inline void journal_write(engine *e, uint32_t address, int size) {
+/* Keeps what is about to be written over. */
+static inline void journal_push(engine *e, uint32_t address, int size) {
     if (UNLIKELY(e->journal_length == e->journal_room)) journal_grow(e);
     journal_entry *entry = &e->journal[e->journal_length++];
     entry->address = (uint16_t)address;
@@ -483,9 +488,15 @@ static inline void journal_write(engine *e, uint32_t address, int size) {
     memcpy(entry->shadows, e->shadows + address, sizeof entry->shadows);
 }
 
-/* The caller has made sure that the address may be written. */
-static inline void store_word(engine *e, uint32_t address, value v) {
-    journal_write(e, address, 2);
+/* The same, but only once until the journal is begun anew: loops write the same variables again and again. */
+static inline void journal_write(engine *e, uint32_t address, int size) {
+    uint32_t stamp = e->journal_stamp + (uint32_t)size;
+    if (e->journaled[address] == stamp) return;
+    e->journaled[address] = stamp;
+    journal_push(e, address, size);
+}
+
+static inline void put_word(engine *e, uint32_t address, value v) {
     if (UNLIKELY(is_vector(v))) {
         store_word_vector(e, address, v);
         return;
@@ -495,14 +506,24 @@ static inline void store_word(engine *e, uint32_t address, value v) {
     e->shadows[address] = e->shadows[address + 1] = 0;
 }
 
-static inline void store_byte(engine *e, uint32_t address, value v) {
-    journal_write(e, address, 1);
+static inline void put_byte(engine *e, uint32_t address, value v) {
     if (UNLIKELY(is_vector(v))) {
         store_byte_vector(e, address, v);
         return;
     }
     e->memory[address] = (uint8_t)v;
     e->shadows[address] = 0;
+}
+
+/* The caller has made sure that the address may be written. */
+static inline void store_word(engine *e, uint32_t address, value v) {
+    journal_write(e, address, 2);
+    put_word(e, address, v);
+}
+
+static inline void store_byte(engine *e, uint32_t address, value v) {
+    journal_write(e, address, 1);
+    put_byte(e, address, v);
 }
 
 /* --- text.c ------------------------------------------------------------------------------------------------- */

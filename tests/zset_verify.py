@@ -41,8 +41,8 @@ ODDITIES = (
     "oops", "except", "a", "the", "my", "to", "in", "with", "-", "!", "^", "#", "zqxjkwvbzqxjkwvb", "(", ")", "it's",
 )  # fmt: skip
 _STOPPING = (
-    ("quit", "q", "restart", "restore", "save", "script", "unscript", "transcript", "verify", "record", "recording",
-     "replay", "noscript", "unrecord", "#record", "#unrecord", "#command", "#rand", "#random")
+    "quit", "q", "restart", "restore", "save", "script", "unscript", "transcript", "verify", "record", "recording",
+    "replay", "noscript", "unrecord", "#record", "#unrecord", "#command", "#rand", "#random",
 )  # fmt: skip
 STOPPERS = frozenset(word[:letters] for word in _STOPPING for letters in (6, 9, 20))
 """Words of commands that do something with files or end the game, also as dictionaries cut them off; Frotz must not be

@@ -11,6 +11,7 @@
  *   verdict.c  what a command did to the world, lane by lane; the functions that Python calls
  *   meet.c     where parts of a set meet that do not come back from a routine
  *   team.c     several engines that share the commands of a state
+ *   cut.c      into which parts the commands are cut for them
  *
  * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
 #ifndef ZSET_H
@@ -569,6 +570,31 @@ void recognise_merge(engine *e);
 int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
                 uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
                 uint64_t *watches);
+
+/* --- cut.c -------------------------------------------------------------------------------------------------- */
+
+/* Some commands in a row, tried from one of the states. */
+typedef struct {
+    uint32_t state, first, count;
+    float expected; /* what they cost compared with others */
+    uint64_t cost;  /* what they did cost */
+} job;
+
+enum { KINDS = 1024 };
+
+/* What is known of the costs of kinds of commands. */
+typedef struct {
+    float price[KINDS];
+} prices;
+
+/* Nothing is known yet. */
+void cut_begin(prices *p);
+/* Cuts the commands of all states into jobs of about `least` commands or more, for some engines; the dearest come first.
+ * Their number; 0 if there is no memory. The caller frees them. */
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines, uint32_t least,
+             job **jobs);
+/* Notes what the jobs did cost. */
+void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count);
 
 static inline uint64_t scramble(uint64_t x) {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

@@ -40,11 +40,13 @@ ODDITIES = (
     "xyzzyq", "12", "3", "4000", "65535", "all", "it", "them", "everything", "then", "and", ".", ",", '"', "again", "g",
     "oops", "except", "a", "the", "my", "to", "in", "with", "-", "!", "^", "#", "zqxjkwvbzqxjkwvb", "(", ")", "it's",
 )  # fmt: skip
-STOPPERS = frozenset(
-    ("quit", "q", "restart", "restore", "save", "script", "unscript", "transcript", "verify", "record", "recording",
-     "replay", "noscript", "unrecord", "#record", "#unrecord", "#command", "#rand", "#random"),
+_STOPPING = (
+    "quit", "q", "restart", "restore", "save", "script", "unscript", "transcript", "verify", "record", "recording",
+    "replay", "noscript", "unrecord", "#record", "#unrecord", "#command", "#rand", "#random",
 )  # fmt: skip
-"""Words of commands that do something with files or end the game; Frotz must not be asked too often."""
+STOPPERS = frozenset(word[:letters] for word in _STOPPING for letters in (6, 9, 20))
+"""Words of commands that do something with files or end the game, also as dictionaries cut them off; Frotz must not be
+asked too often, and libfrotz writes beyond the end of its memory when it is given the name of a transcript's file."""
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -245,6 +246,30 @@ def test_a_local_that_the_routine_does_not_have_is_left_to_frotz(
         emulator.reset(1)
         for mode in Mode:
             assert (engine.filter(emulator.save(), LINES, mode=mode).flags & UNJUDGED).all()
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_lines_that_reach_into_the_words_are_left_to_frotz(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some stories have buffers that are too short for the lines they allow: a letter becomes the number of words that
+    there is room for."""
+    fits, parse = 20, TEXT + 22
+    for module in (sys.modules[__name__], zcode):
+        monkeypatch.setattr(module, "PARSE", parse)
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story_of(storing("add", A, B), version))
+    with verify.opened(path) as (emulator, engine):
+        emulator.reset(1)
+        state = emulator.save()
+        lines = [("a b c d " * 5)[:letters] for letters in range(1, 30)]
+        judged = engine.filter(state, lines).flags & UNJUDGED == 0
+        assert judged.tolist() == [len(line) <= fits for line in lines]
+        for line in lines[:fits]:
+            _flags, after = engine.step(state, line)
+            emulator.restore(state)
+            emulator.step(line)
+            assert after.ram == emulator.save().ram, line
 
 
 def counting(code: Code) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.debugging import without_debugging
 from xtx.games.jericho import (
     Emulator,
     Snapshot,
@@ -33,7 +34,7 @@ from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
 from xtx.games.zset import ENGINE, Engine, judge_each
 
-SEARCH_VERSION = 7
+SEARCH_VERSION = 8
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -199,7 +200,7 @@ class Search:
     @cached_property
     def _templates(self) -> tuple[str, ...]:
         """The templates of the story's grammar: Jericho's, and those that it left out."""
-        return (*self._emulator.templates, *self._emulator.unlisted)
+        return without_debugging((*self._emulator.templates, *self._emulator.unlisted), self._dictionary)
 
     def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
         """Look and inventory in a canonical state; see `findings`."""

@@ -198,10 +198,10 @@ def _load() -> ctypes.CDLL:
     library.zset_close.argtypes, library.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
     library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, *[pointer] * 6]
-    engines, states = ctypes.POINTER(pointer), ctypes.POINTER(_Start)
-    library.zset_share.argtypes = [
-        engines, i32, states, i32, ctypes.c_char_p, i32, i32, u64, i32, *[pointer] * 5,
-    ]  # fmt: skip
+    library.zset_team.argtypes, library.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
+    library.zset_disband.argtypes, library.zset_disband.restype = [pointer], None
+    library.zset_threads.argtypes, library.zset_threads.restype = [pointer], i32
+    library.zset_share.argtypes = [pointer, start, i32, ctypes.c_char_p, i32, i32, u64, i32, *[pointer] * 5]
     library.zset_check.argtypes, library.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     library.zset_checked.argtypes, library.zset_checked.restype = [pointer, pointer], None
     library.zset_step.argtypes = [pointer, start, ctypes.c_char_p, u64, ctypes.POINTER(_End)]
@@ -222,6 +222,7 @@ class Engine:
     def __init__(self, story: bytes, rules: Rules, threads: int = 1) -> None:
         """With several `threads` the commands of one state are shared among them."""
         self._library = _load()
+        self._engine = self._team = None
         self._others = [Engine(story, rules) for _ in range(threads - 1)]
         self._ram_size = len(rules.set_mask)
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
@@ -244,6 +245,11 @@ class Engine:
         self._engine = self._library.zset_open(ctypes.byref(description))
         if not self._engine:
             raise ValueError("this story cannot be run by the set-execution engine")
+        if self._others:
+            team = [self._engine, *(other._engine for other in self._others)]
+            self._team = self._library.zset_team((ctypes.c_void_p * len(team))(*team), len(team))
+            if not self._team:
+                raise MemoryError("no memory for the search's threads")
 
     @classmethod
     def of(cls, emulator: Emulator, threads: int = 1) -> Engine:
@@ -251,7 +257,10 @@ class Engine:
         return cls(emulator.story.content, Rules.of(emulator), threads)
 
     def close(self) -> None:
-        """Frees the engine; it must not be used afterwards."""
+        """Frees the engine and ends its threads; it must not be used afterwards."""
+        if self._team:
+            self._library.zset_disband(self._team)
+            self._team = None
         for other in self._others:
             other.close()
         if self._engine:
@@ -292,15 +301,14 @@ class Engine:
             raise ValueError("there must be one byte for each of RAM")
         if hashes is not None and len(hashes) != len(commands):
             raise ValueError("there must be one hash for each command")
-        if not self._others or len(commands) * len(states) < 2 * _WORTH_SHARING:
+        if self._team is None or len(commands) * len(states) < 2 * _WORTH_SHARING:
             return [self._run(state, commands, limit, mode, hashes, watched) for state in states]
         shape = len(states), len(commands)
         flags = np.full(shape, UNJUDGED, dtype=np.uint8)
         diffs, watches = np.zeros(shape, dtype=np.uint64), np.zeros(shape, dtype=np.uint64)
-        team = [self._engine, *(other._engine for other in self._others)]
         failed = self._library.zset_share(
-            (ctypes.c_void_p * len(team))(*team), len(team), (_Start * len(states))(*map(_start, states)), len(states),
-            _joined(commands), len(commands), _WORTH_SHARING, limit, mode, flags.ctypes.data, diffs.ctypes.data,
+            self._team, (_Start * len(states))(*map(_start, states)), len(states), _joined(commands), len(commands),
+            _WORTH_SHARING, limit, mode, flags.ctypes.data, diffs.ctypes.data,
             None if hashes is None else hashes.ctypes.data,
             *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
         )  # fmt: skip
@@ -380,6 +388,11 @@ class Engine:
             narration=text.raw[: end.text_length],
         )
         return int(flags), after
+
+    @property
+    def helpers(self) -> int:
+        """Threads that help with searches in this process: none before the first search that is worth sharing."""
+        return 0 if self._team is None else int(self._library.zset_threads(self._team))
 
     @property
     def counts(self) -> dict[str, int]:

@@ -71,14 +71,19 @@ void machine_free(engine *e) {
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
     X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
 
-/* What is done in another way than by the operation alone: MEET, and operations on locals (L), constants (C) and the
- * stack (S), which are by far the most frequent ones; in others the operands are looked at one by one. */
+/* What is done in another way than by the operation alone: MEET, and the operations that are most frequent by far, with a
+ * handler for each kind of operands: a constant (C), the stack (S), a local (L) or a global (G). The others look at their
+ * operands one by one, which a processor cannot foresee. */
+#define FOR_KINDS(X, op) X(op##_C) X(op##_S) X(op##_L) X(op##_G)
+#define FOR_PAIRS(X, op) FOR_KINDS(X, op##_C) FOR_KINDS(X, op##_S) FOR_KINDS(X, op##_L) FOR_KINDS(X, op##_G)
 #define SPECIAL(X) \
-    X(MEET) X(JL_LC) X(JG_LC) X(JG_LL) X(JE_LC) X(JE_LL) X(JZ_L) X(JZ_S) X(AND_LC) X(ADD_LC) X(LOADW_LC) X(LOADW_CL) \
-    X(LOADB_LC) X(INC_L) X(STORE_LC) X(STORE_LL)
+    X(MEET) FOR_PAIRS(X, JE2) FOR_PAIRS(X, JL2) FOR_PAIRS(X, JG2) FOR_PAIRS(X, ADD2) FOR_PAIRS(X, SUB2) \
+    FOR_PAIRS(X, AND2) FOR_PAIRS(X, LOADW2) FOR_PAIRS(X, LOADB2) FOR_KINDS(X, JZ1) FOR_KINDS(X, RET1) \
+    FOR_KINDS(X, TO_LOCAL) FOR_KINDS(X, TO_GLOBAL) X(INC_L) X(INC_G) X(DEC_L) X(DEC_G)
 
 #define LISTED(name) name,
-enum operation { OPERATIONS(LISTED) SPECIAL(LISTED) };
+enum operation { OPERATIONS(LISTED) SPECIAL(LISTED) HANDLERS };
+_Static_assert(HANDLERS <= 256, "a handler's number is one byte");
 
 enum { S = 1, B = 2, T = 4 }; /* stores, branches, is followed by text */
 
@@ -176,24 +181,31 @@ static void read_branch(reader *r, instruction *in) {
     in->target = r->at + (uint32_t)offset - 2;
 }
 
-/* The special handler for an instruction with such operands, if there is one. */
+/* The special handler for an instruction with such operands, if there is one. Those for all kinds of operands are in the
+ * order of the kinds. */
 static uint8_t handler_of(const instruction *in) {
-    uint32_t first = in->count > 0 ? in->kind[0] : CONSTANT, second = in->count > 1 ? in->kind[1] : CONSTANT;
-    int lc = first == LOCAL && second == CONSTANT, ll = first == LOCAL && second == LOCAL;
-    int to_local = first == CONSTANT && in->operand[0] > 0 && in->operand[0] < 16; /* the first names a variable */
+    uint32_t first = in->kind[0], second = in->kind[1], variable = in->operand[0];
+    /* Whether the first operand names a local or a global: 0 is the stack. */
+    int local = first == CONSTANT && variable > 0 && variable < 16, global = first == CONSTANT && variable >= 16;
     if (in->count == 1) {
-        if (in->operation == JZ && first != GLOBAL && first != CONSTANT) return first == LOCAL ? JZ_L : JZ_S;
-        if (in->operation == INC && to_local) return INC_L;
-    } else if (in->count == 2) {
         switch (in->operation) {
-        case JL: return lc ? JL_LC : JL;
-        case JG: return lc ? JG_LC : ll ? JG_LL : JG;
-        case JE: return lc ? JE_LC : ll ? JE_LL : JE;
-        case AND_: return lc ? AND_LC : AND_;
-        case ADD_: return lc ? ADD_LC : ADD_;
-        case LOADW: return lc ? LOADW_LC : first == CONSTANT && second == LOCAL ? LOADW_CL : LOADW;
-        case LOADB: return lc ? LOADB_LC : LOADB;
-        case STORE_: return !to_local ? STORE_ : second == CONSTANT ? STORE_LC : second == LOCAL ? STORE_LL : STORE_;
+        case JZ: return (uint8_t)(JZ1_C + first);
+        case RET: return (uint8_t)(RET1_C + first);
+        case INC: return local ? INC_L : global ? INC_G : INC;
+        case DEC: return local ? DEC_L : global ? DEC_G : DEC;
+        }
+    } else if (in->count == 2) {
+        uint32_t pair = 4 * first + second;
+        switch (in->operation) {
+        case JE: return (uint8_t)(JE2_C_C + pair);
+        case JL: return (uint8_t)(JL2_C_C + pair);
+        case JG: return (uint8_t)(JG2_C_C + pair);
+        case ADD_: return (uint8_t)(ADD2_C_C + pair);
+        case SUB_: return (uint8_t)(SUB2_C_C + pair);
+        case AND_: return (uint8_t)(AND2_C_C + pair);
+        case LOADW: return (uint8_t)(LOADW2_C_C + pair);
+        case LOADB: return (uint8_t)(LOADB2_C_C + pair);
+        case STORE_: return local ? (uint8_t)(TO_LOCAL_C + second) : global ? (uint8_t)(TO_GLOBAL_C + second) : STORE_;
         }
     }
     return in->operation;
@@ -204,7 +216,9 @@ instruction *decode(engine *e, uint32_t address) {
     if (address < e->ram_size || address >= e->size) return NULL;
     if (e->decoded[address]) return e->decoded[address];
     if (!e->pool_left) {
-        e->pool = keep(e, calloc(1024, sizeof *e->pool));
+        const size_t line = 64, size = 1024 * sizeof *e->pool; /* each lies in one line of the processor's cache */
+        void *pool = aligned_alloc(line, size);
+        e->pool = keep(e, pool ? memset(pool, 0, size) : NULL);
         e->pool_left = 1024;
     }
     instruction *in = e->pool++;
@@ -488,7 +502,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         }                                                                         \
         if (UNLIKELY(!in->jump)) in->jump = decode(e, in->target);                \
         in = in->jump;                                                            \
-        EXECUTE;                                                             \
+        EXECUTE;                                                                  \
     } while (0)
 
 #define CALCULATE_WITH(what)                                                                                     \
@@ -517,6 +531,45 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         CHARGE(e->printed);          \
         e->printed = 0;              \
     } while (0)
+
+/* The handlers for each kind of operands. They do not simplify: that is left to the general operation, which begins anew. */
+#define QUICK_OPERAND(kind_, i, to, general)                                       \
+    do {                                                                           \
+        if (kind_ == CONSTANT) {                                                   \
+            to = in->operand[i];                                                   \
+        } else if (kind_ == LOCAL) {                                               \
+            to = LOCAL_OPERAND(i);                                                 \
+        } else if (kind_ == GLOBAL) {                                              \
+            uint32_t at_ = in->operand[i];                                         \
+            to = UNLIKELY(e->shadows[at_] | e->shadows[at_ + 1]) ? VECTOR : raw_word(e, at_); \
+        } else {                                                                   \
+            CHECK_POP;                                                             \
+            to = *sp++;                                                            \
+        }                                                                          \
+        if (kind_ != CONSTANT && UNLIKELY(is_vector(to))) {                        \
+            sp = sp_before;                                                        \
+            goto do_##general;                                                     \
+        }                                                                          \
+    } while (0)
+#define QUICK_PAIR(label, first, second, general) \
+    DO(label)                                     \
+        QUICK_OPERAND(first, 0, a, general);      \
+        QUICK_OPERAND(second, 1, b, general);
+#define QUICK_BRANCH(label, first, second, general, condition) QUICK_PAIR(label, first, second, general) BRANCH(condition);
+#define QUICK_RESULT(label, first, second, general, result) \
+    QUICK_PAIR(label, first, second, general) RESULT(result); NEXT;
+#define QUICK_BRANCH_IF_ZERO(label, kind_, general, condition) DO(label) QUICK_OPERAND(kind_, 0, a, general); BRANCH(condition);
+#define QUICK_RETURN(label, kind_, general, unused) DO(label) QUICK_OPERAND(kind_, 0, a, general); goto give_back;
+#define QUICK_STORE(label, kind_, general, store) DO(label) QUICK_OPERAND(kind_, 1, a, general); store; NEXT;
+#define EACH_KIND(handle, op, general, what) \
+    handle(op##_C, CONSTANT, general, what) handle(op##_S, STACK, general, what) handle(op##_L, LOCAL, general, what) \
+    handle(op##_G, GLOBAL, general, what)
+#define EACH_SECOND(handle, op, first, general, what) \
+    handle(op##_C, first, CONSTANT, general, what) handle(op##_S, first, STACK, general, what) \
+    handle(op##_L, first, LOCAL, general, what) handle(op##_G, first, GLOBAL, general, what)
+#define EACH_PAIR(handle, op, general, what) \
+    EACH_SECOND(handle, op##_C, CONSTANT, general, what) EACH_SECOND(handle, op##_S, STACK, general, what) \
+    EACH_SECOND(handle, op##_L, LOCAL, general, what) EACH_SECOND(handle, op##_G, GLOBAL, general, what)
 
 /* Gets parent, sibling or child of an object, for all lanes. */
 static int relative(engine *e, value object, int link, value *result) {
@@ -1164,73 +1217,31 @@ void machine_run(engine *e) {
         RESULT(0xFFFF);
         NEXT;
 
-    /* Where one of the values is a vector they do what the general operation does. */
-    DO(JL_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_JL;
-        BRANCH((int16_t)a < (int16_t)in->operand[1]);
-    DO(JG_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_JG;
-        BRANCH((int16_t)a > (int16_t)in->operand[1]);
-    DO(JG_LL)
-        a = LOCAL_OPERAND(0);
-        b = LOCAL_OPERAND(1);
-        if (UNLIKELY(is_vector(a | b))) goto do_JG;
-        BRANCH((int16_t)a > (int16_t)b);
-    DO(JE_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_JE;
-        BRANCH(a == in->operand[1]);
-    DO(JE_LL)
-        a = LOCAL_OPERAND(0);
-        b = LOCAL_OPERAND(1);
-        if (UNLIKELY(is_vector(a | b))) goto do_JE;
-        BRANCH(a == b);
-    DO(JZ_L)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_JZ;
-        BRANCH(a == 0);
-    DO(JZ_S)
-        if (UNLIKELY(sp >= bottom || is_vector(*sp))) goto do_JZ;
-        a = *sp++;
-        BRANCH(a == 0);
-    DO(AND_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_AND_;
-        RESULT(a & in->operand[1]);
-        NEXT;
-    DO(ADD_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_ADD_;
-        RESULT((uint16_t)(a + in->operand[1]));
-        NEXT;
-    DO(LOADW_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_LOADW;
-        RESULT(load_word(e, (uint16_t)(a + 2 * in->operand[1])));
-        NEXT;
-    DO(LOADW_CL)
-        b = LOCAL_OPERAND(1);
-        if (UNLIKELY(is_vector(b))) goto do_LOADW;
-        RESULT(load_word(e, (uint16_t)(in->operand[0] + 2 * b)));
-        NEXT;
-    DO(LOADB_LC)
-        a = LOCAL_OPERAND(0);
-        if (UNLIKELY(is_vector(a))) goto do_LOADB;
-        RESULT(load_byte(e, (uint16_t)(a + in->operand[1])));
-        NEXT;
+    /* For each kind of operands; where one of the values is a vector they do what the general operation does. */
+    EACH_PAIR(QUICK_BRANCH, JE2, JE, a == b)
+    EACH_PAIR(QUICK_BRANCH, JL2, JL, (int16_t)a < (int16_t)b)
+    EACH_PAIR(QUICK_BRANCH, JG2, JG, (int16_t)a > (int16_t)b)
+    EACH_PAIR(QUICK_RESULT, ADD2, ADD_, (uint16_t)(a + b))
+    EACH_PAIR(QUICK_RESULT, SUB2, SUB_, (uint16_t)(a - b))
+    EACH_PAIR(QUICK_RESULT, AND2, AND_, a & b)
+    EACH_PAIR(QUICK_RESULT, LOADW2, LOADW, load_word(e, (uint16_t)(a + 2 * b)))
+    EACH_PAIR(QUICK_RESULT, LOADB2, LOADB, load_byte(e, (uint16_t)(a + b)))
+    EACH_KIND(QUICK_BRANCH_IF_ZERO, JZ1, JZ, a == 0)
+    EACH_KIND(QUICK_RETURN, RET1, RET, )
+    EACH_KIND(QUICK_STORE, TO_LOCAL, STORE_, LOCAL_OPERAND(0) = a)
+    EACH_KIND(QUICK_STORE, TO_GLOBAL, STORE_, STORE_TO(in->operand[0], a))
     DO(INC_L)
+    DO(DEC_L)
         a = LOCAL_OPERAND(0);
         if (UNLIKELY(is_vector(a))) goto do_INC;
-        LOCAL_OPERAND(0) = (uint16_t)(a + 1);
+        LOCAL_OPERAND(0) = (uint16_t)(in->operation == INC ? a + 1 : a - 1);
         NEXT;
-    DO(STORE_LC)
-        LOCAL_OPERAND(0) = in->operand[1];
-        NEXT;
-    DO(STORE_LL)
-        a = LOCAL_OPERAND(1);
-        LOCAL_OPERAND(0) = SIMPLE(a);
+    DO(INC_G)
+    DO(DEC_G)
+        address = (uint16_t)(e->globals + 2 * (in->operand[0] - 16u));
+        if (UNLIKELY(e->shadows[address] | e->shadows[address + 1] || !can_write(e, address, 2))) goto do_INC;
+        a = raw_word(e, address);
+        store_word(e, address, (uint16_t)(in->operation == INC ? a + 1 : a - 1));
         NEXT;
 
     /* Not of the story: parts of a set may have to wait here for each other. */

@@ -175,7 +175,16 @@ void store_word_vector(engine *e, uint32_t address, value v) {
 
 void store_byte_vector(engine *e, uint32_t address, value v) { e->shadows[address] = shadow_low(vector_index(v)); }
 
+void begin_journal(engine *e) {
+    enum { STEP = 4 }; /* there is room for sizes of 1 and 2 between two stamps */
+    e->journal_stamp += STEP;
+    if (e->journal_stamp) return;
+    memset(e->journaled, 0, MEMORY * sizeof *e->journaled);
+    e->journal_stamp = STEP;
+}
+
 void rollback(engine *e, uint32_t length) {
+    begin_journal(e);
     while (e->journal_length > length) {
         const journal_entry *entry = &e->journal[--e->journal_length];
         memcpy(e->memory + entry->address, entry->old, 2);
@@ -559,6 +568,7 @@ void split(engine *e) {
     };
     memcpy(e->stack_copies + e->stack_copy_length, e->stack + e->now.sp, stack_cells * sizeof(value));
     e->stack_copy_length += stack_cells;
+    begin_journal(e);
 }
 
 /* --- parking ------------------------------------------------------------------------------------------------ */
@@ -756,17 +766,23 @@ static int whole_words(const cell *const *high, const cell *const *low, uint32_t
     return 1;
 }
 
+/* Nothing is merged twice. */
+static void merged_word(engine *e, uint32_t address, value v) {
+    journal_push(e, address, 2);
+    put_word(e, address, v);
+}
+
 static void merge_word(engine *e, uint32_t address, const cell *const *row, parked *const *p, uint32_t count) {
     cell base = {address, 2, load_word(e, address), NULL};
     const cell *same = same_in_all(row, count, &base);
     if (same) {
-        if (same->content != base.content) store_word(e, address, same->content);
+        if (same->content != base.content) merged_word(e, address, same->content);
         return;
     }
     uint16_t *to;
     value made = new_vector(e, 0, &to);
     for (uint32_t i = 0; i < count; i++) fill(e, to, p[i], row[i] ? row[i] : &base, WHOLE, i == 0);
-    store_word(e, address, made);
+    merged_word(e, address, made);
 }
 
 static void merge_byte(engine *e, uint32_t address, const cell *const *row, parked *const *p, uint32_t count) {
@@ -777,7 +793,8 @@ static void merge_byte(engine *e, uint32_t address, const cell *const *row, park
         const cell *from = row[i] ? row[i] : &base;
         fill(e, to, p[i], from, from->size == 1 ? LOW : part_of(from, address), i == 0);
     }
-    store_byte(e, address, simplify(e, made));
+    journal_push(e, address, 1);
+    put_byte(e, address, simplify(e, made));
 }
 
 static void merge_memory(engine *e, parked *const *p, uint32_t count) {

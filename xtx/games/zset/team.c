@@ -1,19 +1,19 @@
-/* Several engines for one story share the commands of one or more states. */
+/* Several engines for one story share the commands of one or more states.
+ *
+ * Their threads stay, asleep, from one search to the next: to start them anew takes as long as a tenth of a small search. A
+ * process that was forked has none of its parent's threads; it starts its own. */
 #include "zset.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-/* Some commands in a row, tried from one of the states. */
-typedef struct {
-    uint32_t state, first, count;
-} job;
+#include <unistd.h>
 
 typedef struct {
     const start_state *states;
     const char **commands;
-    const job *jobs;
+    job *jobs;
     uint32_t job_count, count;
     uint64_t limit;
     int32_t mode;
@@ -24,94 +24,163 @@ typedef struct {
     atomic_int failed;
 } work;
 
+struct team;
+
 typedef struct {
+    struct team *team;
     engine *e;
-    work *w;
+    pthread_t thread; /* of all but the first, whose work is done by whoever calls */
 } member;
 
-/* Does jobs until there are none left: they take very different times, so nobody is given a fixed share. */
-static void *take_part(void *given) {
-    const member *m = given;
-    work *w = m->w;
+typedef struct team {
+    pid_t process; /* in which the threads are */
+    uint32_t count, started;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done;
+    /* under the lock */
+    work *work;
+    uint32_t places, busy; /* threads that may still begin with it, and those that are at it */
+    int closing;
+    /* not shared */
+    prices prices;
+    member members[];
+} team;
+
+static uint64_t cost_so_far(const engine *e) {
+    /* What a split with its merge takes, and a number in a vector, in instructions. */
+    return e->count_instructions + 500 * e->count_splits + e->count_lanes / 8;
+}
+
+/* Does jobs until there are none left: they may take other times than was thought, so nobody is given a fixed share. */
+static void take_part(engine *e, work *w) {
     for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;) {
-        const job *j = &w->jobs[i];
+        job *j = &w->jobs[i];
         size_t at = (size_t)j->state * w->count + j->first;
-        if (zset_filter(m->e, &w->states[j->state], w->commands[j->first], (int32_t)j->count, w->limit, w->mode,
-                        w->flags + at, w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
+        uint64_t before = cost_so_far(e);
+        if (zset_filter(e, &w->states[j->state], w->commands[j->first], (int32_t)j->count, w->limit, w->mode, w->flags + at,
+                        w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
                         w->watches ? w->watches + at : NULL))
             atomic_store(&w->failed, 1);
+        j->cost = cost_so_far(e) - before;
     }
+}
+
+static void *wait_for_work(void *given) {
+    const member *m = given;
+    team *t = m->team;
+    pthread_mutex_lock(&t->lock);
+    for (;;) {
+        while (!t->places && !t->closing) pthread_cond_wait(&t->wake, &t->lock);
+        if (t->closing) break;
+        work *w = t->work;
+        t->places--;
+        t->busy++;
+        pthread_mutex_unlock(&t->lock);
+        take_part(m->e, w);
+        pthread_mutex_lock(&t->lock);
+        if (!--t->busy) pthread_cond_signal(&t->done);
+    }
+    pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
-/* --- cutting ------------------------------------------------------------------------------------------------ */
-
-static int same_verb(const char *a, const char *b) {
-    for (; *a == *b; a++, b++)
-        if (!*a || *a == ' ') return 1;
-    return (!*a || *a == ' ') && (!*b || *b == ' ');
+/* What only this process has: made at the beginning, and once more after a fork, whatever the parent's threads did. */
+static void settle(team *t) {
+    t->process = getpid();
+    t->started = t->places = t->busy = 0;
+    t->closing = 0;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    pthread_cond_init(&t->done, NULL);
 }
 
-/* The end of a part, moved to where another verb begins, if that is near: commands with the same verb go together for
- * longest, and to run them in two sets costs most. */
-static uint32_t between_verbs(const char *const *commands, uint32_t count, uint32_t first, uint32_t end) {
-    for (uint32_t off = 0, most = (end - first) / 2; off < most; off++) {
-        if (end + off < count && !same_verb(commands[end + off - 1], commands[end + off])) return end + off;
-        if (!same_verb(commands[end - off - 1], commands[end - off])) return end - off;
+/* Starts the threads that are missing. One that cannot be started is not missed: the others do its work. Signals are for
+ * the threads that were there before. */
+static void start_threads(team *t) {
+    if (t->process != getpid()) settle(t);
+    if (t->started + 1 >= t->count) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (t->started + 1 < t->count) {
+        member *m = &t->members[t->started + 1];
+        if (pthread_create(&m->thread, NULL, wait_for_work, m)) break;
+        t->started++;
     }
-    return end;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Cuts the commands of all states into jobs, for some engines: large ones first, for all that is cut is done twice in
- * part, and then ever smaller ones, so that no engine has much to do when the others have finished. Their number; they
- * are counted only if `jobs` is NULL. */
-static uint32_t cut(const char *const *commands, uint32_t count, uint32_t states, uint32_t engines, uint32_t least,
-                    job *jobs) {
-    enum { MOST = 2048 };
-    uint32_t n = 0;
-    for (uint32_t state = 0; state < states; state++)
-        for (uint32_t first = 0, size; first < count; first += size, n++) {
-            uint64_t left = (uint64_t)(states - state) * count - first, fair = left * 2 / (3 * engines);
-            size = fair < least ? least : fair > MOST ? MOST : (uint32_t)fair;
-            if (size < count - first) size = between_verbs(commands, count, first, first + size) - first;
-            if (size + least / 2 > count - first) size = count - first;
-            if (jobs) jobs[n] = (job){state, first, size};
-        }
-    return n;
+static void do_work(team *t, work *w) {
+    uint32_t helpers = w->job_count - 1;
+    if (helpers) start_threads(t);
+    if (helpers > t->started) helpers = t->started;
+    if (helpers) {
+        pthread_mutex_lock(&t->lock);
+        t->work = w;
+        t->places = helpers;
+        for (uint32_t i = 0; i < helpers; i++) pthread_cond_signal(&t->wake);
+        pthread_mutex_unlock(&t->lock);
+    }
+    take_part(t->members[0].e, w);
+    if (!helpers) return;
+    pthread_mutex_lock(&t->lock);
+    t->places = 0; /* who has not woken up by now need not begin */
+    while (t->busy) pthread_cond_wait(&t->done, &t->lock);
+    t->work = NULL;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- for Python --------------------------------------------------------------------------------------------- */
+
+/* A team of engines, which stay the caller's; NULL if there is no memory. */
+team *zset_team(engine *const *engines, int32_t count) {
+    if (count <= 0) return NULL;
+    team *t = calloc(1, sizeof *t + (size_t)count * sizeof *t->members);
+    if (!t) return NULL;
+    t->count = (uint32_t)count;
+    for (uint32_t i = 0; i < t->count; i++) t->members[i] = (member){.team = t, .e = engines[i]};
+    cut_begin(&t->prices);
+    settle(t);
+    return t;
+}
+
+/* Ends a team's threads; before its engines are closed. */
+void zset_disband(team *t) {
+    if (!t) return;
+    if (t->process == getpid()) { /* after a fork there is nobody to wait for */
+        pthread_mutex_lock(&t->lock);
+        t->closing = 1;
+        pthread_cond_broadcast(&t->wake);
+        pthread_mutex_unlock(&t->lock);
+        for (uint32_t i = 0; i < t->started; i++) pthread_join(t->members[i + 1].thread, NULL);
+        pthread_cond_destroy(&t->done);
+        pthread_cond_destroy(&t->wake);
+        pthread_mutex_destroy(&t->lock);
+    }
+    free(t);
 }
 
 /* zset_filter from each of the states, in parts of about `least` commands or more; results lie by state and command. */
-int zset_share(engine *const *engines, int32_t engine_count, const start_state *states, int32_t state_count,
-               const char *commands, int32_t command_count, int32_t least, uint64_t limit, int32_t mode, uint8_t *flags,
-               uint64_t *diffs, uint64_t *hashes, const uint8_t *watched, uint64_t *watches) {
-    if (command_count <= 0 || state_count <= 0 || engine_count <= 0 || least <= 0) return 0;
-    uint32_t count = (uint32_t)command_count, helpers = 0;
+int zset_share(team *t, const start_state *states, int32_t state_count, const char *commands, int32_t command_count,
+               int32_t least, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes,
+               const uint8_t *watched, uint64_t *watches) {
+    if (command_count <= 0 || state_count <= 0 || least <= 0) return 0;
+    uint32_t count = (uint32_t)command_count;
     work w = {.states = states, .count = count, .limit = limit, .mode = mode, .flags = flags, .diffs = diffs,
               .hashes = hashes, .watches = watches, .watched = watched};
-    member *members = malloc((size_t)engine_count * sizeof *members);
-    pthread_t *threads = malloc((size_t)engine_count * sizeof *threads);
-    job *jobs = NULL;
     w.commands = malloc(count * sizeof *w.commands);
-    int result = -1;
-    if (members && threads && w.commands) {
-        for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
-        uint32_t parts = cut(w.commands, count, (uint32_t)state_count, (uint32_t)engine_count, (uint32_t)least, NULL);
-        w.jobs = jobs = malloc(parts * sizeof *jobs);
-        if (jobs) w.job_count = cut(w.commands, count, (uint32_t)state_count, (uint32_t)engine_count, (uint32_t)least, jobs);
+    if (!w.commands) return -1;
+    for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
+    w.job_count = cut(&t->prices, w.commands, count, (uint32_t)state_count, t->count, (uint32_t)least, &w.jobs);
+    if (w.job_count) {
+        do_work(t, &w);
+        cut_learn(&t->prices, w.commands, w.jobs, w.job_count);
     }
-    if (jobs) {
-        for (int32_t i = 0; i < engine_count; i++) members[i] = (member){engines[i], &w};
-        /* One that cannot be started is not missed: the others do its jobs. */
-        while (helpers + 1 < (uint32_t)engine_count && helpers + 1 < w.job_count &&
-               !pthread_create(&threads[helpers], NULL, take_part, &members[helpers + 1]))
-            helpers++;
-        take_part(&members[0]);
-        while (helpers > 0) pthread_join(threads[--helpers], NULL);
-        result = atomic_load(&w.failed) ? -1 : 0;
-    }
-    free(members);
-    free(threads);
+    int result = w.job_count && !atomic_load(&w.failed) ? 0 : -1;
     free(w.commands);
-    free(jobs);
+    free(w.jobs);
     return result;
 }
+
+/* How many threads of a team wait or work in this process, beside the caller's. */
+int32_t zset_threads(const team *t) { return t->process == getpid() ? (int32_t)t->started : 0; }

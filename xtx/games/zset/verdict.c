@@ -216,6 +216,7 @@ static void hash_lanes(engine *e) {
 int judge(engine *e) {
     value differs;
     uint32_t mark = e->journal_length;
+    begin_journal(e);
     if (!remove_wanderers(e, &differs)) {
         rollback(e, mark);
         keys_from(e, differs);
@@ -321,6 +322,10 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     p->room = p->parse ? e->memory[p->parse] : 0;
     if (p->text < 64 || p->text + 3 + p->most > e->ram_size) return 0;
     if (p->parse && (p->parse < 64 || p->parse + 2 + 4 * p->room > e->ram_size)) return 0;
+    /* Some stories' buffers are a byte too short: the last letter of the longest line lies over the number of words that
+     * there is room for. Such lines are left to Frotz. */
+    uint32_t fits = p->parse > p->text + 2 ? p->parse - p->text - 2 : 0;
+    if (p->parse > p->text && p->most > fits) p->most = fits;
     return e->version <= 4 || e->memory[p->text + 1] == 0; /* a line that is already begun is left to Frotz */
 }
 
@@ -467,8 +472,8 @@ void zset_close(engine *e) {
     arena_close(&e->parked_arena);
     void *owned[] = {e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
                      e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
-                     e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->key_stamp, e->key_group,
-                     (void *)e->table, e->words, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
+                     e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->journaled, e->key_stamp,
+                     e->key_group, (void *)e->table, e->words, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
                      (void *)e->world.set_mask, (void *)e->world.clear_mask, (void *)e->world.wanderers};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(e);
@@ -508,6 +513,7 @@ static int take_memory(engine *e) {
     e->mark = calloc(MEMORY, sizeof *e->mark);
     e->slot = calloc(MEMORY, sizeof *e->slot);
     e->touched = calloc(MEMORY, sizeof *e->touched);
+    e->journaled = calloc(MEMORY, sizeof *e->journaled);
     e->key_stamp = calloc(0x10000, sizeof *e->key_stamp);
     e->key_group = calloc(0x10000, sizeof *e->key_group);
     e->words = calloc(8192, sizeof *e->words);
@@ -515,8 +521,8 @@ static int take_memory(engine *e) {
     e->base_ram = calloc(MEMORY, 1);
     e->moved = calloc(MEMORY, sizeof *e->moved);
     e->stack = e->stack_ + STACK_GUARD;
-    return e->scratch && e->shadows && e->memos && e->mark && e->slot && e->touched && e->key_stamp && e->key_group &&
-           e->words && e->start_ram && e->base_ram && e->moved && arena_open(&e->lane_arena, 2 * gigabyte) &&
+    return e->scratch && e->shadows && e->memos && e->mark && e->slot && e->touched && e->journaled && e->key_stamp &&
+           e->key_group && e->words && e->start_ram && e->base_ram && e->moved && arena_open(&e->lane_arena, 2 * gigabyte) &&
            arena_open(&e->member_arena, gigabyte) && arena_open(&e->parked_arena, 2 * gigabyte);
 }
 

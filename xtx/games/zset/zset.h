@@ -11,6 +11,7 @@
  *   verdict.c  what a command did to the world, lane by lane; the functions that Python calls
  *   meet.c     where parts of a set meet that do not come back from a routine
  *   team.c     several engines that share the commands of a state
+ *   cut.c      into which parts the commands are cut for them
  *
  * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
 #ifndef ZSET_H
@@ -305,6 +306,7 @@ typedef struct {
     arena lane_arena, member_arena, parked_arena;
     journal_entry *journal;
     uint32_t journal_length, journal_room;
+    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last written to, plus how many bytes were */
     snapshot *snapshots;
     uint32_t snapshot_count, snapshot_room;
     group *groups;
@@ -391,6 +393,9 @@ value load_word_slowly(engine *e, uint32_t address);
 value load_byte_slowly(engine *e, uint32_t address);
 void store_word_vector(engine *e, uint32_t address, value v);
 void store_byte_vector(engine *e, uint32_t address, value v);
+/* From here on everything that is written is kept in the journal once more: to be called before its length is noted as
+ * one to go back to. */
+void begin_journal(engine *e);
 void rollback(engine *e, uint32_t length);
 void journal_grow(engine *e);
 
@@ -474,7 +479,8 @@ static inline value load_byte(engine *e, uint32_t address) {
     return e->memory[address];
 }
 
-static inline void journal_write(engine *e, uint32_t address, int size) {
+/* Keeps what is about to be written over. */
+static inline void journal_push(engine *e, uint32_t address, int size) {
     if (UNLIKELY(e->journal_length == e->journal_room)) journal_grow(e);
     journal_entry *entry = &e->journal[e->journal_length++];
     entry->address = (uint16_t)address;
@@ -483,9 +489,15 @@ static inline void journal_write(engine *e, uint32_t address, int size) {
     memcpy(entry->shadows, e->shadows + address, sizeof entry->shadows);
 }
 
-/* The caller has made sure that the address may be written. */
-static inline void store_word(engine *e, uint32_t address, value v) {
-    journal_write(e, address, 2);
+/* The same, but only once until the journal is begun anew: loops write the same variables again and again. */
+static inline void journal_write(engine *e, uint32_t address, int size) {
+    uint32_t stamp = e->journal_stamp + (uint32_t)size;
+    if (e->journaled[address] == stamp) return;
+    e->journaled[address] = stamp;
+    journal_push(e, address, size);
+}
+
+static inline void put_word(engine *e, uint32_t address, value v) {
     if (UNLIKELY(is_vector(v))) {
         store_word_vector(e, address, v);
         return;
@@ -495,14 +507,24 @@ static inline void store_word(engine *e, uint32_t address, value v) {
     e->shadows[address] = e->shadows[address + 1] = 0;
 }
 
-static inline void store_byte(engine *e, uint32_t address, value v) {
-    journal_write(e, address, 1);
+static inline void put_byte(engine *e, uint32_t address, value v) {
     if (UNLIKELY(is_vector(v))) {
         store_byte_vector(e, address, v);
         return;
     }
     e->memory[address] = (uint8_t)v;
     e->shadows[address] = 0;
+}
+
+/* The caller has made sure that the address may be written. */
+static inline void store_word(engine *e, uint32_t address, value v) {
+    journal_write(e, address, 2);
+    put_word(e, address, v);
+}
+
+static inline void store_byte(engine *e, uint32_t address, value v) {
+    journal_write(e, address, 1);
+    put_byte(e, address, v);
 }
 
 /* --- text.c ------------------------------------------------------------------------------------------------- */
@@ -548,6 +570,31 @@ void recognise_merge(engine *e);
 int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
                 uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
                 uint64_t *watches);
+
+/* --- cut.c -------------------------------------------------------------------------------------------------- */
+
+/* Some commands in a row, tried from one of the states. */
+typedef struct {
+    uint32_t state, first, count;
+    float expected; /* what they cost compared with others */
+    uint64_t cost;  /* what they did cost */
+} job;
+
+enum { KINDS = 1024 };
+
+/* What is known of the costs of kinds of commands. */
+typedef struct {
+    float price[KINDS];
+} prices;
+
+/* Nothing is known yet. */
+void cut_begin(prices *p);
+/* Cuts the commands of all states into jobs of about `least` commands or more, for some engines; the dearest come first.
+ * Their number; 0 if there is no memory. The caller frees them. */
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines, uint32_t least,
+             job **jobs);
+/* Notes what the jobs did cost. */
+void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count);
 
 static inline uint64_t scramble(uint64_t x) {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

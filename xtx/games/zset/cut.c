@@ -1,0 +1,125 @@
+/* Cutting the commands of one or more states into parts for several engines.
+ *
+ * All that is cut is done twice in part, so there should be few parts; but then nobody can help whoever got the costly one,
+ * so they should cost the same. What a command costs depends on its kind more than on anything else, so that is learned from
+ * one search to the next. It is counted in instructions and not in time: the same searches are always cut alike. */
+#include "zset.h"
+
+#include <stdlib.h>
+
+/* What the first command of a row with the same verb costs more than those that follow it. */
+enum { ROW = 16 };
+/* A part has so many commands at most, for larger sets do not fit into the processor's cache. */
+enum { MOST = 2048 };
+/* Where there are very many commands, the last parts are smaller, to fill the gaps: this share of what is left is cut in
+ * such ones, in percent, if each has so many times the least number of commands. */
+enum { GAPS = 15, WORTH = 4 };
+
+static int same_verb(const char *a, const char *b) {
+    for (; *a == *b; a++, b++)
+        if (!*a || *a == ' ') return 1;
+    return (!*a || *a == ' ') && (!*b || *b == ' ');
+}
+
+/* Commands are of one kind if they have the same first word, and one, two, or more words. */
+static uint32_t kind_of(const char *command) {
+    uint32_t hash = 2166136261u, words = 0;
+    for (; *command && *command != ' '; command++) hash = (hash ^ (uint8_t)*command) * 16777619u;
+    for (; *command; command++) words += *command == ' ';
+    return (hash ^ (words < 3 ? words : 3) * 0x9E3779B9u) >> 7 & (KINDS - 1);
+}
+
+void cut_begin(prices *p) {
+    for (uint32_t i = 0; i < KINDS; i++) p->price[i] = 1;
+}
+
+/* Fills sum[i] with what the commands before the i-th are expected to cost. */
+static void add_up(const prices *p, const char *const *commands, uint32_t count, float *sum) {
+    double total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int row = i && same_verb(commands[i - 1], commands[i]);
+        sum[i] = (float)total;
+        total += p->price[kind_of(commands[i])] * (float)(row ? 1 : 1 + ROW);
+    }
+    sum[count] = (float)total;
+}
+
+/* The end of a part, moved to where another verb begins, if that is near: commands with the same verb go together for
+ * longest, and to run them in two sets costs most. */
+static uint32_t between_verbs(const char *const *commands, const float *sum, uint32_t count, uint32_t first, uint32_t end) {
+    const float near = (sum[end] - sum[first]) / 8;
+    uint32_t later = end, before = end;
+    while (later < count && same_verb(commands[later - 1], commands[later])) later++;
+    while (before > first + 1 && same_verb(commands[before - 1], commands[before])) before--;
+    float up = sum[later] - sum[end], down = sum[end] - sum[before];
+    if (later < count && up <= near && (up <= down || before == first + 1)) return later;
+    return before > first + 1 && down <= near ? before : end;
+}
+
+static int dearest_first(const void *a, const void *b) {
+    const job *x = a, *y = b;
+    if (x->expected != y->expected) return x->expected > y->expected ? -1 : 1;
+    if (x->state != y->state) return x->state < y->state ? -1 : 1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Cuts in rounds: in each, every engine gets a part, all of them together most of what is left, and all of it if too little
+ * would be left to be worth another round. */
+static uint32_t deal(const char *const *commands, const float *sum, uint32_t count, uint32_t states, uint32_t engines,
+                     uint32_t least, job *jobs) {
+    uint32_t n = 0, in_round = engines;
+    float size = 0;
+    for (uint32_t state = 0; state < states; state++)
+        for (uint32_t first = 0, end; first < count; first = end, n++) {
+            float left = (float)(states - state) * sum[count] - sum[first];
+            uint64_t commands_left = (uint64_t)(states - state) * count - first;
+            if (in_round++ >= engines) {
+                int last = commands_left * GAPS / 100 < (uint64_t)engines * least * WORTH;
+                size = (last ? left : left * (100 - GAPS) / 100) / (float)engines;
+                in_round = 1;
+            }
+            for (end = first + 1; end < count && end - first < MOST && sum[end] - sum[first] < size;) end++;
+            if (end < count) end = between_verbs(commands, sum, count, first, end);
+            if (end + least / 2 > count && count - first <= MOST) end = count;
+            if (jobs) jobs[n] = (job){.state = state, .first = first, .count = end - first, .expected = sum[end] - sum[first]};
+        }
+    return n;
+}
+
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines, uint32_t least,
+             job **jobs) {
+    float *sum = malloc(((size_t)count + 1) * sizeof *sum);
+    *jobs = NULL;
+    uint32_t n = 0;
+    if (sum) {
+        add_up(p, commands, count, sum);
+        n = deal(commands, sum, count, states, engines, least, NULL);
+        *jobs = malloc(n * sizeof **jobs);
+        if (*jobs) {
+            deal(commands, sum, count, states, engines, least, *jobs);
+            qsort(*jobs, n, sizeof **jobs, dearest_first);
+        }
+    }
+    free(sum);
+    return *jobs ? n : 0;
+}
+
+void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count) {
+    double cost = 0, expected = 0;
+    for (uint32_t j = 0; j < count; j++) {
+        cost += (double)jobs[j].cost;
+        expected += jobs[j].expected;
+    }
+    if (count < 2 || cost <= 0 || expected <= 0) return;
+    for (uint32_t j = 0; j < count; j++) {
+        float off = (float)((double)jobs[j].cost * expected / (cost * jobs[j].expected)), step = (1 + off) / 2;
+        if (step > 2) step = 2;
+        uint32_t kind, last = KINDS;
+        for (uint32_t i = jobs[j].first; i < jobs[j].first + jobs[j].count; i++, last = kind) {
+            kind = kind_of(commands[i]);
+            if (kind == last) continue; /* once for each row */
+            float price = p->price[kind] * step;
+            p->price[kind] = price < 0.05f ? 0.05f : price > 20 ? 20 : price;
+        }
+    }
+}

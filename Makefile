@@ -10,7 +10,7 @@ FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do 
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
-	@echo "== XTX is trained on the adventure that comes with it: 4 to 5 minutes; Ctrl-C saves and stops"
+	@echo "== XTX is trained on the adventure that comes with it: 3 to 5 minutes; Ctrl-C saves and stops"
 	@$(BIN)/xtx train $(ARGS)
 
 compare: .venv/stamp

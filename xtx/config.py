@@ -225,8 +225,8 @@ QLearning = DrrnSettings | InvDySettings | XtxSettings
 
 def demo(settings: QLearning) -> QLearning:
     """The same agent made small, for runs of minutes on two cores on the embedded adventure: narrower networks that
-    learn faster, fewer words. XTX also learns its trajectories in small batches, plans anew more often, with one
-    trajectory at a time, and explores for fewer steps at a higher temperature: the quickest
+    learn faster, fewer words, smaller batches. XTX also plans anew more often, gives each episode a target of its own,
+    learns its trajectories no longer than needed, and explores for fewer steps at a higher temperature: the quickest
     points of that adventure lie in a trap, and with the paper's settings it would take far longer than minutes to leave
     it."""
     text = replace(settings.text, vocabulary=1024)

@@ -1,10 +1,11 @@
 """The long proof of the set-execution engine: `make verify`, or python tests/zset_verify.py [GAME ...] [--states N].
 
 For every story in the folders of XTX_GAMES and the embedded one: the plain run equals Frotz along the walkthrough;
-in sets every command ends in the same state as by itself, and is in the same state after every merge; verdicts are
-those of `Emulator.filter`; Jericho's own dictionary of valid actions comes out in the same order; and damaged stories
-end in a verdict, not in a crash. The C sources are compiled with AddressSanitizer and UBSan for it. The tests in
-tests/games/test_zset.py use the same functions, with less of everything.
+in sets every command ends in the same state as by itself, and is in the same state after every merge; threads that
+share the commands come to the same verdicts; those are the verdicts of `Emulator.filter`; Jericho's own dictionary of
+valid actions comes out in the same order; and damaged stories end in a verdict, not in a crash. The C sources are
+compiled with AddressSanitizer and UBSan for it. The tests in tests/games/test_zset.py use the same functions, with less
+of everything.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Tally:
     verdicts: int = 0
     """Commands judged by the engine and by Frotz."""
     unjudged: int = 0
+    shared: int = 0
+    """Commands judged by several threads together and by one."""
     merges: int = 0
     """Merges at which a lane was compared with its command run alone."""
     dictionaries: int = 0
@@ -76,7 +79,8 @@ class Tally:
 
     def __str__(self) -> str:
         return (
-            f"{self.steps} steps, {self.lanes} lanes, {self.verdicts} verdicts, {self.merges} merges, "
+            f"{self.steps} steps, {self.lanes} lanes, {self.verdicts} verdicts, {self.shared} shared, "
+            f"{self.merges} merges, "
             f"{self.dictionaries} dictionaries of {self.candidates} candidates with {self.valid} valid "
             f"({len(self.halting)} halting), {self.damaged} of damaged stories, {self.unjudged} left to Frotz, "
             f"{len(self.wrong)} wrong"
@@ -138,6 +142,15 @@ def check_lanes(engine: Engine, state: Snapshot, commands: Sequence[str], name: 
             tally.wrong.append(f"{name} {mode.name} {commands[i]!r}: ends in another state than by itself")
     tally.unjudged = int((verdicts[Mode.MERGING].flags & UNJUDGED > 0).sum())
     return tally
+
+
+def check_team(engine: Engine, team: Engine, state: Snapshot, commands: Sequence[str], name: str) -> Tally:
+    """Whether threads that share the commands come to the same verdicts, wherever they are cut."""
+    alone, shared = engine.filter(state, commands), team.filter(state, commands)
+    judged = (alone.flags | shared.flags) & UNJUDGED == 0
+    differs = judged & ((alone.flags != shared.flags) | (alone.diffs != shared.diffs))
+    wrong = [f"{name} {commands[i]!r}: another verdict in a team" for i in np.flatnonzero(differs).tolist()[:5]]
+    return Tally(shared=len(commands), wrong=wrong)
 
 
 def check_merges(engine: Engine, state: Snapshot, commands: Sequence[str], name: str, seed: int) -> Tally:
@@ -399,13 +412,14 @@ def check_dictionaries(emulator: Emulator, engine: Engine, walked: Sequence[Snap
 def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int = 15, along: int = 0) -> Tally:
     """All checks of one story."""
     choose = random.Random(seed)
-    with opened(path) as (emulator, engine):
+    with opened(path) as (emulator, engine), contextlib.closing(Engine.of(emulator, threads=3)) as team:
         tally, walked = check_walkthrough(emulator, engine)
         lines = [s for s in walked if emulator.wants_line_in(s)]
         chosen = choose.sample(lines, min(states, len(lines)))
         for state in [*chosen, *random_states(emulator, lines, states, choose)]:
             commands = real_candidates(emulator, state, most)
             tally.add(check_lanes(engine, state, commands, path.name))
+            tally.add(check_team(engine, team, state, commands, path.name))
             tally.add(check_merges(engine, state, commands, path.name, seed))
             tally.add(
                 check_verdicts(emulator, engine, state, choose.sample(commands, min(len(commands), 2000)), path.name)
@@ -425,7 +439,7 @@ def with_sanitizers() -> None:
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "_zset.so"
         flags = "-std=gnu11 -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
-        flags += " -fno-sanitize=alignment,pointer-overflow -shared -fPIC"
+        flags += " -fno-sanitize=alignment,pointer-overflow -shared -fPIC -pthread"
         subprocess.run(["gcc", *flags.split(), "-o", str(library), *map(str, SOURCES)], check=True)
         preload = [
             subprocess.run(["gcc", f"-print-file-name={n}"], check=True, capture_output=True, text=True).stdout.strip()

@@ -245,7 +245,7 @@ def test_the_walkthrough_wins_without_searching(tmp_path: Path) -> None:
     done = play("--agent", "walkthrough", "--atlas", str(tmp_path / "atlas"), "--transcript", str(tmp_path / "t"))
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "won: 75 of 75 points after 45 steps"
-    assert "+25 points" in done.stdout
+    assert "+7 points" in done.stdout
     assert not (tmp_path / "atlas").exists()
     assert (tmp_path / "t").read_text().endswith("[won: 75 of 75 points after 45 steps]\n")
 
@@ -255,8 +255,8 @@ def test_step_limit_and_episodes() -> None:
     assert "Episode 2 of 2" in done.stdout
     assert done.stdout.count("> north") == 2
     rows = [line.strip().split(maxsplit=3) for line in done.stdout.splitlines() if "step limit" in line]
-    assert rows == [["1", "2/75", "5", "stopped at the step limit"], ["2", "2/75", "5", "stopped at the step limit"]]
-    assert done.stdout.splitlines()[-1] == "mean score 2.0 of 75 over 2 episodes"
+    assert rows == [["1", "4/75", "5", "stopped at the step limit"], ["2", "4/75", "5", "stopped at the step limit"]]
+    assert done.stdout.splitlines()[-1] == "mean score 4.0 of 75 over 2 episodes"
 
 
 def test_random_play_can_be_repeated(atlas: str) -> None:

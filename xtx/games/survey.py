@@ -80,6 +80,8 @@ class _Survey:
         self.avoid = frozenset(avoid)
         self.walked: list[Snapshot] = []
         """States along the walkthrough."""
+        self.usual = tuple(dict.fromkeys((*_IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
+        """Commands that are tried everywhere; those of the walkthrough also name what is not in sight."""
         self.copies: list[int] = []
         """Bytes that hold the score too."""
         self.random = random.Random(5)
@@ -141,15 +143,13 @@ class _Survey:
             made = world.canonical(_RNG)
             canonical.setdefault(made.ram, made)
         rooms = [emulator.tree.room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
-        usual = [
-            c for c in dict.fromkeys((*_IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)) if c not in self.avoid
-        ]
         commands: dict[int, list[str]] = {}
 
         def appearance(index: int, state: Snapshot) -> tuple[str, str, bytes]:
             if index not in commands:
                 emulator.restore(state)
-                commands[index] = [*usual, *(c for c in self.traces.commands()[len(NONSENSE) :] if c not in self.avoid)]
+                tried = (*self.usual, *self.traces.commands()[len(NONSENSE) :])
+                commands[index] = [c for c in tried if c not in self.avoid]
             watched = world.watched(np.frombuffer(state.ram, np.uint8))
             outcomes = self._outcomes(state, commands[index], watched)
             return self._answer(state, "look"), self._answer(state, "inventory"), _pattern(outcomes).tobytes()
@@ -353,7 +353,7 @@ class _Survey:
         what any command does."""
         raw = np.frombuffer(state.ram, np.uint8)
         self.emulator.restore(state)
-        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *(self.traces.commands()[len(NONSENSE) :] if thorough else ())]
+        commands = [*self.usual, *(self.traces.commands()[len(NONSENSE) :] if thorough else ())]
         commands = [c for c in commands if c not in self.avoid]
         watched = world.watched(raw)
 

@@ -11,9 +11,9 @@
 enum { ROW = 16 };
 /* A part has so many commands at most, for larger sets do not fit into the processor's cache. */
 enum { MOST = 2048 };
-/* Where there are very many commands, the last parts are smaller, to fill the gaps: this share of what is left is cut in
- * such ones, in percent, if each has so many times the least number of commands. */
-enum { GAPS = 15, WORTH = 4 };
+/* Where there are more commands for an engine than so many, the last parts are smaller, to fill the gaps: this share of what
+ * is left is cut in such ones, in percent. */
+enum { FEW = 1500, GAPS = 15 };
 
 static int same_verb(const char *a, const char *b) {
     for (; *a == *b; a++, b++)
@@ -47,7 +47,7 @@ static void add_up(const prices *p, const char *const *commands, uint32_t count,
 /* The end of a part, moved to where another verb begins, if that is near: commands with the same verb go together for
  * longest, and to run them in two sets costs most. */
 static uint32_t between_verbs(const char *const *commands, const float *sum, uint32_t count, uint32_t first, uint32_t end) {
-    const float near = (sum[end] - sum[first]) / 8;
+    const float near = (sum[end] - sum[first]) / 16;
     uint32_t later = end, before = end;
     while (later < count && same_verb(commands[later - 1], commands[later])) later++;
     while (before > first + 1 && same_verb(commands[before - 1], commands[before])) before--;
@@ -68,13 +68,14 @@ static int dearest_first(const void *a, const void *b) {
 static uint32_t deal(const char *const *commands, const float *sum, uint32_t count, uint32_t states, uint32_t engines,
                      uint32_t least, job *jobs) {
     uint32_t n = 0, in_round = engines;
+    const int few = (uint64_t)states * count < (uint64_t)engines * FEW;
     float size = 0;
     for (uint32_t state = 0; state < states; state++)
         for (uint32_t first = 0, end; first < count; first = end, n++) {
             float left = (float)(states - state) * sum[count] - sum[first];
             uint64_t commands_left = (uint64_t)(states - state) * count - first;
             if (in_round++ >= engines) {
-                int last = commands_left * GAPS / 100 < (uint64_t)engines * least * WORTH;
+                int last = few || commands_left * GAPS / 100 < (uint64_t)engines * least;
                 size = (last ? left : left * (100 - GAPS) / 100) / (float)engines;
                 in_round = 1;
             }

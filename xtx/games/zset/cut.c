@@ -1,8 +1,9 @@
 /* Cutting the commands of one or more states into parts for several engines.
  *
- * All that is cut is done twice in part, so there should be few parts; but then nobody can help whoever got the costly one,
- * so they should cost the same. What a command costs depends on its kind more than on anything else, so that is learned from
- * one search to the next. It is counted in instructions and not in time: the same searches are always cut alike. */
+ * All that is cut is done twice in part, so there should be few parts; but then nobody can help whoever got the costly
+ * one, so they should cost the same. What a command costs depends on its kind more than on anything else, so that is
+ * learned from one search to the next. It is counted in instructions and not in time: the same searches are always cut
+ * alike. */
 #include "zset.h"
 
 #include <stdlib.h>
@@ -11,9 +12,9 @@
 enum { ROW = 16 };
 /* A part has so many commands at most, for larger sets do not fit into the processor's cache. */
 enum { MOST = 2048 };
-/* Where there are very many commands, the last parts are smaller, to fill the gaps: this share of what is left is cut in
- * such ones, in percent, if each has so many times the least number of commands. */
-enum { GAPS = 15, WORTH = 4 };
+/* Where there are more commands for an engine than so many, the last parts are smaller, to fill the gaps: this share of
+ * what is left is cut in such ones, in percent. */
+enum { FEW = 1500, GAPS = 15 };
 
 static int same_verb(const char *a, const char *b) {
     for (; *a == *b; a++, b++)
@@ -46,8 +47,9 @@ static void add_up(const prices *p, const char *const *commands, uint32_t count,
 
 /* The end of a part, moved to where another verb begins, if that is near: commands with the same verb go together for
  * longest, and to run them in two sets costs most. */
-static uint32_t between_verbs(const char *const *commands, const float *sum, uint32_t count, uint32_t first, uint32_t end) {
-    const float near = (sum[end] - sum[first]) / 8;
+static uint32_t between_verbs(const char *const *commands, const float *sum, uint32_t count, uint32_t first,
+                              uint32_t end) {
+    const float near = (sum[end] - sum[first]) / 16;
     uint32_t later = end, before = end;
     while (later < count && same_verb(commands[later - 1], commands[later])) later++;
     while (before > first + 1 && same_verb(commands[before - 1], commands[before])) before--;
@@ -63,31 +65,33 @@ static int dearest_first(const void *a, const void *b) {
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Cuts in rounds: in each, every engine gets a part, all of them together most of what is left, and all of it if too little
- * would be left to be worth another round. */
+/* Cuts in rounds: in each, every engine gets a part, all of them together most of what is left, and all of it if too
+ * little would be left to be worth another round. */
 static uint32_t deal(const char *const *commands, const float *sum, uint32_t count, uint32_t states, uint32_t engines,
                      uint32_t least, job *jobs) {
     uint32_t n = 0, in_round = engines;
+    const int few = (uint64_t)states * count < (uint64_t)engines * FEW;
     float size = 0;
     for (uint32_t state = 0; state < states; state++)
         for (uint32_t first = 0, end; first < count; first = end, n++) {
             float left = (float)(states - state) * sum[count] - sum[first];
             uint64_t commands_left = (uint64_t)(states - state) * count - first;
             if (in_round++ >= engines) {
-                int last = commands_left * GAPS / 100 < (uint64_t)engines * least * WORTH;
+                int last = few || commands_left * GAPS / 100 < (uint64_t)engines * least;
                 size = (last ? left : left * (100 - GAPS) / 100) / (float)engines;
                 in_round = 1;
             }
             for (end = first + 1; end < count && end - first < MOST && sum[end] - sum[first] < size;) end++;
             if (end < count) end = between_verbs(commands, sum, count, first, end);
             if (end + least / 2 > count && count - first <= MOST) end = count;
-            if (jobs) jobs[n] = (job){.state = state, .first = first, .count = end - first, .expected = sum[end] - sum[first]};
+            float expected = sum[end] - sum[first];
+            if (jobs) jobs[n] = (job){.state = state, .first = first, .count = end - first, .expected = expected};
         }
     return n;
 }
 
-uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines, uint32_t least,
-             job **jobs) {
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines,
+             uint32_t least, job **jobs) {
     float *sum = malloc(((size_t)count + 1) * sizeof *sum);
     *jobs = NULL;
     uint32_t n = 0;

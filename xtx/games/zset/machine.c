@@ -71,9 +71,9 @@ void machine_free(engine *e) {
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
     X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
 
-/* What is done in another way than by the operation alone: MEET, and the operations that are most frequent by far, with a
- * handler for each kind of operands: a constant (C), the stack (S), a local (L) or a global (G). The others look at their
- * operands one by one, which a processor cannot foresee. */
+/* What is done in another way than by the operation alone: MEET, and the operations that are most frequent by far, with
+ * a handler for each kind of operands: a constant (C), the stack (S), a local (L) or a global (G). The others look at
+ * their operands one by one, which a processor cannot foresee. */
 #define FOR_KINDS(X, op) X(op##_C) X(op##_S) X(op##_L) X(op##_G)
 #define FOR_PAIRS(X, op) FOR_KINDS(X, op##_C) FOR_KINDS(X, op##_S) FOR_KINDS(X, op##_L) FOR_KINDS(X, op##_G)
 #define SPECIAL(X) \
@@ -181,8 +181,8 @@ static void read_branch(reader *r, instruction *in) {
     in->target = r->at + (uint32_t)offset - 2;
 }
 
-/* The special handler for an instruction with such operands, if there is one. Those for all kinds of operands are in the
- * order of the kinds. */
+/* The special handler for an instruction with such operands, if there is one. Those for all kinds of operands are in
+ * the order of the kinds. */
 static uint8_t handler_of(const instruction *in) {
     uint32_t first = in->kind[0], second = in->kind[1], variable = in->operand[0];
     /* Whether the first operand names a local or a global: 0 is the stack. */
@@ -532,7 +532,8 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         e->printed = 0;              \
     } while (0)
 
-/* The handlers for each kind of operands. They do not simplify: that is left to the general operation, which begins anew. */
+/* The handlers for each kind of operands. They do not simplify: that is left to the general operation, which begins
+ * anew. */
 #define QUICK_OPERAND(kind_, i, to, general)                                       \
     do {                                                                           \
         if (kind_ == CONSTANT) {                                                   \
@@ -555,10 +556,12 @@ static uint32_t property_length(const engine *e, uint32_t size) {
     DO(label)                                     \
         QUICK_OPERAND(first, 0, a, general);      \
         QUICK_OPERAND(second, 1, b, general);
-#define QUICK_BRANCH(label, first, second, general, condition) QUICK_PAIR(label, first, second, general) BRANCH(condition);
+#define QUICK_BRANCH(label, first, second, general, condition) \
+    QUICK_PAIR(label, first, second, general) BRANCH(condition);
 #define QUICK_RESULT(label, first, second, general, result) \
     QUICK_PAIR(label, first, second, general) RESULT(result); NEXT;
-#define QUICK_BRANCH_IF_ZERO(label, kind_, general, condition) DO(label) QUICK_OPERAND(kind_, 0, a, general); BRANCH(condition);
+#define QUICK_BRANCH_IF_ZERO(label, kind_, general, condition) \
+    DO(label) QUICK_OPERAND(kind_, 0, a, general); BRANCH(condition);
 #define QUICK_RETURN(label, kind_, general, unused) DO(label) QUICK_OPERAND(kind_, 0, a, general); goto give_back;
 #define QUICK_STORE(label, kind_, general, store) DO(label) QUICK_OPERAND(kind_, 1, a, general); store; NEXT;
 #define EACH_KIND(handle, op, general, what) \

@@ -1,7 +1,7 @@
 /* Several engines for one story share the commands of one or more states.
  *
- * Their threads stay, asleep, from one search to the next: to start them anew takes as long as a tenth of a small search. A
- * process that was forked has none of its parent's threads; it starts its own. */
+ * Their threads stay, asleep, from one search to the next: to start them anew takes a noticeable part of a small search.
+ * A process that was forked has none of its parent's threads; it starts its own. */
 #include "zset.h"
 
 #include <pthread.h>
@@ -57,8 +57,8 @@ static void take_part(engine *e, work *w) {
         job *j = &w->jobs[i];
         size_t at = (size_t)j->state * w->count + j->first;
         uint64_t before = cost_so_far(e);
-        if (zset_filter(e, &w->states[j->state], w->commands[j->first], (int32_t)j->count, w->limit, w->mode, w->flags + at,
-                        w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
+        if (zset_filter(e, &w->states[j->state], w->commands[j->first], (int32_t)j->count, w->limit, w->mode,
+                        w->flags + at, w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
                         w->watches ? w->watches + at : NULL))
             atomic_store(&w->failed, 1);
         j->cost = cost_so_far(e) - before;
@@ -94,8 +94,8 @@ static void settle(team *t) {
     pthread_cond_init(&t->done, NULL);
 }
 
-/* Starts the threads that are missing. One that cannot be started is not missed: the others do its work. Signals are for
- * the threads that were there before. */
+/* Starts the threads that are missing. One that cannot be started is not missed: the others do its work. Signals are
+ * for the threads that were there before. */
 static void start_threads(team *t) {
     if (t->process != getpid()) settle(t);
     if (t->started + 1 >= t->count) return;

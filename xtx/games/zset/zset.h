@@ -306,7 +306,7 @@ typedef struct {
     arena lane_arena, member_arena, parked_arena;
     journal_entry *journal;
     uint32_t journal_length, journal_room;
-    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last written to, plus how many bytes were */
+    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last kept, plus how many bytes were */
     snapshot *snapshots;
     uint32_t snapshot_count, snapshot_room;
     group *groups;
@@ -589,10 +589,10 @@ typedef struct {
 
 /* Nothing is known yet. */
 void cut_begin(prices *p);
-/* Cuts the commands of all states into jobs of about `least` commands or more, for some engines; the dearest come first.
- * Their number; 0 if there is no memory. The caller frees them. */
-uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines, uint32_t least,
-             job **jobs);
+/* Cuts the commands of all states into jobs of about `least` commands or more, for some engines; the dearest come
+ * first. Their number; 0 if there is no memory. The caller frees them. */
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines,
+             uint32_t least, job **jobs);
 /* Notes what the jobs did cost. */
 void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count);
 

@@ -159,6 +159,7 @@ class World:
             return self._watched
         mask = self._watched.copy()
         mask[list(local)] = 0xFF
+        self._emulator.tree.entries(mask)[:] = 0  # changes of the tree are seen anyway
         mask[self._counters] = 0
         return mask
 

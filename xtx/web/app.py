@@ -41,7 +41,8 @@ class Hub:
         self.watcher = watcher
         self.stopping = stopping
         self.streams = 0
-        self._news = asyncio.Condition()
+        self._news = asyncio.Event()
+        """Is set, and another one put in its place, when there is something new."""
         self._looking = asyncio.Lock()
         self._looked = 0.0
 
@@ -51,8 +52,8 @@ class Hub:
             if time.monotonic() - self._looked >= EVERY:
                 before = self.watcher.snapshot
                 if await asyncio.to_thread(self.watcher.look) is not before:
-                    async with self._news:
-                        self._news.notify_all()
+                    self._news.set()
+                    self._news = asyncio.Event()
                 self._looked = time.monotonic()
         return self.watcher.snapshot
 
@@ -70,7 +71,7 @@ class Hub:
         try:
             yield "retry: 1000\n\n"
             while not self.stopping() and not (self.streams > FEW and time.monotonic() - began > TURN):
-                snapshot = self.watcher.snapshot
+                news, snapshot = self._news, self.watcher.snapshot
                 if snapshot.version != version:
                     changed = snapshot.since(version)
                     kind, data = ("again", {}) if changed is None else ("pieces", changed)
@@ -79,9 +80,8 @@ class Hub:
                 elif time.monotonic() - said > QUIET:
                     yield ": nothing new\n\n"
                     said = time.monotonic()
-                async with self._news:
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._news.wait(), EVERY)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), EVERY)
         finally:
             self.streams -= 1
 

@@ -209,8 +209,9 @@ def test_texts_are_not_remembered_where_abbreviations_are_others(real_story: Cal
         table = emulator.header.abbreviations
         ram = state.ram[:table] + b"\xff" * 192 + state.ram[table + 192 :]
         damaged = msgspec.structs.replace(state, ram=ram)
-        assert (fresh.filter(damaged, commands).flags & UNJUDGED).all()
-        assert (used.filter(damaged, commands).flags & UNJUDGED).all()
+        expected = fresh.filter(damaged, commands).flags
+        assert (expected & UNJUDGED).any()
+        assert used.filter(damaged, commands).flags.tolist() == expected.tolist()
         assert not (fresh.filter(state, commands).flags & UNJUDGED).any()
 
 

@@ -16,7 +16,7 @@ import zcode
 import zset_verify as verify
 
 from xtx.games.jericho import Emulator, Snapshot
-from xtx.games.zset import UNJUDGED, Engine, MismatchError, Rules
+from xtx.games.zset import UNJUDGED, Engine, MismatchError, Rules, engine_for
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -197,6 +197,22 @@ def test_real_games(real_story: Callable[[str], Path], name: str) -> None:
     tally = verify.verify(real_story(name), states=1, odd=60, rounds=2, seed=2, most=4)
     assert tally.wrong == []
     assert tally.steps > 30
+
+
+@pytest.mark.roms
+def test_texts_are_not_remembered_where_abbreviations_are_others(real_story: Callable[[str], Path]) -> None:
+    """A verdict must not depend on what an engine has printed before."""
+    with verify.opened(real_story("zork1")) as (emulator, used), engine_for(emulator) as fresh:
+        emulator.reset(1)
+        state, commands = emulator.save(), ["look", "open mailbox", "inventory", "jump", "north"]
+        assert not (used.filter(state, commands).flags & UNJUDGED).any()
+        table = emulator.header.abbreviations
+        ram = state.ram[:table] + b"\xff" * 192 + state.ram[table + 192 :]
+        damaged = msgspec.structs.replace(state, ram=ram)
+        expected = fresh.filter(damaged, commands).flags
+        assert (expected & UNJUDGED).any()
+        assert used.filter(damaged, commands).flags.tolist() == expected.tolist()
+        assert not (fresh.filter(state, commands).flags & UNJUDGED).any()
 
 
 @pytest.mark.roms

@@ -189,6 +189,7 @@ void rollback(engine *e, uint32_t length) {
         const journal_entry *entry = &e->journal[--e->journal_length];
         memcpy(e->memory + entry->address, entry->old, 2);
         memcpy(e->shadows + entry->address, entry->shadows, sizeof entry->shadows);
+        e->low_writes -= in_low(e, entry->address);
     }
 }
 

@@ -83,6 +83,27 @@ uint32_t text_end(const engine *e, uint32_t address) {
     return 0;
 }
 
+int text_low(engine *e) {
+    enum { ABBREVIATIONS = 96 };
+    uint32_t first = e->abbreviations, end = e->abbreviations + 2 * ABBREVIATIONS;
+    for (uint32_t i = 0; i < ABBREVIATIONS; i++) {
+        uint32_t text = 2 * raw_word(e, (uint16_t)(e->abbreviations + 2 * i)), behind = text_end(e, text);
+        if (text >= e->ram_size || !behind) continue;
+        if (text < first) first = text;
+        if (behind > end) end = behind;
+    }
+    if (e->alphabet && e->alphabet < first) first = e->alphabet;
+    if (e->alphabet && e->alphabet + 78 > end) end = e->alphabet + 78;
+    if (end > e->ram_size) end = e->ram_size;
+    if (first > end) first = end;
+    e->low_first = first;
+    e->low_size = end - first;
+    e->low = malloc(e->low_size + 1);
+    if (!e->low) return -1;
+    memcpy(e->low, e->memory + first, e->low_size);
+    return 0;
+}
+
 static uint8_t alphabet(const engine *e, int set, uint32_t index) {
     if (e->alphabet) return e->memory[(uint16_t)(e->alphabet + 26 * (uint32_t)set + index)];
     if (set < 2) return (uint8_t)((set ? 'A' : 'a') + index);
@@ -146,11 +167,12 @@ static void finish_string(engine *e, string *s) {
 static const string *string_at(engine *e, uint32_t address) {
     e->text_differs = 0;
     if (address >= e->size) return NULL;
-    if (e->strings[address]) return e->strings[address];
+    int as_usual = !(e->low_writes || e->low_differs);
+    if (e->strings[address] && as_usual) return e->strings[address];
     e->scratch->length = 0;
     if (!decode_text(e, address, 0)) return NULL;
     finish_string(e, e->scratch);
-    if (address < e->ram_size) return e->scratch;
+    if (address < e->ram_size || !as_usual) return e->scratch;
     string *kept = keep(e, malloc(sizeof *kept + e->scratch->length));
     memcpy(kept, e->scratch, sizeof *kept + e->scratch->length);
     return e->strings[address] = kept;

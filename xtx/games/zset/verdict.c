@@ -294,6 +294,7 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     if (s->fp < s->sp || s->fp > STACK_WORDS || s->pc < 1) return 0;
     memcpy(e->memory, s->ram, e->ram_size);
     memcpy(e->start_ram, s->ram, e->ram_size);
+    e->low_differs = memcmp(e->memory + e->low_first, e->low, e->low_size) != 0;
     for (int i = 0; i < s->stack_words; i++) e->stack[s->sp + i] = s->stack[i];
     e->stack[TEXT_STATE] = 0;
     e->start_random = (random_state){s->random_a, s->random_interval, s->random_counter};
@@ -473,7 +474,7 @@ void zset_close(engine *e) {
     void *owned[] = {e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
                      e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
                      e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->journaled, e->key_stamp,
-                     e->key_group, (void *)e->table, e->words, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
+                     e->key_group, (void *)e->table, e->words, e->low, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
                      (void *)e->world.set_mask, (void *)e->world.clear_mask, (void *)e->world.wanderers};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(e);
@@ -530,7 +531,7 @@ static int take_memory(engine *e) {
 engine *zset_open(const description *d) {
     engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    if (machine_load(e, d->story, d->size) == 0 && fill_world(e, d) && take_memory(e) &&
+    if (machine_load(e, d->story, d->size) == 0 && text_low(e) == 0 && fill_world(e, d) && take_memory(e) &&
         text_patterns(e, d->patterns, d->hits, d->pattern_count) == 0) {
         text_separators(e);
         return e;

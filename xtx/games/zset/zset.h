@@ -271,6 +271,12 @@ typedef struct {
     void **allocations; /* pools and strings, to be freed */
     uint32_t allocation_count, allocation_room;
     string **strings; /* by address */
+    /* Abbreviations and alphabet, as far as they lie in RAM: texts are decoded once, which holds while these are what they
+     * were. */
+    uint32_t low_first, low_size;
+    uint8_t *low;        /* what the story has there */
+    uint32_t low_writes; /* entries of the journal that concern them */
+    int low_differs;     /* the state to start from has something else there */
     string *scratch;
     uint32_t printed; /* bytes, since it was last looked at */
     value text_differs; /* why the last text could not be read: what differs between lanes, or 0 */
@@ -479,6 +485,10 @@ static inline value load_byte(engine *e, uint32_t address) {
     return e->memory[address];
 }
 
+static inline uint32_t in_low(const engine *e, uint32_t address) {
+    return address + 1 - e->low_first < e->low_size + 1;
+}
+
 /* Keeps what is about to be written over. */
 static inline void journal_push(engine *e, uint32_t address, int size) {
     if (UNLIKELY(e->journal_length == e->journal_room)) journal_grow(e);
@@ -487,6 +497,7 @@ static inline void journal_push(engine *e, uint32_t address, int size) {
     entry->size = (uint8_t)size;
     memcpy(entry->old, e->memory + address, 2);
     memcpy(entry->shadows, e->shadows + address, sizeof entry->shadows);
+    e->low_writes += in_low(e, address);
 }
 
 /* The same, but only once until the journal is begun anew: loops write the same variables again and again. */
@@ -546,6 +557,8 @@ typedef struct {
     uint8_t length, position;
 } token;
 enum { MAX_TOKENS = 255 };
+/* Notes where abbreviations lie; -1 if there is no memory. */
+int text_low(engine *e);
 /* Finds out which characters separate words; before the first line is cut. */
 void text_separators(engine *e);
 /* Cuts a line into words as Frotz does; the number of tokens found, at most `room`. */

@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.candidates import Candidates, Grammar
+from xtx.games.commands import Commands
 from xtx.games.debugging import without_debugging
 from xtx.games.jericho import (
     Emulator,
@@ -49,18 +51,9 @@ _HIDDEN_KINDS = 24
 """Where a verb, or all of them, make more different changes than this that do not show in the object tree, something
 of the parser's must be among them."""
 
-_FILLED = 64
+_FILLED = 16
 """Sets of names whose candidates are remembered: from step to step most things stay the same."""
 
-_NONSENSE = 4
-"""So many immovable things that all work in the same place of a command are a story's carelessness."""
-
-_OWN_VERB = 25
-"""Verbs that players of all kinds of games have used less often than this are the story's own, spells above all. Only
-those are tried on the player: the others would mostly kill him."""
-
-_CARELESS = 7
-"""The same for what a thing can be put on, or aimed at: a room may well have some such places."""
 
 FALLBACK_ACTIONS = ("wait", "yes", "no")
 """Offered where no valid action is found."""
@@ -102,8 +95,6 @@ _WAYS = frozenset(
      "n", "s", "e", "w", "ne", "nw", "se", "sw", "u", "d"),
 )  # fmt: skip
 _COMPASS = _WAYS | {"above", "below", "floor", "ceiling", "ground"}
-_SIDES = ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
-"""Where things can be pushed: what the second hole of `push OBJ OBJ` is for."""
 _NOT_OBJECTS = frozenset(
     ("a", "an", "the", "this", "that", "these", "those", "some", "any", "each", "every", "another", "other", "others",
      "all", "both", "everything", "it", "them", "him", "her", "me", "myself", "yourself", "self", "i", "you", "your",
@@ -178,7 +169,7 @@ class Search:
         self._wide = wide
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
-        self._filled: dict[tuple[str, ...], list[str]] = {}
+        self._filled: dict[tuple[str, ...], Candidates] = {}
         self._excluded: Collection[str] = ()
 
     @property
@@ -220,8 +211,9 @@ class Search:
         things = self.things(state, look, inventory)
         candidates = self.candidates(things)
         if excluded:
-            candidates = [c for c in candidates if c not in excluded]
-        effect = self._without_nonsense(candidates, self.effects(state, candidates), things)
+            candidates = candidates.without(excluded)
+        told = {t.name for t in things if t.told}
+        effect = candidates.without_nonsense(self.effects(state, candidates), told)
         return Findings(look, inventory, self._choose(candidates, effect) or FALLBACK_ACTIONS)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
@@ -337,33 +329,18 @@ class Search:
         room = int(links[player, 0]) or player
         return [(o, tree.names[o]) for o in tree.below(links, room) if o != player]
 
-    def candidates(self, things: Sequence[Thing]) -> list[str]:
+    def candidates(self, things: Sequence[Thing]) -> Candidates:
         """Every template filled with every name, in the templates' order."""
-        names = (*(t.name for t in things), "all")
+        names = tuple(t.name for t in things)
         if names not in self._filled:
             if len(self._filled) >= _FILLED:
                 self._filled.clear()
-            self._filled[names] = self._fill(names)
+            self._filled[names] = self._grammar.fill(names)
         return self._filled[names]
 
-    def _fill(self, names: Sequence[str]) -> list[str]:
-        out: list[str] = []
-        # `look` and `wait` do nothing themselves, but what they wait for may change the world.
-        for template in (*self._templates, "look", "wait"):
-            holes = template.count("OBJ")
-            if holes == 0:
-                out.append(template)
-            elif holes == 1:
-                out += [template.replace("OBJ", name) for name in names]
-                if self._verb_frequency(template) < _OWN_VERB:
-                    out.append(template.replace("OBJ", "me"))
-            else:
-                head, middle, tail = template.split("OBJ", 2)
-                others = _SIDES if template == "push OBJ OBJ" else names
-                out += [f"{head}{a}{middle}{b}{tail}" for a in names for b in others if a != b]
-        if self._dictionary.can_name("wall"):
-            out += [f"{verb} {side} wall" for verb in ("push", "enter") for side in _SIDES[:4]]
-        return list(dict.fromkeys(out))
+    @cached_property
+    def _grammar(self) -> Grammar:
+        return Grammar(self._templates, self._verb_frequency, self._dictionary.can_name("wall"))
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
         """Candidates beyond the templates, for `--wide-grammar`."""
@@ -380,56 +357,21 @@ class Search:
         """One command for each distinct change of the world that some candidate brings about."""
         return self._choose(candidates, self.effects(state, candidates))
 
-    def _without_nonsense(
-        self, candidates: Sequence[str], effect: npt.NDArray[np.uint64], things: Sequence[Thing]
-    ) -> npt.NDArray[np.uint64]:
-        """The effects without repeated nonsense: a sloppy story lets one throw the castle, the gate, the road and
-        every spell at the jug, and does something else each time. Where one form takes many things that can be
-        neither taken nor dropped, one of them will do; and where those are what is thrown, it is no better with
-        things that can be: one will do of all."""
-        place = {candidates[i]: i for i in np.flatnonzero(effect).tolist()}
-        names = [*(t.name for t in things), "all"]
-        told = {t.name for t in things if t.told}
-        moved = {n: {int(effect[place[c]]) for c in (f"take {n}", f"drop {n}") if c in place} for n in names}
-        # Where something happens whatever is done, "taking" the castle does that too.
-        shared = Counter(e for effects in moved.values() for e in effects)
-        portable = {n for n, effects in moved.items() if any(shared[e] < 3 for e in effects)} | {"all"}
-        effect = effect.copy()
-        verbs = Counter(command.split(" ", 1)[0] for command in place if command.count(" ") > 1)
-        for template in self._templates:
-            if template.count("OBJ") != 2 or verbs[template.split(" ", 1)[0]] < _NONSENSE:
-                continue
-            head, middle, tail = template.split("OBJ", 2)
-            for one in names:
-                at_work = {n: place.get(f"{head}{n}{middle}{one}{tail}", -1) for n in names if n != one}
-                at_work = {n: i for n, i in at_work.items() if i >= 0 and effect[i]}
-                if len({int(effect[i]) for n, i in at_work.items() if n not in portable}) >= _NONSENSE:
-                    best = min(at_work, key=lambda n: (n not in portable, n == "all"))
-                    effect[[i for n, i in at_work.items() if n != best]] = 0
-            for one in names:
-                at_work = {n: place.get(f"{head}{one}{middle}{n}{tail}", -1) for n in names if n != one}
-                fixed = [n for n, i in at_work.items() if i >= 0 and effect[i] and n not in portable]
-                # What is in sight is not crowded out by what is only told of.
-                for group in ([n for n in fixed if n not in told], [n for n in fixed if n in told]):
-                    alike = [at_work[n] for n in group]
-                    if len(set(effect[alike].tolist())) >= _CARELESS:
-                        effect[alike[1:]] = 0
-        return effect
-
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
         watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
         first = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
         asking = [c for c in _ASKING if c not in self._excluded]
-        verdicts = self._judge([first], [*asking, *candidates], watched)[0]
+        commands = Commands.of(candidates)
+        verdicts = self._judge([first], commands.behind(asking), watched)[0]
         idle, watches = np.split(verdicts.watches, [len(asking)])
         verdicts = Verdicts(verdicts.flags[len(asking) :], verdicts.diffs[len(asking) :], watches)
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
-        chancy = np.flatnonzero((verdicts.flags & Verdict.RANDOM) > 0).tolist()
-        if chancy:
+        chancy = np.flatnonzero(verdicts.flags & Verdict.RANDOM)
+        if len(chancy):
             others = [msgspec.structs.replace(state, rng=rng) for rng in RANDOM_STATES[1:]]
-            for again in self._judge(others, [candidates[i] for i in chancy]):
+            for again in self._judge(others, commands.chosen(chancy)):
                 other = self._effects(again.flags, again.diffs)
                 stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
                 # A combination that is 0 only if all effects are 0.
@@ -472,9 +414,12 @@ class Search:
         indices = np.flatnonzero(effect)
         if not len(indices):
             return ()
-        commands = [candidates[i] for i in indices.tolist()]
-        frequency = np.array([self._verb_frequency(c) for c in commands])
-        length = np.array([len(c.split()) for c in commands])
+        if isinstance(candidates, Candidates):
+            frequency, length = candidates.frequency[indices], candidates.words[indices]
+        else:
+            commands = [candidates[i] for i in indices.tolist()]
+            frequency = np.array([self._verb_frequency(c) for c in commands])
+            length = np.array([len(c.split()) for c in commands])
         order = np.lexsort((indices, -frequency, length, effect[indices]))
         chosen = indices[order]
         first = np.ones(len(order), dtype=bool)

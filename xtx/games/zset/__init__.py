@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.commands import Commands
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts, WorldStruct
 from xtx.games.zmachine import Ram
 
@@ -35,7 +37,10 @@ _WORTH_SHARING = 100
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
-_TAKEN, _END = 1, 2
+_TAKEN = 1
+_ENDS = {0: 2, 1: 4, 2: 8}
+"""What the engine is told of a text by which Jericho sees an end: that Jericho must be asked, that the game is over, or
+that it is won."""
 _CHECKING = 3
 """zset_filter's mode for `check_merges`: `Mode.MERGING`, checked."""
 
@@ -121,8 +126,8 @@ class Rules:
     """RAM bytes that Jericho watches, in its order."""
     final: tuple[int, ...] = ()
     """RAM bytes by which Jericho sees that the game has ended."""
-    final_texts: tuple[bytes, ...] = ()
-    """Texts by which it does."""
+    final_texts: tuple[tuple[bytes, int], ...] = ()
+    """Texts by which it does: 1 for those that mean the end, 2 for a victory, 0 where the text alone does not say."""
     ignores: tuple[int, int, int] = (0, 0, 0)
     """Addresses of Jericho's functions that say which moves, set and cleared attributes do not count; 0 for none."""
 
@@ -150,16 +155,16 @@ class Rules:
         )
 
 
-def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[tuple[bytes, int], ...]]:
     """By which RAM bytes and by which texts Jericho sees that the game has ended.
 
     Its functions look for texts that are in its own library: every text in there is shown to them."""
     library = emulator._lib
     state = emulator.save()
 
-    def ended(text: bytes) -> bool:
+    def ended(text: bytes) -> int:
         library.set_narrative_text(text)
-        return bool(library.game_over() > 0 or library.victory() > 0)
+        return 1 if library.game_over() > 0 else 2 if library.victory() > 0 else 0
 
     texts = set()
     for text in set(re.findall(rb"[\x20-\x7e\n\r\t]{3,2000}(?=\0)", _jericho_library().read_bytes())):
@@ -177,8 +182,11 @@ def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
         if before is not None and (library.game_over(), library.victory()) != before:
             found.append(address)
         ram[address] ^= 0xFF
+    # A text says by itself what it means if it is the same wherever it stands and nothing in memory has a say.
+    alone = not found and before is not None
+    meanings = {t: {ended(t), ended(b"You fall.\n" + t), ended(t + b"\n\n>"), ended(b" " + t + b" ")} for t in texts}
     emulator.restore(state)
-    return tuple(found), tuple(sorted(texts))
+    return tuple(found), tuple(sorted((t, min(m) if alone and len(m) == 1 else 0) for t, m in meanings.items()))
 
 
 def _jericho_library() -> Path:
@@ -189,24 +197,27 @@ def _jericho_library() -> Path:
     return Path(spec.origin).parent / "libfrotz.so"
 
 
-def _load() -> ctypes.CDLL:
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled C sources."""
     if LIBRARY is None:
         raise ImportError("xtx/games/_zset*.so is missing: install the package (pip install -e .) to compile it")
-    library = ctypes.CDLL(str(LIBRARY))
-    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
-    library.zset_open.argtypes, library.zset_open.restype = [ctypes.POINTER(_Description)], pointer
-    library.zset_close.argtypes, library.zset_close.restype = [pointer], None
+    loaded = ctypes.CDLL(str(LIBRARY))
+    pointer, chars, u64 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
+    loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
+    loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    library.zset_filter.argtypes = [pointer, start, ctypes.c_char_p, i32, u64, i32, *[pointer] * 6]
-    library.zset_team.argtypes, library.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
-    library.zset_disband.argtypes, library.zset_disband.restype = [pointer], None
-    library.zset_threads.argtypes, library.zset_threads.restype = [pointer], i32
-    library.zset_share.argtypes = [pointer, start, i32, ctypes.c_char_p, i32, i32, u64, i32, *[pointer] * 5]
-    library.zset_check.argtypes, library.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
-    library.zset_checked.argtypes, library.zset_checked.restype = [pointer, pointer], None
-    library.zset_step.argtypes = [pointer, start, ctypes.c_char_p, u64, ctypes.POINTER(_End)]
-    library.zset_counts.argtypes, library.zset_counts.restype = [pointer, pointer], None
-    return library
+    loaded.zset_filter.argtypes = [pointer, start, chars, i32, u64, i32, *[pointer] * 6]
+    loaded.zset_fill.argtypes = [chars, pointer, i32, chars, i32, chars, i32, i32, *[pointer] * 6]
+    loaded.zset_team.argtypes, loaded.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
+    loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
+    loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
+    loaded.zset_share.argtypes = [pointer, start, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
+    loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
+    loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
+    loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
+    loaded.zset_counts.argtypes, loaded.zset_counts.restype = [pointer, pointer], None
+    return loaded
 
 
 def _start(state: Snapshot) -> _Start:
@@ -221,15 +232,15 @@ class Engine:
 
     def __init__(self, story: bytes, rules: Rules, threads: int = 1) -> None:
         """With several `threads` the commands of one state are shared among them."""
-        self._library = _load()
+        self._library = library()
         self._engine = self._team = None
         self._others = [Engine(story, rules) for _ in range(threads - 1)]
         self._ram_size = len(rules.set_mask)
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
         special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
         final = (ctypes.c_uint16 * len(rules.final))(*rules.final)
-        patterns = (b"(Taken)", *rules.final_texts)
-        hits = (ctypes.c_uint8 * len(patterns))(_TAKEN, *(_END for _ in rules.final_texts))
+        patterns = (b"(Taken)", *(text for text, _ in rules.final_texts))
+        hits = (ctypes.c_uint8 * len(patterns))(_TAKEN, *(_ENDS[meaning] for _, meaning in rules.final_texts))
         masks = [ctypes.create_string_buffer(m, max(1, len(m))) for m in (rules.set_mask, rules.clear_mask)]
         if int.from_bytes(story[14:16], "big") != len(rules.set_mask) or len(masks[0]) != len(masks[1]):
             raise ValueError("these are the rules of another story")
@@ -306,8 +317,9 @@ class Engine:
         shape = len(states), len(commands)
         flags = np.full(shape, UNJUDGED, dtype=np.uint8)
         diffs, watches = np.zeros(shape, dtype=np.uint64), np.zeros(shape, dtype=np.uint64)
+        text = Commands.of(commands).text
         failed = self._library.zset_share(
-            self._team, (_Start * len(states))(*map(_start, states)), len(states), _joined(commands), len(commands),
+            self._team, (_Start * len(states))(*map(_start, states)), len(states), text, len(commands),
             _WORTH_SHARING, limit, mode, flags.ctypes.data, diffs.ctypes.data,
             None if hashes is None else hashes.ctypes.data,
             *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
@@ -330,7 +342,7 @@ class Engine:
         diffs = np.zeros(len(commands), dtype=np.uint64)
         watches = np.zeros(len(commands), dtype=np.uint64)
         failed = self._library.zset_filter(
-            self._engine, ctypes.byref(_start(state)), _joined(commands), len(commands), limit, mode,
+            self._engine, ctypes.byref(_start(state)), Commands.of(commands).text, len(commands), limit, mode,
             flags.ctypes.data, diffs.ctypes.data, None if hashes is None else hashes.ctypes.data,
             None if differences is None else differences.ctypes.data,
             *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
@@ -402,14 +414,6 @@ class Engine:
         return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
 
 
-def _joined(commands: Sequence[str]) -> bytes:
-    """The commands as the engine takes them: one after the other, each with a NUL behind it."""
-    joined = "\0".join(commands)
-    if joined.count("\0") >= len(commands):  # some have one inside: a backslash is not judged here either
-        joined = "\0".join(command.replace("\0", "\\") for command in commands)
-    return joined.encode("utf-8", "replace")
-
-
 def judge(
     emulator: Emulator,
     engine: Engine | None,
@@ -435,9 +439,9 @@ def judge_each(
     emulator.note(ENGINE)
     found = engine.filter_each(states, commands, watched=watched)
     for state, verdicts in zip(states, found, strict=True):
-        left = np.flatnonzero((verdicts.flags & UNJUDGED) > 0).tolist()
-        if left:
-            others = _in_emulator(emulator, state, [commands[i] for i in left], watched)
+        left = np.flatnonzero(verdicts.flags & UNJUDGED)
+        if len(left):
+            others = _in_emulator(emulator, state, [commands[i] for i in left.tolist()], watched)
             verdicts.flags[left], verdicts.diffs[left] = others.flags, others.diffs
             verdicts.watches[left] = others.watches
     return found

@@ -177,9 +177,10 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
         uint32_t now = lane_byte(e, e->special[i], c);
         if (now != e->start_ram[e->special[i]]) events += event_hash(EVENT_KINDS, special++, e->special[i], now);
     }
-    if (e->diffs[c]) {
+    uint64_t ended = h->hits & HIT_OVER ? 1 : h->hits & HIT_WON ? 2 : 0;
+    if (ended || e->diffs[c]) {
         flags |= CHANGED;
-        e->diffs[c] = scramble(e->diffs[c]) | 1;
+        e->diffs[c] = scramble(e->diffs[c] + ended) | 1;
     }
     if (kept + special) {
         flags |= EVENT;
@@ -192,7 +193,7 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
         e->differences[c] = kept + special + scored ? scramble(events + 7) | 1 : 0;
     }
     if (h->hits & HIT_TAKEN) flags |= TAKEN;
-    if (h->hits & HIT_END || may_have_ended(e, c)) flags = UNJUDGED;
+    if (h->hits & HIT_ASK || may_have_ended(e, c)) flags = UNJUDGED;
     e->flags[c] = flags;
 }
 

@@ -199,7 +199,9 @@ typedef struct {
 /* --- verdicts ----------------------------------------------------------------------------------------------- */
 
 enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, UNJUDGED = 128 };
-enum { HIT_TAKEN = 1, HIT_END = 2 };
+/* What a printed text says: that something was taken, that Jericho must be asked whether the game has ended, that it is
+ * over, that it is won. */
+enum { HIT_TAKEN = 1, HIT_ASK = 2, HIT_OVER = 4, HIT_WON = 8 };
 enum { MOVED, SET, CLEARED, EVENT_KINDS, EVENT_SLOTS = 16 };
 
 /* What counts as a change of the world; the same as in door.c. */

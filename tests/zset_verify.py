@@ -28,14 +28,17 @@ import numpy as np
 
 import xtx.games.zset as zset
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, recognized
+from xtx.games.search import RANDOM_STATES
 from xtx.games.story import Story, read_story
 from xtx.games.zmachine import read_dictionary
-from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Rules
+from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Random, Rules
 
 ROOT = Path(__file__).parents[1]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
 SOURCES = sorted((ROOT / "xtx/games/zset").glob("*.c"))
 REGISTERS = ("ram", "stack", "pc", "sp", "fp", "frames", "opcode", "rng")
+
+RANDOMS: tuple[Random, ...] = (*RANDOM_STATES[1:], (1, 0, 0), (2**40 + 12345, 0, 0))
 
 ODDITIES = (
     "xyzzyq", "12", "3", "4000", "65535", "all", "it", "them", "everything", "then", "and", ".", ",", '"', "again", "g",
@@ -63,6 +66,8 @@ class Tally:
     unjudged: int = 0
     shared: int = 0
     """Commands judged by several threads together and by one."""
+    randoms: int = 0
+    """Commands run under several random numbers at once, and under each of them."""
     merges: int = 0
     """Merges at which a lane was compared with its command run alone."""
     dictionaries: int = 0
@@ -80,7 +85,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.steps} steps, {self.lanes} lanes, {self.verdicts} verdicts, {self.shared} shared, "
-            f"{self.merges} merges, "
+            f"{self.randoms} under several random numbers, {self.merges} merges, "
             f"{self.dictionaries} dictionaries of {self.candidates} candidates with {self.valid} valid "
             f"({len(self.halting)} halting), {self.damaged} of damaged stories, {self.unjudged} left to Frotz, "
             f"{len(self.wrong)} wrong"
@@ -153,10 +158,38 @@ def check_team(engine: Engine, team: Engine, state: Snapshot, commands: Sequence
     return Tally(shared=len(commands), wrong=wrong)
 
 
-def check_merges(engine: Engine, state: Snapshot, commands: Sequence[str], name: str, seed: int) -> Tally:
+def check_randoms(
+    engine: Engine, team: Engine | None, state: Snapshot, commands: Sequence[str], name: str, limit: int = 3_000_000
+) -> Tally:
+    """Whether commands that are tried under several random numbers at once end as under each of them, in a team too."""
+    count = len(commands)
+    together = np.zeros(len(RANDOMS) * count, dtype=np.uint64)
+    verdicts = {"at once": engine.filter_each(state, RANDOMS, commands, limit, hashes=together)}
+    if team is not None:
+        verdicts["in a team"] = team.filter_each(state, RANDOMS, commands, limit)
+    tally = Tally(randoms=len(RANDOMS) * count)
+    for number, rng in enumerate(RANDOMS):
+        hashes = np.zeros(count, dtype=np.uint64)
+        alone = engine.filter(msgspec.structs.replace(state, rng=rng), commands, limit, Mode.SPLITTING, hashes)
+        for how, each in verdicts.items():
+            found = each[number]
+            differs = (found.flags != alone.flags) | (found.diffs != alone.diffs)
+            if how == "at once":
+                differs |= together[number * count : (number + 1) * count] != hashes
+            differs &= (found.flags | alone.flags) & UNJUDGED == 0
+            tally.wrong += [
+                f"{name} {commands[i]!r} with {rng[0]} {how}: ends otherwise"
+                for i in np.flatnonzero(differs).tolist()[:5]
+            ]
+    return tally
+
+
+def check_merges(
+    engine: Engine, state: Snapshot, commands: Sequence[str], name: str, seed: int, randoms: Sequence[Random] = ()
+) -> Tally:
     """Whether a random lane of every merge is what its command is by itself."""
     try:
-        return Tally(merges=engine.check_merges(state, commands, seed))
+        return Tally(merges=engine.check_merges(state, commands, seed, randoms=randoms))
     except MismatchError as error:
         return Tally(wrong=[f"{name}: {error}"])
 
@@ -421,12 +454,15 @@ def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int 
             tally.add(check_lanes(engine, state, commands, path.name))
             tally.add(check_team(engine, team, state, commands, path.name))
             tally.add(check_merges(engine, state, commands, path.name, seed))
+            tally.add(check_randoms(engine, team, state, commands, path.name))
+            tally.add(check_merges(engine, state, commands, path.name, seed, RANDOMS))
             tally.add(
                 check_verdicts(emulator, engine, state, choose.sample(commands, min(len(commands), 2000)), path.name)
             )
             strange = odd_commands(emulator, state, odd, choose)
             tally.add(check_lanes(engine, state, strange, path.name))
             tally.add(check_merges(engine, state, strange, path.name, seed))
+            tally.add(check_randoms(engine, team, state, strange, path.name))
             tally.add(check_verdicts(emulator, engine, state, strange, path.name))
         tally.add(check_dictionaries(emulator, engine, walked, along, most))
         strange = odd_commands(emulator, (chosen or lines)[0], 300, choose)

@@ -98,7 +98,7 @@ def test_a_spoiled_merge_is_noticed(lowwater: tuple[Emulator, Engine], states: l
     # and verify's check says so
     with pytest.MonkeyPatch.context() as patch:
         plain = Engine.check_merges
-        patch.setattr(Engine, "check_merges", lambda *arguments: plain(*arguments, fault=1))
+        patch.setattr(Engine, "check_merges", lambda *arguments, **more: plain(*arguments, fault=1, **more))
         results = [verify.check_merges(engine, states[5], commands, "lowwater", seed).wrong for seed in range(5)]
     assert any(results)
 
@@ -183,8 +183,8 @@ def test_threads_share_the_commands_of_a_state(lowwater: tuple[Emulator, Engine]
     assert team.filter(states[5], commands[:7]).flags.tolist() == alone.flags[:7].tolist()
     for count in (199, 200, 201, 333):  # parts of which the last is small, and parts that end between verbs
         few = commands[40 : 40 + count]
-        for state, shared in zip(states[5:8], team.filter_each(states[5:8], few), strict=True):
-            alone = engine.filter(state, few)
+        for state in states[5:8]:
+            alone, shared = engine.filter(state, few), team.filter(state, few)
             assert (shared.flags == alone.flags).all() and (shared.diffs == alone.diffs).all()
     same = ["look"] * 450  # no other verb to cut at
     assert len(set(team.filter(states[5], same).flags.tolist())) == 1

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import zcode
@@ -235,6 +236,42 @@ def test_single_instructions(version: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 5])
+def test_random_numbers_that_differ(version: int, tmp_path: Path) -> None:
+    """Some commands draw a number more than others, and go on together with them."""
+
+    def program(code: Code) -> None:
+        more = Code(0)
+        more.op("random", 50, store=20)
+        code.op("je", A, 2, branch=(True, len(more.bytes)))
+        code.bytes += more.bytes
+
+    story = story_of(
+        program, version, doing(("random", 100, "->", 23), ("random", 7, "->", 24), ("random", 2, "->", 25))
+    )
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story)
+    with verify.opened(path) as (emulator, engine):
+        emulator.reset(1)
+        state = emulator.save()
+        assert verify.check_lanes(engine, state, LINES, "random").wrong == []
+        ends = engine.counts["ends"]
+        engine.filter(state, LINES)
+        assert engine.counts["ends"] - ends < 4  # they did go on together
+        assert verify.check_randoms(engine, None, state, LINES, "random").wrong == []
+        for randoms in ((), verify.RANDOMS):
+            tally = verify.check_merges(engine, state, LINES, "random", 3, randoms)
+            assert tally.merges and not tally.wrong
+        emulator.restore(state)
+        theirs = emulator.filter(LINES)
+        assert (engine.filter(state, LINES).flags == theirs.flags).all()
+        # One that counts, and one that does not, cannot go together.
+        counting = [(5, 3, 1), (5, 0, 0), (7, 3, 1)]
+        for rng, found in zip(counting, engine.filter_each(state, counting, LINES), strict=True):
+            emulator.restore(msgspec.structs.replace(state, rng=rng))
+            assert (found.flags == emulator.filter(LINES).flags).all()
+
+
+@pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize("program", [storing("add", Var(8), 1), doing(("inc", 8)), doing(("store", 8, A))])
 def test_a_local_that_the_routine_does_not_have_is_left_to_frotz(
     version: int, program: Program, tmp_path: Path
@@ -453,6 +490,7 @@ def test_random_programs(version: int, tmp_path: Path) -> None:
     for number in range(150):
         engine = Engine(story_of(random_program(choose), version), rules)
         assert verify.check_lanes(engine, state, LINES, f"program {number}", limit=5000).wrong == []
+        assert verify.check_randoms(engine, None, state, LINES, f"program {number}", limit=5000).wrong == []
         judged += int((engine.filter(state, LINES, 5000, Mode.MERGING).flags & UNJUDGED == 0).sum())
         engine.close()
     emulator.close()

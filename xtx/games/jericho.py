@@ -126,6 +126,10 @@ class Verdicts:
     watches: npt.NDArray[np.uint64]
     """A hash of the change of those bits that were watched beside, if any; 0 where none changed."""
 
+    def part(self, which: slice | npt.NDArray[np.intp]) -> Verdicts:
+        """What became of some of them."""
+        return Verdicts(self.flags[which], self.diffs[which], self.watches[which])
+
 
 def _load_door() -> ctypes.CDLL:
     found = sorted(Path(__file__).parent.glob("_door*.so"))

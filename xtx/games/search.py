@@ -34,7 +34,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
-from xtx.games.zset import ENGINE, Engine, judge_each
+from xtx.games.zset import ENGINE, Engine, Random, judge_each
 
 SEARCH_VERSION = 8
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
@@ -50,6 +50,9 @@ _HIDDEN_OF_VERB = 4
 _HIDDEN_KINDS = 24
 """Where a verb, or all of them, make more different changes than this that do not show in the object tree, something
 of the parser's must be among them."""
+
+_MOSTLY_CHANCE = 0.6
+"""Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
 
 _FILLED = 16
 """Sets of names whose candidates are remembered: from step to step most things stay the same."""
@@ -171,6 +174,8 @@ class Search:
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], Candidates] = {}
         self._excluded: Collection[str] = ()
+        self._chance = 0.0
+        """Share of the candidates that drew random numbers in the last few states."""
 
     @property
     def plain_variant(self) -> str:
@@ -360,18 +365,24 @@ class Search:
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
         watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
-        first = msgspec.structs.replace(state, rng=RANDOM_STATES[0])
         asking = [c for c in _ASKING if c not in self._excluded]
         commands = Commands.of(candidates)
-        verdicts = self._judge([first], commands.behind(asking), watched)[0]
-        idle, watches = np.split(verdicts.watches, [len(asking)])
-        verdicts = Verdicts(verdicts.flags[len(asking) :], verdicts.diffs[len(asking) :], watches)
+        # Where most commands draw random numbers wherever one is, all are tried with all of those at once.
+        randoms = RANDOM_STATES if self._chance > _MOSTLY_CHANCE else RANDOM_STATES[:1]
+        found = self._judge(state, randoms, commands.behind(asking), watched)
+        idle = found[0].watches[: len(asking)]
+        verdicts, *others = (each.part(slice(len(asking), None)) for each in found)
+        watches = verdicts.watches
         effect = self._effects(verdicts.flags, verdicts.diffs)
         stopped = (verdicts.flags & Verdict.STOPPED) > 0
         chancy = np.flatnonzero(verdicts.flags & Verdict.RANDOM)
+        self._chance += (len(chancy) / max(1, len(commands)) - self._chance) / 4
         if len(chancy):
-            others = [msgspec.structs.replace(state, rng=rng) for rng in RANDOM_STATES[1:]]
-            for again in self._judge(others, commands.chosen(chancy)):
+            if others:
+                tried = [each.part(chancy) for each in others]
+            else:
+                tried = self._judge(state, RANDOM_STATES[1:], commands.chosen(chancy))
+            for again in tried:
                 other = self._effects(again.flags, again.diffs)
                 stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
                 # A combination that is 0 only if all effects are 0.
@@ -403,11 +414,16 @@ class Search:
         return np.array(left, dtype=np.intp)
 
     def _judge(
-        self, states: Sequence[Snapshot], candidates: Sequence[str], watched: Ram | None = None
+        self,
+        state: Snapshot,
+        randoms: Sequence[Random],
+        candidates: Sequence[str],
+        watched: Ram | None = None,
     ) -> list[Verdicts]:
-        """What becomes of the candidates in each state; an engine that failed here is not asked again."""
+        """What becomes of the candidates under each of the random numbers; an engine that failed here is not asked
+        again."""
         engine = None if ENGINE in self._excluded else self._engine
-        return judge_each(self._emulator, engine, states, candidates, watched)
+        return judge_each(self._emulator, engine, state, randoms, candidates, watched)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""

@@ -16,6 +16,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -32,8 +33,11 @@ ENGINE = "(set execution)"
 LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.parent.glob("_zset*.so"))), None)
 """What the C sources were compiled to."""
 
+Random = tuple[int, int, int]
+"""A state of the random generator, in libfrotz's terms: a number, and interval and counter where it only counts."""
+
 _WORTH_SHARING = 100
-"""Commands that are worth being a part of their own which a thread takes for itself."""
+"""Lanes that are worth being a part of their own which a thread takes for itself."""
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
@@ -207,12 +211,12 @@ def library() -> ctypes.CDLL:
     loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    loaded.zset_filter.argtypes = [pointer, start, chars, i32, u64, i32, *[pointer] * 6]
+    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, chars, i32, u64, i32, *[pointer] * 6]
     loaded.zset_fill.argtypes = [chars, pointer, i32, chars, i32, chars, i32, i32, *[pointer] * 6]
     loaded.zset_team.argtypes, loaded.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
-    loaded.zset_share.argtypes = [pointer, start, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
+    loaded.zset_share.argtypes = [pointer, start, pointer, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
     loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
@@ -294,62 +298,66 @@ class Engine:
         """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
         must be tried there. `hashes`, where given, receives a hash of each command's whole final state; `watched` are
         bits of RAM to be watched beside those of the world."""
-        return self.filter_each([state], commands, limit, mode, hashes, watched)[0]
+        if hashes is not None and len(hashes) != len(commands):
+            raise ValueError("there must be one hash for each command")
+        return self.filter_each(state, [state.rng], commands, limit, mode, hashes, watched)[0]
 
     def filter_each(
         self,
-        states: Sequence[Snapshot],
+        state: Snapshot,
+        randoms: Sequence[Random],
         commands: Sequence[str],
         limit: int = CANDIDATE_LIMIT,
         mode: Mode = Mode.MERGING,
         hashes: npt.NDArray[np.uint64] | None = None,
         watched: Ram | None = None,
     ) -> list[Verdicts]:
-        """`filter` from each of several states, shared among the threads."""
-        for state in states:
-            self._check(state)
+        """`filter` under each of several states of the random generator. What does not depend on that is done once for
+        all. `hashes` are those under the first of them, then under the second, and so on."""
+        self._check(state)
         if watched is not None and len(watched) != self._ram_size:
             raise ValueError("there must be one byte for each of RAM")
-        if hashes is not None and len(hashes) != len(commands):
+        if hashes is not None and len(hashes) != len(commands) * len(randoms):
             raise ValueError("there must be one hash for each command")
-        if self._team is None or len(commands) * len(states) < 2 * _WORTH_SHARING:
-            return [self._run(state, commands, limit, mode, hashes, watched) for state in states]
-        shape = len(states), len(commands)
-        flags = np.full(shape, UNJUDGED, dtype=np.uint8)
-        diffs, watches = np.zeros(shape, dtype=np.uint64), np.zeros(shape, dtype=np.uint64)
-        text = Commands.of(commands).text
-        failed = self._library.zset_share(
-            self._team, (_Start * len(states))(*map(_start, states)), len(states), text, len(commands),
-            _WORTH_SHARING, limit, mode, flags.ctypes.data, diffs.ctypes.data,
-            None if hashes is None else hashes.ctypes.data,
-            *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
-        )  # fmt: skip
-        if failed:
-            raise MemoryError("no memory for the candidates")
-        return [Verdicts(*columns) for columns in zip(flags, diffs, watches, strict=True)]
+        if len({rng[1:] for rng in randoms}) > 1:  # one that counts, and one that does not, or not so far
+            parts = [None] * len(randoms) if hashes is None else np.split(hashes, len(randoms))
+            return [
+                self._run(state, [rng], commands, limit, mode, part, watched)[0]
+                for rng, part in zip(randoms, parts, strict=True)
+            ]
+        return self._run(state, randoms, commands, limit, mode, hashes, watched)
 
     def _run(
         self,
         state: Snapshot,
+        randoms: Sequence[Random],
         commands: Sequence[str],
         limit: int,
         mode: int,
         hashes: npt.NDArray[np.uint64] | None = None,
         watched: Ram | None = None,
         differences: npt.NDArray[np.uint64] | None = None,
-    ) -> Verdicts:
-        flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
-        diffs = np.zeros(len(commands), dtype=np.uint64)
-        watches = np.zeros(len(commands), dtype=np.uint64)
-        failed = self._library.zset_filter(
-            self._engine, ctypes.byref(_start(state)), Commands.of(commands).text, len(commands), limit, mode,
-            flags.ctypes.data, diffs.ctypes.data, None if hashes is None else hashes.ctypes.data,
-            None if differences is None else differences.ctypes.data,
-            *((None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)),
-        )  # fmt: skip
+    ) -> list[Verdicts]:
+        shape = len(commands), len(randoms)
+        flags = np.full(shape, UNJUDGED, dtype=np.uint8)
+        diffs, watches, finals = (np.zeros(shape, dtype=np.uint64) for _ in range(3))
+        numbers = np.array([rng[0] for rng in randoms], dtype=np.int64)
+        start = ctypes.byref(_start(msgspec.structs.replace(state, rng=randoms[0])))
+        common = numbers.ctypes.data, len(randoms), Commands.of(commands).text, len(commands)
+        found = flags.ctypes.data, diffs.ctypes.data, None if hashes is None else finals.ctypes.data
+        watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
+        if self._team is None or flags.size < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
+            compared = None if differences is None else differences.ctypes.data
+            failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, compared, *watch)
+        else:
+            failed = self._library.zset_share(self._team, start, *common, _WORTH_SHARING, limit, mode, *found, *watch)
         if failed:
             raise MemoryError("no memory for the candidates")
-        return Verdicts(flags, diffs, watches)
+        if hashes is not None:
+            hashes[:] = finals.T.ravel()
+        return [
+            Verdicts(*map(np.ascontiguousarray, columns)) for columns in zip(flags.T, diffs.T, watches.T, strict=True)
+        ]
 
     def differences(
         self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
@@ -358,23 +366,34 @@ class Engine:
         the command valid (but for "(Taken)", which is a flag), as it goes by events and score."""
         self._check(state)
         found = np.zeros(len(commands), dtype=np.uint64)
-        return self._run(state, commands, limit, Mode.MERGING, differences=found), found
+        return self._run(state, [state.rng], commands, limit, Mode.MERGING, differences=found)[0], found
 
     def check_merges(
-        self, state: Snapshot, commands: Sequence[str], seed: int = 0, limit: int = CANDIDATE_LIMIT, fault: int = 0
+        self,
+        state: Snapshot,
+        commands: Sequence[str],
+        seed: int = 0,
+        limit: int = CANDIDATE_LIMIT,
+        fault: int = 0,
+        randoms: Sequence[Random] = (),
     ) -> int:
         """Debug mode: at every merge a random lane is noted, and its command is run by itself afterwards. It must come
         through the very states that were noted and end in the same one, or there is a `MismatchError`. Returns how many
-        merges were checked. `fault` is the number of a merge that is spoiled, to see that it is noticed."""
+        merges were checked. `fault` is the number of a merge that is spoiled, to see that it is noticed; `randoms` are
+        as in `filter_each`."""
         self._check(state)
         self._library.zset_check(self._engine, seed, fault)
-        self._run(state, commands, limit, _CHECKING, np.zeros(len(commands), dtype=np.uint64))
+        numbers = randoms or [state.rng]
+        hashes = np.zeros(len(commands) * len(numbers), dtype=np.uint64)
+        self._run(state, numbers, commands, limit, _CHECKING, hashes)
         found = (ctypes.c_int64 * 3)()
         self._library.zset_checked(self._engine, found)
         passed, command, address = found
         if command >= 0:
             place = f"after the merge at {address:#x}" if address >= 0 else "at the end of the turn"
-            raise MismatchError(f"{commands[command]!r} is in another state than by itself {place} (seed {seed})")
+            raise MismatchError(
+                f"{commands[command // len(numbers)]!r} is in another state than by itself {place} (seed {seed})"
+            )
         return int(passed)
 
     def step(self, state: Snapshot, command: str, limit: int = CANDIDATE_LIMIT) -> tuple[int, Snapshot]:
@@ -423,25 +442,27 @@ def judge(
 ) -> Verdicts:
     """What becomes of each command, tried from a state: by the engine, and one by one in the emulator for those it
     leaves open, or for all where there is no engine. The emulator is left in some other state."""
-    return judge_each(emulator, engine, [state], commands, watched)[0]
+    return judge_each(emulator, engine, state, [state.rng], commands, watched)[0]
 
 
 def judge_each(
     emulator: Emulator,
     engine: Engine | None,
-    states: Sequence[Snapshot],
+    state: Snapshot,
+    randoms: Sequence[Random],
     commands: Sequence[str],
     watched: Ram | None = None,
 ) -> list[Verdicts]:
-    """`judge` from each of several states."""
+    """`judge` under each of several states of the random generator."""
+    states = [msgspec.structs.replace(state, rng=rng) for rng in randoms]
     if engine is None:
-        return [_in_emulator(emulator, state, commands, watched) for state in states]
+        return [_in_emulator(emulator, each, commands, watched) for each in states]
     emulator.note(ENGINE)
-    found = engine.filter_each(states, commands, watched=watched)
-    for state, verdicts in zip(states, found, strict=True):
+    found = engine.filter_each(state, randoms, commands, watched=watched)
+    for each, verdicts in zip(states, found, strict=True):
         left = np.flatnonzero(verdicts.flags & UNJUDGED)
         if len(left):
-            others = _in_emulator(emulator, state, [commands[i] for i in left.tolist()], watched)
+            others = _in_emulator(emulator, each, [commands[i] for i in left.tolist()], watched)
             verdicts.flags[left], verdicts.diffs[left] = others.flags, others.diffs
             verdicts.watches[left] = others.watches
     return found

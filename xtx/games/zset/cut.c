@@ -1,4 +1,4 @@
-/* Cutting the commands of one or more states into parts for several engines.
+/* Cutting the commands of a state into parts for several engines.
  *
  * All that is cut is done twice in part, so there should be few parts; but then nobody can help whoever got the costly
  * one, so they should cost the same. What a command costs depends on its kind more than on anything else, so that is
@@ -10,9 +10,9 @@
 
 /* What the first command of a row with the same verb costs more than those that follow it. */
 enum { ROW = 16 };
-/* A part has so many commands at most, for larger sets do not fit into the processor's cache. */
+/* A part has so many lanes at most, for larger sets do not fit into the processor's cache. */
 enum { MOST = 2048 };
-/* Where there are more commands for an engine than so many, the last parts are smaller, to fill the gaps: this share of
+/* Where there are more lanes for an engine than so many, the last parts are smaller, to fill the gaps: this share of
  * what is left is cut in such ones, in percent. */
 enum { FEW = 1500, GAPS = 15 };
 
@@ -61,46 +61,44 @@ static uint32_t between_verbs(const char *const *commands, const float *sum, uin
 static int dearest_first(const void *a, const void *b) {
     const job *x = a, *y = b;
     if (x->expected != y->expected) return x->expected > y->expected ? -1 : 1;
-    if (x->state != y->state) return x->state < y->state ? -1 : 1;
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
 /* Cuts in rounds: in each, every engine gets a part, all of them together most of what is left, and all of it if too
  * little would be left to be worth another round. */
-static uint32_t deal(const char *const *commands, const float *sum, uint32_t count, uint32_t states, uint32_t engines,
+static uint32_t deal(const char *const *commands, const float *sum, uint32_t count, uint32_t each, uint32_t engines,
                      uint32_t least, job *jobs) {
-    uint32_t n = 0, in_round = engines;
-    const int few = (uint64_t)states * count < (uint64_t)engines * FEW;
+    uint32_t n = 0, in_round = engines, most = MOST / each ? MOST / each : 1;
+    const int few = (uint64_t)each * count < (uint64_t)engines * FEW;
     float size = 0;
-    for (uint32_t state = 0; state < states; state++)
-        for (uint32_t first = 0, end; first < count; first = end, n++) {
-            float left = (float)(states - state) * sum[count] - sum[first];
-            uint64_t commands_left = (uint64_t)(states - state) * count - first;
-            if (in_round++ >= engines) {
-                int last = few || commands_left * GAPS / 100 < (uint64_t)engines * least;
-                size = (last ? left : left * (100 - GAPS) / 100) / (float)engines;
-                in_round = 1;
-            }
-            for (end = first + 1; end < count && end - first < MOST && sum[end] - sum[first] < size;) end++;
-            if (end < count) end = between_verbs(commands, sum, count, first, end);
-            if (end + least / 2 > count && count - first <= MOST) end = count;
-            float expected = sum[end] - sum[first];
-            if (jobs) jobs[n] = (job){.state = state, .first = first, .count = end - first, .expected = expected};
+    for (uint32_t first = 0, end; first < count; first = end, n++) {
+        float left = sum[count] - sum[first];
+        if (in_round++ >= engines) {
+            int last = few || (uint64_t)(count - first) * GAPS / 100 < (uint64_t)engines * least;
+            size = (last ? left : left * (100 - GAPS) / 100) / (float)engines;
+            in_round = 1;
         }
+        for (end = first + 1; end < count && end - first < most && sum[end] - sum[first] < size;) end++;
+        if (end < count) end = between_verbs(commands, sum, count, first, end);
+        if (end + least / 2 > count && count - first <= most) end = count;
+        float expected = sum[end] - sum[first];
+        if (jobs) jobs[n] = (job){.first = first, .count = end - first, .expected = expected};
+    }
     return n;
 }
 
-uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines,
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t each, uint32_t engines,
              uint32_t least, job **jobs) {
     float *sum = malloc(((size_t)count + 1) * sizeof *sum);
     *jobs = NULL;
     uint32_t n = 0;
+    least = (least + each - 1) / each;
     if (sum) {
         add_up(p, commands, count, sum);
-        n = deal(commands, sum, count, states, engines, least, NULL);
+        n = deal(commands, sum, count, each, engines, least, NULL);
         *jobs = malloc(n * sizeof **jobs);
         if (*jobs) {
-            deal(commands, sum, count, states, engines, least, *jobs);
+            deal(commands, sum, count, each, engines, least, *jobs);
             qsort(*jobs, n, sizeof **jobs, dearest_first);
         }
     }

@@ -810,24 +810,18 @@ void machine_run(engine *e) {
             int seed = -(int16_t)a;
             if (seed == 0) GIVE_UP; /* the time of day */
             if (seed < 1000) {
-                e->now.random.counter = 0;
-                e->now.random.interval = seed;
+                e->now.counter = 0;
+                e->now.interval = seed;
             } else {
-                e->now.random.a = seed;
-                e->now.random.interval = 0;
+                set_random(e, seed);
+                e->now.interval = 0;
             }
             x = 0;
+        } else if (e->now.interval) {
+            x = (uint16_t)((uint16_t)e->now.counter++ % a + 1);
+            if (e->now.counter == e->now.interval) e->now.counter = 0;
         } else {
-            random_state *r = &e->now.random;
-            uint16_t drawn;
-            if (r->interval) {
-                drawn = (uint16_t)r->counter++;
-                if (r->counter == r->interval) r->counter = 0;
-            } else {
-                r->a = (int64_t)(0x015A4E35u * (uint64_t)r->a + 1);
-                drawn = r->a >> 16 & 0x7FFF;
-            }
-            x = (uint16_t)(drawn % a + 1);
+            x = draw(e, (uint16_t)a);
         }
         RESULT(x);
         NEXT;

@@ -226,6 +226,51 @@ value lanes_calculate(engine *e, enum arithmetic what, value a, value b) {
     return simplify(e, made);
 }
 
+/* --- random numbers ------------------------------------------------------------------------------------------ */
+
+void set_random(engine *e, int64_t a) {
+    for (int i = 0; i < RANDOM_WORDS; i++) e->stack[RANDOM_WORD + i] = (uint16_t)((uint64_t)a >> 16 * i);
+}
+
+int64_t lane_random(const engine *e, uint32_t lane) {
+    uint64_t a = 0;
+    for (int i = 0; i < RANDOM_WORDS; i++) a |= (uint64_t)lane_value(e, e->stack[RANDOM_WORD + i], lane) << 16 * i;
+    return (int64_t)a;
+}
+
+static inline uint64_t next_random(uint64_t a) { return 0x015A4E35u * a + 1; }
+static inline uint16_t drawn(uint64_t a, uint16_t range) { return (uint16_t)((a >> 16 & 0x7FFF) % range + 1); }
+
+value draw(engine *e, uint16_t range) {
+    value *word = e->stack + RANDOM_WORD, made[RANDOM_WORDS];
+    int differs = 0;
+    for (int i = 0; i < RANDOM_WORDS; i++) {
+        if (is_vector(word[i])) word[i] = simplify(e, word[i]);
+        differs |= is_vector(word[i]);
+    }
+    if (!differs) {
+        uint64_t a = next_random((uint64_t)lane_random(e, 0));
+        set_random(e, (int64_t)a);
+        return drawn(a, range);
+    }
+    const uint16_t *from[RANDOM_WORDS];
+    uint16_t *to[RANDOM_WORDS], *result;
+    for (int i = 0; i < RANDOM_WORDS; i++) {
+        from[i] = lanes_or_null(e, word[i]);
+        made[i] = new_vector(e, 0, &to[i]);
+    }
+    value x = new_vector(e, 0, &result);
+    EACH_LANE(e->set, c, {
+        uint64_t a = 0;
+        for (int i = 0; i < RANDOM_WORDS; i++) a |= (uint64_t)(from[i] ? from[i][c] : (uint16_t)word[i]) << 16 * i;
+        a = next_random(a);
+        for (int i = 0; i < RANDOM_WORDS; i++) to[i][c] = (uint16_t)(a >> 16 * i);
+        result[c] = drawn(a, range);
+    });
+    memcpy(word, made, sizeof made);
+    return simplify(e, x);
+}
+
 value lanes_load(engine *e, value base, value index, int word) {
     uint16_t *to;
     value made = new_vector(e, !word, &to);
@@ -684,14 +729,14 @@ void park(engine *e) {
 
 /* --- merging ------------------------------------------------------------------------------------------------ */
 
-static int same_future_random(const registers *a, const registers *b) {
-    return a->random.a == b->random.a && a->random.interval == b->random.interval &&
-           a->random.counter == b->random.counter && a->silent == b->silent && a->redirections == b->redirections &&
+static int same_modes(const registers *a, const registers *b) {
+    return a->interval == b->interval && a->counter == b->counter && a->silent == b->silent &&
+           a->redirections == b->redirections &&
            !memcmp(a->redirection, b->redirection, (size_t)a->redirections * sizeof *a->redirection);
 }
 
 static int can_merge(const registers *a, const registers *b) {
-    return a->at == b->at && a->sp == b->sp && a->fp == b->fp && a->frames == b->frames && same_future_random(a, b);
+    return a->at == b->at && a->sp == b->sp && a->fp == b->fp && a->frames == b->frames && same_modes(a, b);
 }
 
 /* Numbers the classes of parked parts that can be merged; their number. */
@@ -928,7 +973,7 @@ static int can_meet(const engine *e, const snapshot *s, uint32_t class) {
     for (uint32_t i = s->waiting; i < s->end_waiting && !own; i++)
         if (e->parked[i].class == class) own = &e->parked[i].at;
     for (uint32_t i = s->waiting; i < s->end_waiting; i++)
-        if (e->parked[i].class != class && own && same_future_random(own, &e->parked[i].at)) return 1;
+        if (e->parked[i].class != class && own && same_modes(own, &e->parked[i].at)) return 1;
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* Several engines for one story share the commands of one or more states.
+/* Several engines for one story share the commands of a state.
  *
  * Their threads stay, asleep, from one search to the next: to start them anew takes a noticeable part of a small search.
  * A process that was forked has none of its parent's threads; it starts its own. */
@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 typedef struct {
-    const start_state *states;
+    const start_state *state;
+    const int64_t *randoms;
     const char **commands;
     job *jobs;
-    uint32_t job_count, count;
+    uint32_t job_count, each; /* each: random numbers for a command */
     uint64_t limit;
     int32_t mode;
-    uint8_t *flags; /* results, by state and command */
+    uint8_t *flags; /* results, by command and random number */
     uint64_t *diffs, *hashes, *watches;
     const uint8_t *watched;
     atomic_uint next;
@@ -55,10 +56,10 @@ static uint64_t cost_so_far(const engine *e) {
 static void take_part(engine *e, work *w) {
     for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;) {
         job *j = &w->jobs[i];
-        size_t at = (size_t)j->state * w->count + j->first;
+        size_t at = (size_t)j->first * w->each;
         uint64_t before = cost_so_far(e);
-        if (zset_filter(e, &w->states[j->state], w->commands[j->first], (int32_t)j->count, w->limit, w->mode,
-                        w->flags + at, w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
+        if (zset_filter(e, w->state, w->randoms, (int32_t)w->each, w->commands[j->first], (int32_t)j->count, w->limit,
+                        w->mode, w->flags + at, w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
                         w->watches ? w->watches + at : NULL))
             atomic_store(&w->failed, 1);
         j->cost = cost_so_far(e) - before;
@@ -160,18 +161,18 @@ void zset_disband(team *t) {
     free(t);
 }
 
-/* zset_filter from each of the states, in parts of about `least` commands or more; results lie by state and command. */
-int zset_share(team *t, const start_state *states, int32_t state_count, const char *commands, int32_t command_count,
-               int32_t least, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes,
-               const uint8_t *watched, uint64_t *watches) {
-    if (command_count <= 0 || state_count <= 0 || least <= 0) return 0;
-    uint32_t count = (uint32_t)command_count;
-    work w = {.states = states, .count = count, .limit = limit, .mode = mode, .flags = flags, .diffs = diffs,
-              .hashes = hashes, .watches = watches, .watched = watched};
+/* zset_filter in parts of about `least` lanes or more. */
+int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_t random_count, const char *commands,
+               int32_t command_count, int32_t least, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
+               uint64_t *hashes, const uint8_t *watched, uint64_t *watches) {
+    if (command_count <= 0 || least <= 0) return 0;
+    uint32_t count = (uint32_t)command_count, each = random_count > 1 ? (uint32_t)random_count : 1;
+    work w = {.state = state, .randoms = randoms, .each = each, .limit = limit, .mode = mode, .flags = flags,
+              .diffs = diffs, .hashes = hashes, .watches = watches, .watched = watched};
     w.commands = malloc(count * sizeof *w.commands);
     if (!w.commands) return -1;
     for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
-    w.job_count = cut(&t->prices, w.commands, count, (uint32_t)state_count, t->count, (uint32_t)least, &w.jobs);
+    w.job_count = cut(&t->prices, w.commands, count, each, t->count, (uint32_t)least, &w.jobs);
     if (w.job_count) {
         do_work(t, &w);
         cut_learn(&t->prices, w.commands, w.jobs, w.job_count);

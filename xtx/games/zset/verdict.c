@@ -190,7 +190,7 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
         uint32_t scored = 0;
         for (uint32_t i = (uint32_t)e->world.score_address, n = (uint32_t)e->world.score_size; n-- > 0; i++)
             scored |= lane_byte(e, i, c) != e->start_ram[i];
-        e->differences[c] = kept + special + scored ? scramble(events + 7) | 1 : 0;
+        e->differences[c] = kept + special + scored + ended ? scramble(events + 7) | 1 : 0;
     }
     if (h->hits & HIT_TAKEN) flags |= TAKEN;
     if (h->hits & HIT_ASK || may_have_ended(e, c)) flags = UNJUDGED;
@@ -200,7 +200,7 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
 /* A hash of all of a lane's final state. */
 static void hash_lanes(engine *e) {
     const registers *r = &e->now;
-    uint64_t common = scramble((uint64_t)r->random.a) + 3 * scramble((uint64_t)(uint32_t)r->random.counter << 32 | (uint32_t)r->random.interval);
+    uint64_t common = scramble((uint64_t)(uint32_t)r->counter << 32 | (uint32_t)r->interval);
     common += scramble((uint64_t)(uint32_t)r->sp << 48 ^ (uint64_t)(uint32_t)r->fp << 32 ^ (uint64_t)(uint32_t)r->frames << 20 ^ r->at->address);
     for (uint32_t a = 0; a < e->ram_size; a++)
         if (!e->shadows[a]) common += scramble((uint64_t)a << 8 | e->memory[a]);
@@ -208,10 +208,15 @@ static void hash_lanes(engine *e) {
         uint64_t hash = common;
         for (uint32_t a = 0; a < e->ram_size; a++)
             if (e->shadows[a]) hash += scramble((uint64_t)a << 8 | lane_byte(e, (uint16_t)a, c));
-        for (uint32_t w = (uint32_t)r->sp; w < STACK_WORDS; w++)
-            hash += scramble((uint64_t)1 << 50 | (uint64_t)w << 16 | lane_value(e, e->stack[w], c));
+        for (uint32_t w = (uint32_t)r->sp; w < STACK_CELLS; w++) /* what was printed last is no part of it */
+            if (w != TEXT_STATE) hash += scramble((uint64_t)1 << 50 | (uint64_t)w << 16 | lane_value(e, e->stack[w], c));
         e->hashes[c] = hash;
     });
+}
+
+/* The number with which a lane's random generator began. */
+static int64_t first_random(const engine *e, uint32_t c) {
+    return e->random_count ? e->randoms[e->lane_of[c] % e->random_count] : e->start_random.a;
 }
 
 int judge(engine *e) {
@@ -225,9 +230,8 @@ int judge(engine *e) {
     }
     add_changes(e);
     rollback(e, mark);
-    const random_state *now = &e->now.random, *before = &e->start_random;
-    uint8_t flags = now->a != before->a || now->counter != before->counter ? RANDOM : 0;
-    EACH_LANE(e->set, c, judge_lane(e, c, flags););
+    int counted = e->now.counter != e->start_random.counter;
+    EACH_LANE(e->set, c, judge_lane(e, c, counted || lane_random(e, c) != first_random(e, c) ? RANDOM : 0););
     if (e->hashes) hash_lanes(e);
     e->count_leaves++;
     return 1;
@@ -239,7 +243,7 @@ int judge(engine *e) {
 static uint64_t hash_lane(const engine *e, uint32_t c) {
     const registers *r = &e->now;
     const history *h = &e->histories[c];
-    uint64_t hash = scramble((uint64_t)r->random.a) + 3 * scramble((uint64_t)(uint32_t)r->random.counter << 32 | (uint32_t)r->random.interval);
+    uint64_t hash = 3 * scramble((uint64_t)(uint32_t)r->counter << 32 | (uint32_t)r->interval);
     hash += scramble((uint64_t)(uint32_t)r->sp << 48 ^ (uint64_t)(uint32_t)r->fp << 32 ^ (uint64_t)(uint32_t)r->frames << 20 ^ r->at->address);
     hash += scramble((uint64_t)2 << 50 | (uint64_t)(r->silent != 0) << 8 | (uint64_t)r->redirections);
     for (int32_t i = 0; i < r->redirections; i++) hash += scramble((uint64_t)3 << 50 | (uint64_t)i << 16 | r->redirection[i]);
@@ -298,6 +302,7 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     e->low_differs = memcmp(e->memory + e->low_first, e->low, e->low_size) != 0;
     for (int i = 0; i < s->stack_words; i++) e->stack[s->sp + i] = s->stack[i];
     e->stack[TEXT_STATE] = 0;
+    set_random(e, s->random_a);
     e->start_random = (random_state){s->random_a, s->random_interval, s->random_counter};
     p->read = decode(e, (uint32_t)s->pc - 1);
     if (!p->read || p->read->opcode != 228 || e->dictionary < e->ram_size) return 0;
@@ -410,8 +415,16 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     }
     if (!prepare(e, s, &p)) return;
     set_lanes(e, member, count);
-    e->now = (registers){.fp = p.fp, .frames = p.frames, .random = e->start_random};
+    e->now = (registers){.fp = p.fp, .frames = p.frames, .interval = s->random_interval, .counter = s->random_counter};
     note_turn_ends(e, p.read, p.fp, p.frames);
+    e->lane_of = lane_of;
+    if (e->random_count)
+        for (int i = 0; i < RANDOM_WORDS; i++) {
+            uint16_t *to;
+            value made = new_vector(e, 0, &to);
+            for (uint32_t k = 0; k < count; k++) to[k] = (uint16_t)((uint64_t)first_random(e, k) >> 16 * i);
+            e->stack[RANDOM_WORD + i] = simplify(e, made);
+        }
     type_lines(e, &p, command, lane_of);
     if (!store_key(e, &p)) return;
     e->now.at = decode(e, p.read->next);
@@ -599,18 +612,21 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
 }
 
 /* What becomes of each command (NUL-terminated, one after the other), tried from a state: flags and hashes as in
- * door_filter, and UNJUDGED for those that must be tried there. `mode`: each command by itself, in sets that are
+ * door_filter, and UNJUDGED for those that must be tried there. With several `randoms` each command is tried with each of
+ * them as the random generator's number, all in the same sets; results then lie by command and number. `mode`: each command by itself, in sets that are
  * only split, in sets that are merged too, or so and checked (with hashes; zset_checked tells what came of it). `hashes`,
  * where given, receives a hash of each command's final state, `differences` one of Jericho's own world difference, 0 where
  * Jericho sees none, and `watches` one of how the bits in `watched` (one byte for each of RAM) changed. */
-int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
-                uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
+int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, const char *commands,
+                int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
                 uint64_t *watches) {
     const verdicts to = {flags, diffs, hashes, differences, watches};
     e->checks_passed = e->merge_number = 0;
     e->wrong_command = e->wrong_address = -1;
     if (count <= 0) return 0;
-    uint32_t n = (uint32_t)count, plain = 0;
+    uint32_t each = random_count > 1 ? (uint32_t)random_count : 1, n = (uint32_t)count * each, plain = 0;
+    e->randoms = randoms;
+    e->random_count = random_count > 1 ? each : 0;
     const char **command = malloc(n * sizeof *command);
     uint32_t *lane_of = malloc(n * sizeof *lane_of);
     uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
@@ -631,7 +647,7 @@ int zset_filter(engine *e, const start_state *s, const char *commands, int32_t c
         make_base(e, s);
         int ready = prepare(e, s, &p);
         const char *next = commands;
-        for (uint32_t i = 0; i < n; i++, next += strlen(next) + 1) {
+        for (uint32_t i = 0; i < n; next += (i + 1) % each ? 0 : strlen(next) + 1, i++) {
             uint8_t line[MAX_COMMAND + 1];
             uint32_t length;
             command[i] = next;
@@ -694,6 +710,7 @@ int zset_step(engine *e, const start_state *s, const char *command, uint64_t lim
     e->limit = limit;
     e->merging = 0;
     e->hashes = NULL;
+    e->random_count = 0;
     e->transcript = &t;
     make_base(e, s);
     uint8_t line[MAX_COMMAND + 1];
@@ -709,9 +726,9 @@ int zset_step(engine *e, const start_state *s, const char *command, uint64_t lim
     end->sp = e->now.sp;
     end->fp = e->now.fp;
     end->frames = e->now.frames;
-    end->random_a = e->now.random.a;
-    end->random_interval = e->now.random.interval;
-    end->random_counter = e->now.random.counter;
+    end->random_a = lane_random(e, 0);
+    end->random_interval = e->now.interval;
+    end->random_counter = e->now.counter;
     end->text_length = t.length;
     rollback(e, 0);
     e->transcript = NULL;

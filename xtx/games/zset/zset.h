@@ -12,6 +12,7 @@
  *   meet.c     where parts of a set meet that do not come back from a routine
  *   team.c     several engines that share the commands of a state
  *   cut.c      into which parts the commands are cut for them
+ *   fill.c     the commands: the templates of a grammar, filled with names
  *
  * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
 #ifndef ZSET_H
@@ -133,8 +134,10 @@ typedef struct {
 
 enum {
     STACK_WORDS = 1024,            /* as in Frotz; the stack grows downwards */
-    TEXT_STATE = STACK_WORDS,      /* behind it, as if on the stack, so that it is merged likewise: the text automaton */
-    STACK_CELLS = STACK_WORDS + 1,
+    TEXT_STATE = STACK_WORDS,      /* behind it, as if on the stack, so that it is merged likewise: the text automaton, */
+    RANDOM_WORD = STACK_WORDS + 1, /* and the random generator's number, its lowest word first */
+    RANDOM_WORDS = 4,
+    STACK_CELLS = RANDOM_WORD + RANDOM_WORDS,
     STACK_GUARD = 16,              /* words below the stack, so that a damaged story's locals lie in the array */
     MAX_REDIRECTIONS = 16,
     MOST_FRAMES = 32,              /* of which the places where they wait for a line are known */
@@ -152,7 +155,7 @@ typedef struct {
     instruction *at;
     int32_t sp, fp, frames, redirections, silent; /* silent: the story has turned the screen off */
     uint16_t redirection[MAX_REDIRECTIONS];
-    random_state random;
+    int32_t interval, counter; /* of a generator that counts */
     uint64_t instructions;
 } registers;
 
@@ -348,6 +351,9 @@ typedef struct {
     uint16_t *moved; /* addresses in which those differ */
     uint32_t moved_count;
     random_state start_random;
+    const int64_t *randoms; /* or several numbers to begin with, which take turns */
+    uint32_t random_count;  /* 0 for none */
+    const uint32_t *lane_of; /* the commands in the lanes */
     transcript *transcript;
     int merging;
     jmp_buf no_room;
@@ -396,6 +402,10 @@ void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item);
 
 void set_lanes(engine *e, const uint32_t *member, uint32_t count);
 value new_vector(engine *e, int is_byte, uint16_t **lane);
+/* The random generator: its number, as it begins and in one lane, and what it draws from 1 to `range`. */
+void set_random(engine *e, int64_t a);
+int64_t lane_random(const engine *e, uint32_t lane);
+value draw(engine *e, uint16_t range);
 value simplify_slowly(engine *e, value v);
 value load_word_slowly(engine *e, uint32_t address);
 value load_byte_slowly(engine *e, uint32_t address);
@@ -582,15 +592,15 @@ void note_merge(engine *e);
 /* Debug mode, one command alone, come back from a routine: whether this is the state that was noted. */
 void recognise_merge(engine *e);
 
-int zset_filter(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, int32_t mode,
-                uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
+int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, const char *commands,
+                int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
                 uint64_t *watches);
 
 /* --- cut.c -------------------------------------------------------------------------------------------------- */
 
-/* Some commands in a row, tried from one of the states. */
+/* Some commands in a row. */
 typedef struct {
-    uint32_t state, first, count;
+    uint32_t first, count;
     float expected; /* what they cost compared with others */
     uint64_t cost;  /* what they did cost */
 } job;
@@ -604,9 +614,9 @@ typedef struct {
 
 /* Nothing is known yet. */
 void cut_begin(prices *p);
-/* Cuts the commands of all states into jobs of about `least` commands or more, for some engines; the dearest come
- * first. Their number; 0 if there is no memory. The caller frees them. */
-uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t states, uint32_t engines,
+/* Cuts the commands, each of which has some lanes, into jobs of about `least` lanes or more, for some engines; the
+ * dearest come first. Their number; 0 if there is no memory. The caller frees them. */
+uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t each, uint32_t engines,
              uint32_t least, job **jobs);
 /* Notes what the jobs did cost. */
 void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count);

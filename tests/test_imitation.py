@@ -360,9 +360,11 @@ def test_graphed_steps_equal_eager_ones(dropout: float) -> None:
         agent = ImitationPolicy(replace(settings, length_buckets=buckets), table(), VOCABULARY, 0, "cuda")
         # twice: the second training must find a fresh optimiser in the graphs of the first
         reports.append([agent.train(walk), agent.train(walk)])
-    for graphed, eager in zip(*reports, strict=True):
-        assert graphed["loss_first"] == pytest.approx(eager["loss_first"], rel=0.1 if dropout else 1e-3)
-        assert graphed["loss_last"] == pytest.approx(eager["loss_last"], rel=0.1 if dropout else 1e-2)
+    # A fresh optimiser's first steps are as long for small gradients as for large ones, and bfloat16 turns some of the small
+    # ones round: a second training begins some hundredths off. With the optimiser of the first it would be a sixth.
+    for (graphed, eager), exact in zip(zip(*reports, strict=True), (1e-3, 5e-2), strict=True):
+        assert graphed["loss_first"] == pytest.approx(eager["loss_first"], rel=0.1 if dropout else exact)
+        assert graphed["loss_last"] == pytest.approx(eager["loss_last"], rel=0.1 if dropout else max(exact, 1e-2))
 
 
 @pytest.mark.gpu

@@ -38,7 +38,7 @@ LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
 SOURCES = sorted((ROOT / "xtx/games/zset").glob("*.c"))
 REGISTERS = ("ram", "stack", "pc", "sp", "fp", "frames", "opcode", "rng")
 
-RANDOMS: tuple[Random, ...] = (*RANDOM_STATES[1:], (1, 0, 0), (2**40 + 12345, 0, 0))
+RANDOMS: tuple[Random, ...] = (*RANDOM_STATES[1:3], (2**40 + 12345, 0, 0))
 
 ODDITIES = (
     "xyzzyq", "12", "3", "4000", "65535", "all", "it", "them", "everything", "then", "and", ".", ",", '"', "again", "g",
@@ -454,15 +454,16 @@ def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int 
             tally.add(check_lanes(engine, state, commands, path.name))
             tally.add(check_team(engine, team, state, commands, path.name))
             tally.add(check_merges(engine, state, commands, path.name, seed))
-            tally.add(check_randoms(engine, team, state, commands, path.name))
-            tally.add(check_merges(engine, state, commands, path.name, seed, RANDOMS))
+            some = choose.sample(commands, min(len(commands), 1000))
+            tally.add(check_randoms(engine, team, state, some, path.name))
+            tally.add(check_merges(engine, state, some, path.name, seed, RANDOMS))
             tally.add(
                 check_verdicts(emulator, engine, state, choose.sample(commands, min(len(commands), 2000)), path.name)
             )
             strange = odd_commands(emulator, state, odd, choose)
             tally.add(check_lanes(engine, state, strange, path.name))
             tally.add(check_merges(engine, state, strange, path.name, seed))
-            tally.add(check_randoms(engine, team, state, strange, path.name))
+            tally.add(check_randoms(engine, team, state, strange, path.name, limit=100_000))
             tally.add(check_verdicts(emulator, engine, state, strange, path.name))
         tally.add(check_dictionaries(emulator, engine, walked, along, most))
         strange = odd_commands(emulator, (chosen or lines)[0], 300, choose)

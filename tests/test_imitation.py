@@ -360,7 +360,7 @@ def test_graphed_steps_equal_eager_ones(dropout: float) -> None:
         agent = ImitationPolicy(replace(settings, length_buckets=buckets), table(), VOCABULARY, 0, "cuda")
         # twice: the second training must find a fresh optimiser in the graphs of the first
         reports.append([agent.train(walk), agent.train(walk)])
-    # A fresh optimiser's first steps are as long for small gradients as for large ones, and bfloat16 turns some of the small
+    # A fresh optimiser's first steps are as long for small gradients as for large ones, and bfloat16 turns some small
     # ones round: a second training begins some hundredths off. With the optimiser of the first it would be a sixth.
     for (graphed, eager), exact in zip(zip(*reports, strict=True), (1e-3, 5e-2), strict=True):
         assert graphed["loss_first"] == pytest.approx(eager["loss_first"], rel=0.1 if dropout else exact)

@@ -103,7 +103,10 @@ def test_the_loop_by_hand(tmp_path: Path) -> None:
     }  # fmt: skip
     assert [line["step"] for line in lines] == [10, 20, 30, 40]
     assert [line["often"] for line in lines] == [3.0, 8.0, 13.0, 18.0]
-    assert [line["step"] for line in read_lines(tmp_path / "run", "timing")] == [10, 20, 30, 40]
+    timing = list(read_lines(tmp_path / "run", "timing"))
+    assert [line["step"] for line in timing] == [10, 20, 30, 40]
+    spent = [line["parts"]["games"] for line in timing]
+    assert spent == sorted(spent) and spent[-1] > 0 and timing[-1]["searches"] == 0
 
 
 def test_the_limit_is_read_at_every_step(tmp_path: Path) -> None:

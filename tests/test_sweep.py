@@ -291,3 +291,7 @@ def test_words(tmp_path: Path) -> None:
     assert alone["--search-threads"] == "4"
     assert alone["--threads"] == "1"
     assert alone["--atlas"] == "/a"
+    shared = options([w for w in Means(device="cuda", processors=2).words(games=8) if w != "--quiet"])
+    assert (shared["--workers"], shared["--search-threads"]) == ("8", "1")
+    own = options([w for w in Means(device="cuda", processors=16).words(games=8) if w != "--quiet"])
+    assert (own["--workers"], own["--search-threads"]) == ("8", "8")

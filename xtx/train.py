@@ -142,8 +142,8 @@ class Training:
             self._run.flush()
 
     def _spent(self) -> dict[str, object]:
-        """Where the time went since the process began: seconds by part of the loop, and searches of the games' processes
-        with the seconds that they took in all."""
+        """Where the time went since the process began: seconds by part of the loop, and the searches of the games'
+        processes with the seconds that they took in all."""
         parts = {name: round(seconds, 3) for name, seconds in self._clock.seconds.items()}
         return {"parts": parts, "searches": self._games.searches, "searched": round(self._games.searched, 3)}
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,7 +142,9 @@ def test_commands_are_a_sequence() -> None:
     commands = Commands.of(words)
     expected = ["look", "", "say a\\b", "take ö", "x"]
     assert list(commands) == expected == [commands[i] for i in range(5)]
-    assert commands[1:4] == expected[1:4]
+    assert commands[1:4] == expected[1:4] and commands[-1] == "x"
+    with pytest.raises(IndexError):
+        commands[5]
     assert list(commands.chosen([0, 3])) == ["look", "take ö"] and list(commands.chosen([])) == []
     assert list(commands.behind(["a", "bc"])) == ["a", "bc", *expected]
     assert [commands.behind(["a", "bc"])[i] for i in (1, 2, 6)] == ["bc", "look", "x"]

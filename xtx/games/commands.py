@@ -37,8 +37,7 @@ class Commands(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
+        index = range(len(self))[index]
         return self.text[self.starts[index] : self.starts[index + 1] - 1].decode()
 
     def __iter__(self) -> Iterator[str]:

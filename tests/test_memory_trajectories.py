@@ -195,6 +195,20 @@ def test_scores_are_a_set_and_lengths_a_multiset() -> None:
     assert lengths[5, 2] == pytest.approx(3 * lengths[5, 6])  # how often a length occurred does
 
 
+def test_scores_below_the_floor_are_not_drawn() -> None:
+    """Unless there is nothing else; and the others are drawn as if there were no such scores."""
+    free, floored = TrajectoryStore(), TrajectoryStore(floor=0)
+    low = Episode(np.zeros((3, 4), np.int32), [-2, -4, -6], False)
+    high = Episode(np.ones((3, 4), np.int32), [0, 5, 9], False)
+    floored.add(low)
+    assert {score for score, _ in floored.probabilities()} == {-2, -4, -6}
+    floored.add(high)
+    free.add(high)
+    assert floored.probabilities() == free.probabilities()
+    buffer = floored.sample()
+    assert buffer is not None and min(buffer.scores) >= 0
+
+
 def test_the_shortest_is_drawn_and_ties_by_occurrence() -> None:
     filled = store(*[reach(5, 3, mark=1)] * 3, reach(5, 3, mark=2), reach(5, 4, mark=3), beta1=1000.0, k=4000)
     buffer = filled.sample()

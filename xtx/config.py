@@ -108,6 +108,8 @@ class TrajectorySettings:
     """How much shorter trajectories of a score are preferred."""
     reservoir: int = 64
     """Trajectories that are kept of each score and length."""
+    floor: int | None = None
+    """Scores below this are not drawn while there are others; the paper draws any that was ever reached."""
 
 
 @dataclass(frozen=True)

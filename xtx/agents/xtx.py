@@ -58,7 +58,7 @@ class XtxAgent(Agent):
         )
         tried = settings.trajectories
         self._trajectories = TrajectoryStore(
-            k=tried.k, beta1=tried.beta1, beta2=tried.beta2, reservoir=tried.reservoir, seed=brief.seed
+            tried.reservoir, tried.beta1, tried.beta2, tried.k, brief.seed, floor=tried.floor
         )
         self._random = np.random.default_rng(brief.seed)
         self._plan = Plan()

@@ -121,6 +121,7 @@ class TrajectoryStore:
         seed: int = 0,
         *,
         budget: int = 2_000_000,
+        floor: int | None = None,
     ) -> None:
         if reservoir < 1 or k < 1:
             raise ValueError("reservoir and k must be at least 1")
@@ -129,6 +130,8 @@ class TrajectoryStore:
         self.beta1 = beta1
         self.beta2 = beta2
         self.k = k
+        self.floor = floor
+        """Scores below this are not drawn while there are others."""
         self.budget = budget
         """Steps that may be stored before what is never drawn is dropped."""
         self.episodes = 0
@@ -227,6 +230,8 @@ class TrajectoryStore:
 
     def _scores(self) -> tuple[NDArray[np.int64], Floats]:
         scores = np.array(sorted(self._shelves), np.int64)
+        if self.floor is not None and (scores >= self.floor).any():
+            scores = scores[scores >= self.floor]
         return scores, score_probabilities(scores, self.beta1) if len(scores) else np.zeros(0)
 
     def _lengths(self, score: int) -> tuple[NDArray[np.int64], Floats]:

@@ -95,15 +95,15 @@ class World:
         if local:
             ram[list(local)] = present[list(local)]
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
-        for fold in (self._folds.get(0), self._folds.get(room)):
-            if fold is not None:
-                addresses, tables = fold
-                ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
         if layout.due:
             addresses, values, starts = self._due
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
                 for address, value in layout.due[i]:
                     ram[address] = value
+        for fold in (self._folds.get(0), self._folds.get(room)):
+            if fold is not None:
+                addresses, tables = fold
+                ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
         self._keep_attributes(ram, present, around)
         for roamer, homes in self._homes.items():
             self._send_home(ram, roamer, homes)

@@ -20,13 +20,17 @@ Fold = tuple[int, int, bytes]
 """A room (0 for all), the address of a byte, and what each of its 256 values is replaced by."""
 
 _GAIN = 3
-"""Without a byte there must be so many states fewer, or it is not worth the trouble."""
+"""Without a byte there must be so many states fewer, or it is not worth comparing its values all over the game."""
 _SOME = 4
 """States with a value, states with the other, and states with neither, in which two values are compared."""
 _ENOUGH = 6
-"""Two values are told to be alike by so many states at least."""
+"""Two values are told to be alike all over the game by so many states at least."""
+_ENOUGH_HERE = 3
+"""The same in one room."""
 _EVERYWHERE = 4
-"""What varies in so many rooms is compared all over the game, else in each of them by itself."""
+"""What varies in so many rooms is compared all over the game at first, and then in each of them by itself."""
+_MANY = 8
+"""In no more rooms than that a byte is compared, unless it is worth something there."""
 
 
 class Folding:
@@ -53,35 +57,45 @@ class Folding:
         """Folds of the suspected bytes. `local`, by room: bytes that count there only."""
         found: list[Fold] = []
         for address in suspects:
-            if self._gain(address) < _GAIN:
-                continue
-            for room in self._scopes(address, any(address in bytes_ for bytes_ in local.values())):
-                table = self._table(address, room)
+            column = self._memory[:, address].copy()
+            everywhere = not any(address in bytes_ for bytes_ in local.values())
+            for room in self._scopes(address, everywhere):
+                rows = self._rows(room)
+                table = self._table(address, rows, column[rows])
                 if table is not None:
+                    column[rows] = np.frombuffer(table, np.uint8)[column[rows]]
                     found.append((room, address, table))
         return self._held_to_all(found)
 
-    def _gain(self, address: int) -> int:
-        """How many fewer states there would be if a byte did not count."""
-        memory = self._memory.copy()
+    def _rows(self, room: int) -> npt.NDArray[np.intp]:
+        """The states in a room; all for 0."""
+        return np.flatnonzero((self._rooms == room) | (room == 0))
+
+    def _gain(self, address: int, room: int) -> int:
+        """How many fewer states there would be in a room if a byte did not count."""
+        memory = self._memory[self._rows(room)]
         memory[:, address] = 0
         return len(memory) - len({row.tobytes() for row in memory})
 
-    def _scopes(self, address: int, local: bool) -> list[int]:
-        """The rooms in which values are compared; 0 for all at once."""
+    def _scopes(self, address: int, everywhere: bool) -> list[int]:
+        """The rooms in which values are compared, those first in which it is worth the most; before them 0 for all at
+        once, if the byte counts everywhere."""
+        total = self._gain(address, 0)
+        if not total:
+            return []
         values: dict[int, set[int]] = defaultdict(set)
         for room, value in zip(self._rooms.tolist(), self._memory[:, address].tolist(), strict=True):
             values[room].add(value)
-        varied = sorted(room for room, seen in values.items() if len(seen) > 1)
-        return [0] if len(varied) >= _EVERYWHERE and not local else varied
+        varied = [room for room, seen in sorted(values.items()) if len(seen) > 1]
+        gains = {room: self._gain(address, room) for room in varied if len(self._rows(room)) >= _ENOUGH_HERE}
+        rooms = sorted(gains, key=lambda room: -gains[room])
+        rooms = [room for i, room in enumerate(rooms) if gains[room] or i < _MANY]
+        once = everywhere and len(varied) >= _EVERYWHERE and total >= _GAIN and len(self._rooms) >= _ENOUGH
+        return [0, *rooms] if once else rooms
 
-    def _table(self, address: int, room: int) -> bytes | None:
-        """What the values of a byte are to be replaced by in a room; None if all of them matter."""
-        rows = np.flatnonzero((self._rooms == room) | (room == 0))
-        column = self._memory[rows, address]
+    def _table(self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8]) -> bytes | None:
+        """What the values that a byte has in some states are to be replaced by there; None if all of them matter."""
         values, counts = np.unique(column, return_counts=True)
-        if len(values) < 2 or len(rows) < _ENOUGH:
-            return None
         table = bytearray(range(256))
         kinds: list[int] = []
         for value in values[np.argsort(-counts, kind="stable")].tolist():
@@ -98,9 +112,7 @@ class Folding:
         """Whether two values of a byte make no difference in some states."""
         kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
         chosen = [i for kind in kinds for i in self._spread(kind)]
-        return len(chosen) >= _ENOUGH and all(
-            self._with(i, address, one) == self._with(i, address, other) for i in chosen
-        )
+        return all(self._with(i, address, one) == self._with(i, address, other) for i in chosen)
 
     def _spread(self, rows: npt.NDArray[np.intp]) -> list[int]:
         """Some of the states: the first ones, of which most is known, and others from all over."""
@@ -123,14 +135,22 @@ class Folding:
         byte at a time."""
         tables = [(room, address, bytearray(table)) for room, address, table in folds]
         for index, state in enumerate(self._states):
-            room, ram = int(self._rooms[index]), state.ram
-            while here := [f for f in tables if f[0] in (0, room) and f[2][ram[f[1]]] != ram[f[1]]]:
-                if self._look(index, ram) == self._look(index, _folded(ram, here)):
-                    break
-                _, address, table = here[-1]
-                table[ram[address]] = ram[address]
+            here = [fold for fold in tables if fold[0] in (0, self._rooms[index])]
+            while (guilty := self._guilty(index, here)) is not None:
+                before = _folded(state.ram, here[:guilty])
+                _, address, table = here[guilty]
+                table[before[address]] = before[address]
         unchanged = bytes(range(256))
         return tuple((room, address, bytes(t)) for room, address, t in tables if bytes(t) != unchanged)
+
+    def _guilty(self, index: int, folds: Sequence[tuple[int, int, bytearray]]) -> int | None:
+        """Which of the folds is the first that, with those before it, makes a difference in a state; None if even all
+        of them do not."""
+        ram = self._states[index].ram
+        folded = _folded(ram, folds)
+        if folded == ram or self._look(index, folded) == (truth := self._look(index, ram)):
+            return None
+        return next(i for i in range(len(folds)) if self._look(index, _folded(ram, folds[: i + 1])) != truth)
 
 
 def _folded(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:

@@ -32,6 +32,8 @@ _WANDERED = 240
 """States of the walk on which bytes that change by themselves are looked for."""
 _WANDERED_FAR = 2000
 """States of the walk on which bytes are looked for that only seem to matter."""
+_WANDERED_FOLDING = 4000
+"""States of the walk on which values are looked for that come to the same."""
 _EXCURSION = 30
 """Steps of such a walk in a row."""
 _ROOMS = 12
@@ -128,7 +130,7 @@ class _Survey:
             # Again: where something falls due the commands could not be told from it before.
             layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
         layout = self._with_folds(
-            layout, [*(states[i] for i in ordinary), *self._wander(layout, commands, _WANDERED_FAR)[0]]
+            layout, [*(states[i] for i in ordinary), *self._wander(layout, commands, _WANDERED_FOLDING)[0]]
         )
         self.emulator.restore(usual)
         return layout

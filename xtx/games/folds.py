@@ -25,7 +25,7 @@ _SOME = 4
 """States with a value, states with the other, and states with neither, in which two values are compared."""
 _ENOUGH = 6
 """Two values are told to be alike all over the game by so many states at least."""
-_ENOUGH_HERE = 3
+_ENOUGH_HERE = 4
 """The same in one room."""
 _EVERYWHERE = 4
 """What varies in so many rooms is compared all over the game at first, and then in each of them by itself."""
@@ -61,7 +61,7 @@ class Folding:
             everywhere = not any(address in bytes_ for bytes_ in local.values())
             for room in self._scopes(address, everywhere):
                 rows = self._rows(room)
-                table = self._table(address, rows, column[rows])
+                table = self._table(address, rows, column[rows], _ENOUGH_HERE if room else _ENOUGH)
                 if table is not None:
                     column[rows] = np.frombuffer(table, np.uint8)[column[rows]]
                     found.append((room, address, table))
@@ -90,16 +90,18 @@ class Folding:
         gains = {room: self._gain(address, room) for room in varied if len(self._rows(room)) >= _ENOUGH_HERE}
         rooms = sorted(gains, key=lambda room: -gains[room])
         rooms = [room for i, room in enumerate(rooms) if gains[room] or i < _MANY]
-        once = everywhere and len(varied) >= _EVERYWHERE and total >= _GAIN and len(self._rooms) >= _ENOUGH
+        once = everywhere and len(varied) >= _EVERYWHERE and total >= _GAIN
         return [0, *rooms] if once else rooms
 
-    def _table(self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8]) -> bytes | None:
+    def _table(
+        self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], enough: int
+    ) -> bytes | None:
         """What the values that a byte has in some states are to be replaced by there; None if all of them matter."""
         values, counts = np.unique(column, return_counts=True)
         table = bytearray(range(256))
         kinds: list[int] = []
         for value in values[np.argsort(-counts, kind="stable")].tolist():
-            alike = next((kind for kind in kinds if self._alike(address, rows, column, value, kind)), None)
+            alike = next((kind for kind in kinds if self._alike(address, rows, column, value, kind, enough)), None)
             if alike is None:
                 kinds.append(value)
             else:
@@ -107,12 +109,20 @@ class Folding:
         return bytes(table) if len(kinds) < len(values) else None
 
     def _alike(
-        self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], one: int, other: int
+        self,
+        address: int,
+        rows: npt.NDArray[np.intp],
+        column: npt.NDArray[np.uint8],
+        one: int,
+        other: int,
+        enough: int,
     ) -> bool:
         """Whether two values of a byte make no difference in some states."""
         kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
         chosen = [i for kind in kinds for i in self._spread(kind)]
-        return all(self._with(i, address, one) == self._with(i, address, other) for i in chosen)
+        return len(chosen) >= enough and all(
+            self._with(i, address, one) == self._with(i, address, other) for i in chosen
+        )
 
     def _spread(self, rows: npt.NDArray[np.intp]) -> list[int]:
         """Some of the states: the first ones, of which most is known, and others from all over."""

@@ -55,17 +55,34 @@ class Folding:
 
     def folds(self, suspects: Iterable[int], local: Mapping[int, Iterable[int]]) -> tuple[Fold, ...]:
         """Folds of the suspected bytes. `local`, by room: bytes that count there only."""
-        found: list[Fold] = []
-        for address in suspects:
-            column = self._memory[:, address].copy()
-            everywhere = not any(address in bytes_ for bytes_ in local.values())
-            for room in self._scopes(address, everywhere):
-                rows = self._rows(room)
-                table = self._table(address, rows, column[rows], _ENOUGH_HERE if room else _ENOUGH)
-                if table is not None:
-                    column[rows] = np.frombuffer(table, np.uint8)[column[rows]]
-                    found.append((room, address, table))
-        return self._held_to_all(found)
+        worth = [address for address in suspects if self._gain(address, 0)]
+        only_here = {address for bytes_ in local.values() for address in bytes_}
+        found = self._held_to_all(
+            [fold for address in worth if address not in only_here for fold in self._everywhere(address)]
+        )
+        return self._held_to_all([*found, *(fold for address in worth for fold in self._in_rooms(address, found))])
+
+    def _everywhere(self, address: int) -> list[Fold]:
+        """A fold of a byte all over the game, if there is one."""
+        if len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
+            return []
+        table = self._table(address, self._rows(0), self._memory[:, address], _ENOUGH)
+        return [] if table is None else [(0, address, table)]
+
+    def _in_rooms(self, address: int, everywhere: Sequence[Fold]) -> list[Fold]:
+        """Folds of a byte in single rooms, after those all over the game: first where it is worth the most."""
+        column, folds = self._memory[:, address], []
+        for _, _, table in (fold for fold in everywhere if fold[1] == address):
+            column = np.frombuffer(table, np.uint8)[column]
+        rooms = [room for room in self._varied(address) if len(self._rows(room)) >= _ENOUGH_HERE]
+        gains = {room: self._gain(address, room) for room in rooms}
+        rooms.sort(key=lambda room: -gains[room])
+        for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MANY):
+            rows = self._rows(room)
+            table_here = self._table(address, rows, column[rows], _ENOUGH_HERE)
+            if table_here is not None:
+                folds.append((room, address, table_here))
+        return folds
 
     def _rows(self, room: int) -> npt.NDArray[np.intp]:
         """The states in a room; all for 0."""
@@ -77,21 +94,12 @@ class Folding:
         memory[:, address] = 0
         return len(memory) - len({row.tobytes() for row in memory})
 
-    def _scopes(self, address: int, everywhere: bool) -> list[int]:
-        """The rooms in which values are compared, those first in which it is worth the most; before them 0 for all at
-        once, if the byte counts everywhere."""
-        total = self._gain(address, 0)
-        if not total:
-            return []
+    def _varied(self, address: int) -> list[int]:
+        """The rooms in which a byte has more than one value."""
         values: dict[int, set[int]] = defaultdict(set)
         for room, value in zip(self._rooms.tolist(), self._memory[:, address].tolist(), strict=True):
             values[room].add(value)
-        varied = [room for room, seen in sorted(values.items()) if len(seen) > 1]
-        gains = {room: self._gain(address, room) for room in varied if len(self._rows(room)) >= _ENOUGH_HERE}
-        rooms = sorted(gains, key=lambda room: -gains[room])
-        rooms = [room for i, room in enumerate(rooms) if gains[room] or i < _MANY]
-        once = everywhere and len(varied) >= _EVERYWHERE and total >= _GAIN
-        return [0, *rooms] if once else rooms
+        return [room for room, seen in sorted(values.items()) if len(seen) > 1]
 
     def _table(
         self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], enough: int

@@ -29,7 +29,7 @@ _ENOUGH_HERE = 4
 """The same in one room."""
 _EVERYWHERE = 4
 """What varies in so many rooms is compared all over the game at first, and then in each of them by itself."""
-_MANY = 8
+_MANY = 5
 """In no more rooms than that a byte is compared, unless it is worth something there."""
 
 

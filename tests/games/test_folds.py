@@ -93,7 +93,7 @@ def test_rooms_fold_what_is_left_of_a_fold_that_holds_everywhere() -> None:
 
 def test_the_fold_that_makes_a_difference_is_taken_out_and_no_other() -> None:
     """Of two bytes the first makes a difference, in so few states that it is noticed only when all are tried."""
-    missing = {(5, 1, 0, 7), (1, 0, 1, 0), (1, 0, 1, 1)}  # so 1 is folded into 0, there too
+    missing = {(5, 1, 0, 7), (1, 1, 1, 0), (1, 1, 1, 1)}  # so 1 is folded into 0 in both
     memories = [m for m in itertools.product(range(1, 7), range(2), range(2), range(12)) if m not in missing]
 
     def appearance(ram: Sequence[int]) -> bool:

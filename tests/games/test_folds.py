@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from xtx.games.folds import Folding
@@ -26,7 +27,8 @@ def states(memories: Iterable[Iterable[int]]) -> list[Snapshot]:
 
 def folding(memories: list[tuple[int, ...]], appearance: Callable[[bytes], Hashable]) -> Folding:
     """States of which the first byte is the room."""
-    return Folding(states(memories), [m[0] for m in memories], lambda _, state: appearance(state.ram))
+    covered = np.zeros(len(memories[0]), np.uint8)
+    return Folding(states(memories), [m[0] for m in memories], lambda _, state: appearance(state.ram), covered)
 
 
 def folded(ram: Sequence[int], folds: Iterable[tuple[int, int, bytes]]) -> list[int]:

@@ -37,15 +37,20 @@ class Folding:
     """Finds folds from canonical states of one story."""
 
     def __init__(
-        self, states: Sequence[Snapshot], rooms: Sequence[int], appearance: Callable[[int, Snapshot], Hashable]
+        self,
+        states: Sequence[Snapshot],
+        rooms: Sequence[int],
+        appearance: Callable[[int, Snapshot], Hashable],
+        covered: npt.NDArray[np.uint8],
     ) -> None:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
         `appearance` says what a state, which is one of them or made of the one with that number, looks like to who
-        tries this and that in it."""
+        tries this and that in it. `covered` are the bits of memory that always count."""
         self._states = states
         self._rooms = np.array(rooms)
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])
         self._appearance = appearance
+        self._covered = covered
         self._seen: dict[tuple[int, bytes], Hashable] = {}
 
     @property
@@ -126,6 +131,8 @@ class Folding:
         enough: int,
     ) -> bool:
         """Whether two values of a byte make no difference in some states."""
+        if (one ^ other) & int(self._covered[address]):
+            return False
         kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
         chosen = [i for kind in kinds for i in self._spread(kind)]
         return len(chosen) >= enough and all(

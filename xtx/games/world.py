@@ -100,11 +100,11 @@ class World:
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
                 for address, value in layout.due[i]:
                     ram[address] = value
+        self._keep_attributes(ram, present, around)
         for fold in (self._folds.get(0), self._folds.get(room)):
             if fold is not None:
                 addresses, tables = fold
                 ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
-        self._keep_attributes(ram, present, around)
         for roamer, homes in self._homes.items():
             self._send_home(ram, roamer, homes)
         pc, opcode, frames = layout.prompt

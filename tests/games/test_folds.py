@@ -25,10 +25,12 @@ def states(memories: Iterable[Iterable[int]]) -> list[Snapshot]:
     return [Snapshot(bytes(m), b"", 0, 0, 0, 0, 228, RNG, b"") for m in memories]
 
 
-def folding(memories: list[tuple[int, ...]], appearance: Callable[[bytes], Hashable]) -> Folding:
+def folding(
+    memories: list[tuple[int, ...]], appearance: Callable[[bytes], Hashable], covered: tuple[int, ...] = (0,) * 4
+) -> Folding:
     """States of which the first byte is the room."""
-    covered = np.zeros(len(memories[0]), np.uint8)
-    return Folding(states(memories), [m[0] for m in memories], lambda _, state: appearance(state.ram), covered)
+    bits = np.array(covered, np.uint8)
+    return Folding(states(memories), [m[0] for m in memories], lambda _, state: appearance(state.ram), bits)
 
 
 def folded(ram: Sequence[int], folds: Iterable[tuple[int, int, bytes]]) -> list[int]:
@@ -72,6 +74,14 @@ def test_few_states_are_no_evidence() -> None:
     assert folding([(1, value) for value in range(3)], lambda _: 0).folds([1], {}) == ()
     assert folding([(room, room + i) for room in range(1, 6) for i in (0, 1)], lambda _: 0).folds([1], {}) != ()
     assert folding([(room, room + i) for room in range(1, 3) for i in (0, 1)], lambda _: 0).folds([1], {}) == ()
+
+
+def test_values_are_kept_apart_that_differ_in_bits_that_always_count() -> None:
+    """Of an object's attributes Jericho's hash covers some."""
+    memories = list(itertools.product(range(1, 7), range(8)))
+    ((_, _, table),) = folding(memories, lambda _: 0, (0, 4)).folds([1], {})
+    assert len(set(table[:4])) == len(set(table[4:8])) == 1
+    assert table[0] & 4 == 0 and table[4] & 4
 
 
 def test_what_counts_in_one_room_is_folded_in_the_others() -> None:

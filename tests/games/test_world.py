@@ -91,7 +91,7 @@ def test_canonical_states_are_canonical(lowwater: World) -> None:
 
 
 @pytest.mark.roms
-@pytest.mark.parametrize("name", ["zork1", "detective"])
+@pytest.mark.parametrize("name", ["zork1", "detective", "zork3", "enchanter"])
 def test_real_canonical_states_are_canonical(name: str, real_world: Callable[[str], World]) -> None:
     check_canonical(real_world(name), 120)
 

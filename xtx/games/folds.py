@@ -20,28 +20,37 @@ Fold = tuple[int, int, bytes]
 """A room (0 for all), the address of a byte, and what each of its 256 values is replaced by."""
 
 _GAIN = 3
-"""Without a byte there must be so many states fewer, or it is not worth the trouble."""
+"""Without a byte there must be so many states fewer, or it is not worth comparing its values all over the game."""
 _SOME = 4
 """States with a value, states with the other, and states with neither, in which two values are compared."""
 _ENOUGH = 6
-"""Two values are told to be alike by so many states at least."""
+"""Two values are told to be alike all over the game by so many states at least."""
+_ENOUGH_HERE = 4
+"""The same in one room."""
 _EVERYWHERE = 4
-"""What varies in so many rooms is compared all over the game, else in each of them by itself."""
+"""What varies in so many rooms is compared all over the game at first, and then in each of them by itself."""
+_MANY = 5
+"""In no more rooms than that a byte is compared, unless it is worth something there."""
 
 
 class Folding:
     """Finds folds from canonical states of one story."""
 
     def __init__(
-        self, states: Sequence[Snapshot], rooms: Sequence[int], appearance: Callable[[int, Snapshot], Hashable]
+        self,
+        states: Sequence[Snapshot],
+        rooms: Sequence[int],
+        appearance: Callable[[int, Snapshot], Hashable],
+        covered: npt.NDArray[np.uint8],
     ) -> None:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
         `appearance` says what a state, which is one of them or made of the one with that number, looks like to who
-        tries this and that in it."""
+        tries this and that in it. `covered` are the bits of memory that always count."""
         self._states = states
         self._rooms = np.array(rooms)
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])
         self._appearance = appearance
+        self._covered = covered
         self._seen: dict[tuple[int, bytes], Hashable] = {}
 
     @property
@@ -51,41 +60,61 @@ class Folding:
 
     def folds(self, suspects: Iterable[int], local: Mapping[int, Iterable[int]]) -> tuple[Fold, ...]:
         """Folds of the suspected bytes. `local`, by room: bytes that count there only."""
-        found: list[Fold] = []
-        for address in suspects:
-            if self._gain(address) < _GAIN:
-                continue
-            for room in self._scopes(address, any(address in bytes_ for bytes_ in local.values())):
-                table = self._table(address, room)
-                if table is not None:
-                    found.append((room, address, table))
-        return self._held_to_all(found)
+        worth = [address for address in suspects if self._gain(address, 0)]
+        only_here = {address for bytes_ in local.values() for address in bytes_}
+        found = self._held_to_all(
+            [fold for address in worth if address not in only_here for fold in self._everywhere(address)]
+        )
+        return self._held_to_all([*found, *(fold for address in worth for fold in self._in_rooms(address, found))])
 
-    def _gain(self, address: int) -> int:
-        """How many fewer states there would be if a byte did not count."""
-        memory = self._memory.copy()
+    def _everywhere(self, address: int) -> list[Fold]:
+        """A fold of a byte all over the game, if there is one."""
+        if len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
+            return []
+        table = self._table(address, self._rows(0), self._memory[:, address], _ENOUGH)
+        return [] if table is None else [(0, address, table)]
+
+    def _in_rooms(self, address: int, everywhere: Sequence[Fold]) -> list[Fold]:
+        """Folds of a byte in single rooms, after those all over the game: first where it is worth the most."""
+        column, folds = self._memory[:, address], []
+        for _, _, table in (fold for fold in everywhere if fold[1] == address):
+            column = np.frombuffer(table, np.uint8)[column]
+        rooms = [room for room in self._varied(address) if len(self._rows(room)) >= _ENOUGH_HERE]
+        gains = {room: self._gain(address, room) for room in rooms}
+        rooms.sort(key=lambda room: -gains[room])
+        for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MANY):
+            rows = self._rows(room)
+            table_here = self._table(address, rows, column[rows], _ENOUGH_HERE)
+            if table_here is not None:
+                folds.append((room, address, table_here))
+        return folds
+
+    def _rows(self, room: int) -> npt.NDArray[np.intp]:
+        """The states in a room; all for 0."""
+        return np.flatnonzero((self._rooms == room) | (room == 0))
+
+    def _gain(self, address: int, room: int) -> int:
+        """How many fewer states there would be in a room if a byte did not count."""
+        memory = self._memory[self._rows(room)]
         memory[:, address] = 0
         return len(memory) - len({row.tobytes() for row in memory})
 
-    def _scopes(self, address: int, local: bool) -> list[int]:
-        """The rooms in which values are compared; 0 for all at once."""
+    def _varied(self, address: int) -> list[int]:
+        """The rooms in which a byte has more than one value."""
         values: dict[int, set[int]] = defaultdict(set)
         for room, value in zip(self._rooms.tolist(), self._memory[:, address].tolist(), strict=True):
             values[room].add(value)
-        varied = sorted(room for room, seen in values.items() if len(seen) > 1)
-        return [0] if len(varied) >= _EVERYWHERE and not local else varied
+        return [room for room, seen in sorted(values.items()) if len(seen) > 1]
 
-    def _table(self, address: int, room: int) -> bytes | None:
-        """What the values of a byte are to be replaced by in a room; None if all of them matter."""
-        rows = np.flatnonzero((self._rooms == room) | (room == 0))
-        column = self._memory[rows, address]
+    def _table(
+        self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], enough: int
+    ) -> bytes | None:
+        """What the values that a byte has in some states are to be replaced by there; None if all of them matter."""
         values, counts = np.unique(column, return_counts=True)
-        if len(values) < 2 or len(rows) < _ENOUGH:
-            return None
         table = bytearray(range(256))
         kinds: list[int] = []
         for value in values[np.argsort(-counts, kind="stable")].tolist():
-            alike = next((kind for kind in kinds if self._alike(address, rows, column, value, kind)), None)
+            alike = next((kind for kind in kinds if self._alike(address, rows, column, value, kind, enough)), None)
             if alike is None:
                 kinds.append(value)
             else:
@@ -93,12 +122,20 @@ class Folding:
         return bytes(table) if len(kinds) < len(values) else None
 
     def _alike(
-        self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], one: int, other: int
+        self,
+        address: int,
+        rows: npt.NDArray[np.intp],
+        column: npt.NDArray[np.uint8],
+        one: int,
+        other: int,
+        enough: int,
     ) -> bool:
         """Whether two values of a byte make no difference in some states."""
+        if (one ^ other) & int(self._covered[address]):
+            return False
         kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
         chosen = [i for kind in kinds for i in self._spread(kind)]
-        return len(chosen) >= _ENOUGH and all(
+        return len(chosen) >= enough and all(
             self._with(i, address, one) == self._with(i, address, other) for i in chosen
         )
 
@@ -123,14 +160,22 @@ class Folding:
         byte at a time."""
         tables = [(room, address, bytearray(table)) for room, address, table in folds]
         for index, state in enumerate(self._states):
-            room, ram = int(self._rooms[index]), state.ram
-            while here := [f for f in tables if f[0] in (0, room) and f[2][ram[f[1]]] != ram[f[1]]]:
-                if self._look(index, ram) == self._look(index, _folded(ram, here)):
-                    break
-                _, address, table = here[-1]
-                table[ram[address]] = ram[address]
+            here = [fold for fold in tables if fold[0] in (0, self._rooms[index])]
+            while (guilty := self._guilty(index, here)) is not None:
+                before = _folded(state.ram, here[:guilty])
+                _, address, table = here[guilty]
+                table[before[address]] = before[address]
         unchanged = bytes(range(256))
         return tuple((room, address, bytes(t)) for room, address, t in tables if bytes(t) != unchanged)
+
+    def _guilty(self, index: int, folds: Sequence[tuple[int, int, bytearray]]) -> int | None:
+        """Which of the folds is the first that, with those before it, makes a difference in a state; None if even all
+        of them do not."""
+        ram = self._states[index].ram
+        folded = _folded(ram, folds)
+        if folded == ram or self._look(index, folded) == (truth := self._look(index, ram)):
+            return None
+        return next(i for i in range(len(folds)) if self._look(index, _folded(ram, folds[: i + 1])) != truth)
 
 
 def _folded(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:

@@ -397,6 +397,12 @@ class Emulator:
         return mask
 
     @cached_property
+    def hashed(self) -> int:
+        """How many objects Jericho's own world hash covers; in some stories it does not know of the last ones."""
+        known = self.tree.count if self.story.profile is not None else int(self._lib.get_num_world_objs())
+        return min(known, self.tree.count)
+
+    @cached_property
     def roamers(self) -> tuple[int, ...]:
         """Objects that wander about by themselves and do not belong to the state of the world (zork1's thief)."""
         profile = self.story.profile

@@ -32,6 +32,8 @@ _WANDERED = 240
 """States of the walk on which bytes that change by themselves are looked for."""
 _WANDERED_FAR = 2000
 """States of the walk on which bytes are looked for that only seem to matter."""
+_WANDERED_FOLDING = 4000
+"""States of the walk on which values are looked for that come to the same."""
 _EXCURSION = 30
 """Steps of such a walk in a row."""
 _ROOMS = 12
@@ -128,7 +130,7 @@ class _Survey:
             # Again: where something falls due the commands could not be told from it before.
             layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
         layout = self._with_folds(
-            layout, [*(states[i] for i in ordinary), *self._wander(layout, commands, _WANDERED_FAR)[0]]
+            layout, [*(states[i] for i in ordinary), *self._wander(layout, commands, _WANDERED_FOLDING)[0]]
         )
         self.emulator.restore(usual)
         return layout
@@ -154,10 +156,9 @@ class _Survey:
             outcomes = self._outcomes(state, commands[index], watched)
             return self._answer(state, "look"), self._answer(state, "inventory"), _pattern(outcomes).tobytes()
 
-        folding = Folding(list(canonical.values()), rooms, appearance)
-        return msgspec.structs.replace(
-            layout, folds=folding.folds(self._needless(layout, folding.memory), layout.local)
-        )
+        folding = Folding(list(canonical.values()), rooms, appearance, self._covered)
+        suspects = np.flatnonzero(self._needless(layout, folding.memory)).tolist()
+        return msgspec.structs.replace(layout, folds=folding.folds(suspects, layout.local))
 
     def _first_layout(
         self, first: Snapshot, usual: Snapshot, memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]
@@ -279,7 +280,7 @@ class _Survey:
             emulator.restore(state)
             made.append(np.frombuffer(world.canonical(_RNG).ram, np.uint8))
         memory = np.array(made)
-        suspects = self._needless(layout, memory)
+        suspects = [int(a) for a in np.flatnonzero(self._needless(layout, memory) & ~self._kept)]
         if not suspects:
             return layout
         usual = {a: int(np.bincount(memory[:, a]).argmax()) for a in suspects}
@@ -307,21 +308,27 @@ class _Survey:
                 local[room] = (*local.get(room, ()), address)
         return msgspec.structs.replace(layout, fill=bytes(fill), idle=tuple(idle), local=local)
 
-    def _needless(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> list[int]:
-        """The bytes beyond the object tree in which two canonical states differ that are equal to Jericho."""
+    @property
+    def _covered(self) -> Ram:
+        """The bits that Jericho's hash covers."""
         emulator = self.emulator
-        seen = emulator.tree_mask.copy()
-        seen[list(emulator.special)] = 0xFF
+        covered = emulator.tree_mask.copy()
+        emulator.tree.entries(covered)[emulator.hashed :, : emulator.header.attribute_bytes] = 0
+        covered[list(emulator.special)] = 0xFF
+        return covered
+
+    def _needless(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """The bytes of the world in which two canonical states differ that are equal to Jericho."""
         groups: dict[bytes, list[int]] = defaultdict(list)
-        for i, row in enumerate(memory & seen):
+        for i, row in enumerate(memory & self._covered):
             groups[row.tobytes()].append(i)
         varies = np.zeros(memory.shape[1], dtype=bool)
         for group in groups.values():
             varies |= (memory[group] != memory[group[0]]).any(axis=0)
         counts = np.frombuffer(layout.mask, np.uint8) != 0
         counts[[address for local in layout.local.values() for address in local]] = True
-        varies &= counts & ~self._kept
-        return [int(a) for a in np.flatnonzero(varies)]
+        varies &= counts
+        return varies
 
     def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
         """By suspect: those that lie in the same table, it seems. If one square of a board matters, all do."""
@@ -557,12 +564,14 @@ class _Survey:
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:
-        """The bytes that belong to the world whatever was seen."""
+        """The bytes that belong to the world whatever was seen. Not attributes of objects that Jericho does not know:
+        most are noise (a room was visited), but not all."""
         emulator = self.emulator
-        kept = np.zeros(emulator.header.dynamic_size, dtype=bool)
-        kept[emulator.header.first_object : emulator.header.object_address(emulator.tree.count + 1)] = True
-        kept[list(emulator.special)] = True
-        return kept
+        kept = np.zeros(emulator.header.dynamic_size, dtype=np.uint8)
+        kept[emulator.header.first_object : emulator.header.object_address(emulator.tree.count + 1)] = 1
+        emulator.tree.entries(kept)[emulator.hashed :, : emulator.header.attribute_bytes] = 0
+        kept[list(emulator.special)] = 1
+        return kept.astype(bool)
 
     def _fill_gaps(self, mask: Ram) -> None:
         """Takes the few bytes between two bytes of a parser's table for the table's too.

@@ -21,7 +21,7 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.zmachine import Ram
 
-SURVEY_VERSION = 7
+SURVEY_VERSION = 8
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 
@@ -95,16 +95,16 @@ class World:
         if local:
             ram[list(local)] = present[list(local)]
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
-        for fold in (self._folds.get(0), self._folds.get(room)):
-            if fold is not None:
-                addresses, tables = fold
-                ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
         if layout.due:
             addresses, values, starts = self._due
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
                 for address, value in layout.due[i]:
                     ram[address] = value
         self._keep_attributes(ram, present, around)
+        for fold in (self._folds.get(0), self._folds.get(room)):
+            if fold is not None:
+                addresses, tables = fold
+                ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
         for roamer, homes in self._homes.items():
             self._send_home(ram, roamer, homes)
         pc, opcode, frames = layout.prompt

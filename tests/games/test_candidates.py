@@ -91,6 +91,13 @@ def test_filled_as_by_hand(names: list[str], walls: bool) -> None:
     assert candidates.frequency.tolist() == [frequency(c) for c in plain]
 
 
+def test_letters_that_take_more_than_a_byte() -> None:
+    """A profile's grammar may have them, or an accented story's dictionary."""
+    templates = ("öffne OBJ", "ärgere OBJ mit OBJ", "grüße")
+    names = [f"thing{i}" for i in range(9)]
+    assert list(Grammar(templates, frequency).fill(names)) == plainly_filled(templates, names, False)
+
+
 def test_a_name_given_twice_counts_once() -> None:
     assert list(filled(["lamp", "jug", "lamp"])) == list(filled(["lamp", "jug"]))
 

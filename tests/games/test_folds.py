@@ -51,6 +51,22 @@ def test_only_the_last_draught_of_water_counts() -> None:
     assert table[5:] == bytes(range(5, 256))  # what was never met is left alone
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_no_state_that_was_given_looks_another_way(seed: int) -> None:
+    """Whatever the bytes have to do with each other: here some pairs of values count, in some rooms."""
+    choose = random.Random(seed)
+    memories = [
+        (choose.randint(1, 3), choose.randrange(4), choose.randrange(4), choose.randrange(3)) for _ in range(60)
+    ]
+    counts = {tuple(choose.randrange(4) for _ in range(3)) for _ in range(6)}
+
+    def appearance(ram: bytes) -> Hashable:
+        return frozenset(c for c in counts if c in ((ram[0], ram[1], ram[2]), (0, ram[1], ram[2]), (3, ram[2], ram[3])))
+
+    folds = folding(memories, appearance).folds([1, 2, 3], {})
+    assert all(appearance(bytes(folded(m, folds))) == appearance(bytes(m)) for m in memories)
+
+
 def test_a_value_that_counts_in_one_state_is_kept() -> None:
     """Only where the second coordinate is 3 too something lies buried at 13."""
     memories = list(itertools.product([1], range(16), range(6)))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from xtx.games.jericho import Emulator, Status, Verdict
+from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, Thing, _tell_apart
 from xtx.games.story import read_story
 from xtx.games.survey import read_layout
 from xtx.games.world import World
 from xtx.games.zmachine import Dictionary, Ram
-from xtx.games.zset import engine_for
+from xtx.games.zset import Random, engine_for
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -293,6 +294,34 @@ def test_the_troll_can_be_attacked(real_story: Callable[[str], Path]) -> None:
     bench.go(*emulator.walkthrough[:at_troll], seed=emulator.walkthrough_seed)
     assert len({tuple(bench.effects(attacks[:1], rng)) for rng in RANDOM_STATES}) > 1
     emulator.close()
+
+
+@pytest.mark.roms
+@pytest.mark.parametrize("name", ["zork1", "pentari"])
+def test_all_random_numbers_at_once_find_the_same(
+    real_story: Callable[[str], Path], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How a search tries them depends on the states before; what it finds must not."""
+    bench = Bench(real_story(name))
+    asked: list[int] = []
+    plain = Search._judge
+
+    def judge(self: Search, state: Snapshot, randoms: Sequence[Random], *more: Any) -> list[Verdicts]:
+        asked.append(len(randoms))
+        return plain(self, state, randoms, *more)
+
+    monkeypatch.setattr(Search, "_judge", judge)
+    with engine_for(bench.emulator) as engine:
+        for length in (0, 6, 12):
+            found = []
+            for chance in (0.0, 1.0):
+                search = Search(bench.emulator, engine=engine, world=bench.world)
+                search._chance = chance
+                bench.go(*bench.emulator.walkthrough[:length], seed=bench.emulator.walkthrough_seed)
+                found.append(search.findings(bench.world.canonical(RNG)))
+            assert found[0] == found[1]
+    assert asked == [1, 3, 4] * 3
+    bench.emulator.close()
 
 
 @pytest.mark.roms

@@ -31,6 +31,15 @@ def test_a_toy_walk_is_the_same_over_any_number_of_workers() -> None:
     assert all(walk == walks[0] for walk in walks)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_searches_are_counted(workers: int) -> None:
+    with vector(GameSpec(LOW_WATER), 2, workers) as games:
+        games.reset()
+        assert games.searches == 2 and games.worked > games.searched > 0  # without an atlas each for itself
+        games.step(["look", "look"])
+        assert games.searches == 2
+
+
 @pytest.mark.parametrize("killing", [False, True], ids=["quiet", "killing"])
 def test_a_step_in_two_parts_is_the_same(killing: bool) -> None:
     def step(games: GameVector, actions: list[str]) -> list[Step]:

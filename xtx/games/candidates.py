@@ -40,13 +40,13 @@ class Grammar:
         self.templates = tuple(dict.fromkeys((*templates, "look", "wait", *wall)))
         usual = [frequency(template) for template in self.templates]
         kinds = [_kind(template, often) for template, often in zip(self.templates, usual, strict=True)]
-        parts = [(*template.split("OBJ", 2), "", "")[:3] for template in self.templates]
+        parts = [[part.encode() for part in (*template.split("OBJ", 2), "", "")[:3]] for template in self.templates]
         verbs = [template.split(" ", 1)[0] for template in self.templates]
         numbers = {verb: i for i, verb in enumerate(dict.fromkeys(verbs))}
         self.verbs = np.array([numbers[verb] for verb in verbs])
         self.frequency = np.array(usual, dtype=np.int64)
         self.kinds = np.array(kinds, dtype=np.uint8)
-        self._parts = "".join(f"{part}\0" for three in parts for part in three).encode()
+        self._parts = b"".join(part + b"\0" for three in parts for part in three)
         self._lengths = np.array([sum(map(len, three)) + 1 for three in parts])
         self.pairs = np.flatnonzero(self.kinds == _TWO_NAMES)
         """The templates for two names."""
@@ -54,7 +54,7 @@ class Grammar:
     def fill(self, names: Sequence[str]) -> Candidates:
         """Every template filled with every name, in the templates' order, each command once."""
         names = tuple(dict.fromkeys((*names, "all")))
-        n, letters = len(names), sum(map(len, names))
+        n, letters = len(names), sum(len(name.encode()) for name in names)
         s, side_letters = len(SIDES), sum(map(len, SIDES))
         # For each kind: how many commands a template gives, and how many letters are filled in.
         counts = np.array([1, n, n + 1, n * (n - 1), n * s])

@@ -159,12 +159,16 @@ class Folding:
         """The folds without what makes a difference in any of the states: values were compared in some of them, and one
         byte at a time."""
         tables = [(room, address, bytearray(table)) for room, address, table in folds]
-        for index, state in enumerate(self._states):
-            here = [fold for fold in tables if fold[0] in (0, self._rooms[index])]
-            while (guilty := self._guilty(index, here)) is not None:
-                before = _folded(state.ram, here[:guilty])
-                _, address, table = here[guilty]
-                table[before[address]] = before[address]
+        changed = True
+        while changed:  # what is taken out for one state may matter in another that was right before
+            changed = False
+            for index, state in enumerate(self._states):
+                here = [fold for fold in tables if fold[0] in (0, self._rooms[index])]
+                while (guilty := self._guilty(index, here)) is not None:
+                    before = _folded(state.ram, here[:guilty])
+                    _, address, table = here[guilty]
+                    table[before[address]] = before[address]
+                    changed = True
         unchanged = bytes(range(256))
         return tuple((room, address, bytes(t)) for room, address, t in tables if bytes(t) != unchanged)
 

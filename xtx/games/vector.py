@@ -90,7 +90,7 @@ class GameVector:
         self._survey_avoid: tuple[str, ...] = ()
         self._killers: set[str] = set()
         self.worked = self.searched = 0.0
-        """Seconds that the workers were busy so far, and those of them in which they searched valid actions."""
+        """Seconds that the games took so far in all processes, and those of them in which they searched."""
         self.searches = 0
         self._reported: set[str] = set()
         self._under_way: Asked | None = None
@@ -330,18 +330,23 @@ class GameVector:
                 else:
                     waiting.remove(number)
                     found = _expect(Results, answer)
-                    self.worked += found.worked
-                    self.searched += found.searched
-                    self.searches += found.searches
+                    self._count(found)
                     results.update(zip(task.games, found.results, strict=True))
+
+    def _count(self, found: Results) -> None:
+        self.worked += found.worked
+        self.searched += found.searched
+        self.searches += found.searches
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
         new, self._told = self._verdicts[self._told :], len(self._verdicts)
         try:
-            results = dict(zip(calls, host.answer(Request(list(calls.values()), new)).results, strict=True))
+            answer = host.answer(Request(list(calls.values()), new))
         except BaseException:
             host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
             raise
+        self._count(answer)
+        results = dict(zip(calls, answer.results, strict=True))
         self._merge(results, {})
         return results
 

@@ -41,7 +41,9 @@ _WORTH_SHARING = 100
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
-_TAKEN = 1
+_TAKEN, _CUT = 1, 16
+_CUTS = b">", b"["
+"""Where Jericho cuts texts off, in some games or others, before it looks for the end of the game in them."""
 _ENDS = {0: 2, 1: 4, 2: 8}
 """What the engine is told of a text by which Jericho sees an end: that Jericho must be asked, that the game is over, or
 that it is won."""
@@ -243,8 +245,9 @@ class Engine:
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
         special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
         final = (ctypes.c_uint16 * len(rules.final))(*rules.final)
-        patterns = (b"(Taken)", *(text for text, _ in rules.final_texts))
-        hits = (ctypes.c_uint8 * len(patterns))(_TAKEN, *(_ENDS[meaning] for _, meaning in rules.final_texts))
+        meanings = {b"(Taken)": _TAKEN, **dict.fromkeys(_CUTS, _CUT)}
+        meanings |= {text: _ENDS[meaning] for text, meaning in rules.final_texts}
+        patterns, hits = tuple(meanings), (ctypes.c_uint8 * len(meanings))(*meanings.values())
         masks = [ctypes.create_string_buffer(m, max(1, len(m))) for m in (rules.set_mask, rules.clear_mask)]
         if int.from_bytes(story[14:16], "big") != len(rules.set_mask) or len(masks[0]) != len(masks[1]):
             raise ValueError("these are the rules of another story")

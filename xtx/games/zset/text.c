@@ -71,8 +71,14 @@ static void feed_string(const engine *e, uint16_t *state, const string *s, uint8
     }
 }
 
+/* Adds what a text says to a lane's history. */
+static inline void hit(history *h, uint8_t hits) {
+    if ((h->hits | hits) & HIT_CUT && hits & (HIT_TAKEN | HIT_OVER | HIT_WON)) hits |= HIT_ASK;
+    h->hits |= hits;
+}
+
 static void hit_all(engine *e, uint8_t hits) {
-    if (hits) EACH_LANE(e->set, c, e->histories[c].hits |= hits;);
+    if (hits) EACH_LANE(e->set, c, hit(&e->histories[c], hits););
 }
 
 /* --- encoded text ------------------------------------------------------------------------------------------- */
@@ -223,8 +229,10 @@ static void print_to_screen(engine *e, const string *s) {
         value made = new_vector(e, 0, &to);
         const uint16_t *from = e->vectors[vector_index(state)].lane;
         EACH_LANE(e->set, c, {
+            uint8_t hits = 0;
             to[c] = from[c];
-            feed_string(e, &to[c], s, &e->histories[c].hits);
+            feed_string(e, &to[c], s, &hits);
+            hit(&e->histories[c], hits);
         });
         e->stack[TEXT_STATE] = simplify(e, made);
     }
@@ -273,7 +281,7 @@ static int print_lanes(engine *e, value v, text_of text) {
             to[c] = lane_value(e, state, c);
             feed_string(e, &to[c], s, &hits);
             /* If some lane has no text the set is split and all this happens again: it does no harm. */
-            e->histories[c].hits |= hits;
+            hit(&e->histories[c], hits);
         } else {
             failed = 1;
         }

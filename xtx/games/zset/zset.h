@@ -203,8 +203,8 @@ typedef struct {
 
 enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, UNJUDGED = 128 };
 /* What a printed text says: that something was taken, that Jericho must be asked whether the game has ended, that it is
- * over, that it is won. */
-enum { HIT_TAKEN = 1, HIT_ASK = 2, HIT_OVER = 4, HIT_WON = 8 };
+ * over, that it is won; and that Jericho may cut the text off here, so that it does not see what is said after it. */
+enum { HIT_TAKEN = 1, HIT_ASK = 2, HIT_OVER = 4, HIT_WON = 8, HIT_CUT = 16 };
 enum { MOVED, SET, CLEARED, EVENT_KINDS, EVENT_SLOTS = 16 };
 
 /* What counts as a change of the world; the same as in door.c. */

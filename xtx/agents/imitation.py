@@ -68,7 +68,7 @@ class ImitationPolicy:
             from xtx.cuda.imitation import RecordedScores, RecordedTraining
 
             rates = (settings.learning_rate, settings.clip, settings.dropout)
-            training = RecordedTraining(self.model, *rates, settings.batch_size)
+            training = RecordedTraining(self.model, *rates, settings.batch_size, settings.bfloat16)
             self._recorded = training, RecordedScores(self.model)
 
     # -- contexts

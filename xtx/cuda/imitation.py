@@ -30,8 +30,11 @@ class RecordedTraining:
     """Trainings of one model, one after the other. The optimiser is made fresh in place, because what is recorded holds
     its tensors."""
 
-    def __init__(self, model: GPT, rate: float, clip: float, dropout: float, batch_size: int) -> None:
+    def __init__(
+        self, model: GPT, rate: float, clip: float, dropout: float, batch_size: int, bfloat16: bool = False
+    ) -> None:
         self._model = model
+        self._bfloat16 = bfloat16
         self._clip = clip
         self._drop = TorchDropout(dropout) if dropout else None
         self._rows = batch_size
@@ -111,7 +114,7 @@ class RecordedTraining:
             # Recording also carries the step out: on examples of nothing, and then all is put back.
             self._counter.zero_()
             self._order.fill_(len(self._tokens) - 1)
-            with _learning_mode():
+            with _learning_mode(self._bfloat16):
                 self._recorded[length, said] = record(lambda: self._learn(length, said))
             with torch.no_grad():
                 for tensor, old in zip(touched, before, strict=True):
@@ -206,13 +209,12 @@ def pack(
 
 
 @contextlib.contextmanager
-def _learning_mode() -> Iterator[None]:
-    """Products in bfloat16, sums and weights in float32: it learns the same loss in two thirds of the time. And every
-    sum in a fixed order, so that a run can be repeated."""
+def _learning_mode(bfloat16: bool) -> Iterator[None]:
+    """Every sum in a fixed order, so that a run can be repeated; and, if wanted, products in bfloat16."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
-        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+        with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):
             yield
     finally:
         torch.use_deterministic_algorithms(before)

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from layouts import layout_of
 
 from xtx.games.folds import Folding
 from xtx.games.jericho import Emulator, Snapshot, Status
 from xtx.games.story import read_story
-from xtx.games.survey import read_layout
 from xtx.games.world import World
 
 LOWWATER = Path(__file__).parents[2] / "xtx/games/data/lowwater.z5"
@@ -142,7 +142,7 @@ def test_bytes_that_count_only_together_are_not_both_folded() -> None:
 
 def test_canonical_states_are_folded_in_their_room() -> None:
     emulator = Emulator(read_story(LOWWATER))
-    layout = read_layout(emulator)
+    layout = layout_of(emulator)
     emulator.reset(1)
     here = emulator.tree.room(emulator.ram, emulator.player)
     address = next(a for a in range(emulator.header.globals, len(layout.mask)) if layout.mask[a] == 0xFF)
@@ -167,7 +167,7 @@ def test_canonical_states_are_folded_in_their_room() -> None:
 def test_what_falls_due_is_folded_too() -> None:
     """A clock that is about to strike keeps its value, unless that comes to the same as another."""
     emulator = Emulator(read_story(LOWWATER))
-    layout = read_layout(emulator)
+    layout = layout_of(emulator)
     emulator.reset(1)
     clock = next(a for a in range(emulator.header.globals, len(layout.mask)) if layout.mask[a] == 0)
     due = (((clock, 1),), ((clock, 2),), ((clock, 3),))
@@ -186,7 +186,7 @@ def test_what_falls_due_is_folded_too() -> None:
 def test_most_of_a_desert_is_one_place(real_story: Callable[[str], Path]) -> None:
     """In inhumane a byte says how far one is in the desert, which matters at a few places only."""
     emulator = Emulator(read_story(real_story("inhumane")))
-    world = World(emulator, read_layout(emulator))
+    world = World(emulator, layout_of(emulator))
     desert, address, _ = min(world.layout.folds, key=lambda fold: len(set(fold[2])))
     emulator.reset(emulator.walkthrough_seed)
     choice, kept, places = random.Random(3), set(), set()

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from layouts import layout_of
 
 from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, Thing, _tell_apart
 from xtx.games.story import read_story
-from xtx.games.survey import read_layout
 from xtx.games.world import World
 from xtx.games.zmachine import Dictionary, Ram
 from xtx.games.zset import Random, engine_for
@@ -32,7 +32,7 @@ class Bench:
 
     def __init__(self, path: Path) -> None:
         self.emulator = Emulator(read_story(path))
-        self.world = World(self.emulator, read_layout(self.emulator))
+        self.world = World(self.emulator, layout_of(self.emulator))
         self.search = Search(self.emulator)
         self.tried: list[str] = []
 

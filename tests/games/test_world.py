@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from layouts import layout_of
 
 from xtx.games.jericho import Emulator, Status, Verdict
 from xtx.games.story import Story, read_story
@@ -33,7 +34,7 @@ def key(world: World) -> bytes:
 @pytest.fixture(scope="module")
 def lowwater() -> Iterator[World]:
     emulator = Emulator(read_story(LOWWATER))
-    yield World(emulator, read_layout(emulator))
+    yield World(emulator, layout_of(emulator))
     emulator.close()
 
 
@@ -44,7 +45,7 @@ def real_world(real_story: Callable[[str], Path]) -> Iterator[Callable[[str], Wo
     def make(name: str) -> World:
         if name not in made:
             emulator = Emulator(read_story(real_story(name)))
-            made[name] = World(emulator, read_layout(emulator))
+            made[name] = World(emulator, layout_of(emulator))
         return made[name]
 
     yield make

@@ -1,0 +1,17 @@
+"""Layouts for tests of several files: to find one out takes seconds to a minute for a real story."""
+
+from __future__ import annotations
+
+from xtx.games.jericho import Emulator
+from xtx.games.survey import read_layout
+from xtx.games.world import Layout
+
+_KNOWN: dict[str, Layout] = {}
+
+
+def layout_of(emulator: Emulator) -> Layout:
+    """What `read_layout` finds, found out once for each story."""
+    md5 = emulator.story.md5
+    if md5 not in _KNOWN:
+        _KNOWN[md5] = read_layout(emulator)
+    return _KNOWN[md5]

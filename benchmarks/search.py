@@ -32,7 +32,8 @@ from xtx.games.zset import UNJUDGED, Engine, Random, Rules
 
 GAMES = ("deephome", "dragon", "ludicorp", "library", "detective", "inhumane", "zork1", "zork3", "enchanter",
          "balances", "omniquest", "pentari")  # fmt: skip
-REPEATS = 3
+REPEATS = 5
+ROUNDS = 12
 
 
 class Recorder(Engine):
@@ -69,20 +70,15 @@ class Result:
     """How much faster they are with a state for each."""
 
 
-def best_of(run: Callable[[], object], clock: Callable[[], float] = time.thread_time) -> float:
+def best_of(run: Callable[[], object]) -> float:
     """Seconds of the fastest of several runs."""
-    times = []
-    for _ in range(REPEATS):
-        start = clock()
-        run()
-        times.append(clock() - start)
-    return min(times)
+    return min(seconds(run) for _ in range(REPEATS))
 
 
-def seconds(run: Callable[[], object]) -> float:
-    start = time.thread_time()
+def seconds(run: Callable[[], object], clock: Callable[[], float] = time.thread_time) -> float:
+    start = clock()
     run()
-    return time.thread_time() - start
+    return clock() - start
 
 
 def judge(engine: Engine, emulator: Emulator, state: Snapshot, candidates: Sequence[str]) -> int:
@@ -135,9 +131,10 @@ def measure(story: Story, count: int) -> Result:
         def both() -> None:
             list(threads.map(all_work, (engines[0], other)))
 
-        one, two, twice = (
-            best_of(run, time.perf_counter) for run in (*(partial(all_work, engine) for engine in engines), both)
-        )
+        # In turns, for the machine may be slower at one time than at another.
+        runs = (*(partial(all_work, engine) for engine in engines), both)
+        rounds = [[seconds(run, time.perf_counter) for run in runs] for _ in range(ROUNDS)]
+        one, two, twice = map(min, zip(*rounds, strict=True))
     result.shared, result.side_by_side = one / two, 2 * one / twice
     for engine in (*engines, other, recorder):
         engine.close()

@@ -156,12 +156,13 @@ class Block(nn.Module):
         fed = self.feed_out(F.gelu(self.feed_in(self.norm_2(x)), approximate="tanh"))
         return x + fed if drop is None else drop.add(x, fed)
 
-    def forward(self, x: Tensor, unseen: Tensor, drop: Dropout | None) -> Tensor:
+    def forward(self, x: Tensor, unseen: Tensor, drop: Dropout | None, causal: bool = True) -> Tensor:
         """The block's output [B, L, W] at all tokens."""
-        return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal=True), drop)
+        return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal), drop)
 
-    def at(self, x: Tensor, at: Tensor, drop: Dropout | None) -> Tensor:
-        """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values."""
+    def at(self, x: Tensor, at: Tensor, drop: Dropout | None, owners: Tensor | None = None) -> Tensor:
+        """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values. `owners`:
+        see `GPT.packed`."""
         width = x.shape[-1]
         places = at[:, :, None].expand(-1, -1, width)
         normed = self.norm_1(x)
@@ -169,8 +170,10 @@ class Block(nn.Module):
         projection = self.query_key_value
         asking = F.linear(normed.gather(1, places), projection.weight[:width], projection.bias[:width])
         (query,) = self._split(asking, 1)
-        later = torch.arange(x.shape[1], device=x.device) > at[:, None, :, None]  # [B, 1, A, L]
-        unseen = torch.zeros(later.shape, dtype=x.dtype, device=x.device).masked_fill_(later, -math.inf)
+        hidden = torch.arange(x.shape[1], device=x.device) > at[:, None, :, None]  # [B, 1, A, L]
+        if owners is not None:
+            hidden = hidden | (owners.gather(1, at)[:, None, :, None] != owners[:, None, None, :])
+        unseen = torch.zeros(hidden.shape, dtype=x.dtype, device=x.device).masked_fill_(hidden, -math.inf)
         return self.finish(x.gather(1, places), attend(query, key, value, unseen, drop), drop)
 
 
@@ -222,6 +225,18 @@ class GPT(nn.Module):
         for block in first:
             x = block(x, unseen, drop)
         return self.logits(last(x, unseen, drop) if at is None else last.at(x, at, drop))
+
+    def packed(self, tokens: Tensor, at: Tensor, places: Tensor, owners: Tensor, drop: Dropout | None = None) -> Tensor:
+        """`forward` of rows that hold several examples each (see cuda/packing.py): `places` [B, L] counts the tokens of each
+        example from 0, and `owners` [B, L] says which are of the same one: they see each other and nothing else."""
+        x: Tensor = self.words(tokens) + self.positions(places)
+        x = x if drop is None else drop(x)
+        same = owners[:, :, None] == owners[:, None, :]
+        unseen = torch.where(same, self.unseen[: tokens.shape[1], : tokens.shape[1]], -math.inf)[:, None]
+        *first, last = self._body()
+        for block in first:
+            x = block(x, unseen, drop, causal=False)
+        return self.logits(last.at(x, at, drop, owners))
 
     def read(self, tokens: Tensor) -> Memory:
         """Keys and values of contexts [S, C], for `log_probabilities`."""

@@ -21,7 +21,8 @@ from xtx.gpt import GPT, NOTHING, BitDropout, Sizes, TorchDropout
 from xtx.text import SEP, START
 
 if TYPE_CHECKING:
-    from xtx.cuda.imitation import RecordedScores, RecordedTraining
+    from xtx.cuda.imitation import RecordedScores
+    from xtx.cuda.imitation_training import RecordedTraining
 
 Context = tuple[int, int, int, int, int]
 """The actions at t-2 and t-1 (-1 where the episode had not begun), narration, look, inventory at t."""
@@ -65,7 +66,8 @@ class ImitationPolicy:
         self._known: dict[tuple[Context, tuple[int, ...]], NDArray[np.float64]] = {}
         self._recorded: tuple[RecordedTraining, RecordedScores] | None = None
         if self.device.type == "cuda" and settings.length_buckets and not settings.merge_identical:
-            from xtx.cuda.imitation import RecordedScores, RecordedTraining
+            from xtx.cuda.imitation import RecordedScores
+            from xtx.cuda.imitation_training import RecordedTraining
 
             rates = (settings.learning_rate, settings.clip, settings.dropout)
             training = RecordedTraining(self.model, *rates, settings.batch_size, settings.bfloat16)

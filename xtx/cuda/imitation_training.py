@@ -1,0 +1,172 @@
+"""Trainings of the imitation policy on a GPU, as recorded steps.
+
+All examples of a training lie on the device, one behind the other. For each pass it is sent which of their tokens make
+up the rows of each batch, and each step takes its rows by a counter of its own; nothing else goes to and fro.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
+
+from xtx.cuda.packing import Flat, Packed, pack_batches
+from xtx.cuda.values import Recorded, power_of_two, record
+from xtx.gpt import GPT, TorchDropout, loss_and_hits
+
+CAPACITY = 256
+"""Tokens of a row, where no example is longer: of two examples on average, in zork1."""
+SLOTS = (16, 32)
+"""Predictions in a row."""
+
+
+class RecordedTraining:
+    """Trainings of one model, one after the other. The optimiser is made fresh in place, because what is recorded holds
+    its tensors."""
+
+    def __init__(
+        self, model: GPT, rate: float, clip: float, dropout: float, batch_size: int, bfloat16: bool = False
+    ) -> None:
+        self._model = model
+        self._bfloat16 = bfloat16
+        self._clip = clip
+        self._drop = TorchDropout(dropout) if dropout else None
+        self._batch = batch_size
+        self._device = model.words.weight.device
+        self._parameters = list(model.parameters())
+        self._optimiser = AdamW(self._parameters, lr=rate, weight_decay=0, fused=True, capturable=True)
+        self._totals = torch.zeros(2, device=self._device)
+        self._counter = torch.zeros(1, dtype=torch.int64, device=self._device)
+        self._recorded: dict[tuple[int, int, int], Recorded] = {}
+        self._make_room(1 << 18, 1 << 19, 1 << 15, 64)
+        self._start_optimiser()
+
+    def _make_room(self, tokens: int, sources: int, slots: int, steps: int) -> None:
+        """Places for the examples and for the batches of a pass."""
+
+        def ints(size: int) -> Tensor:
+            return torch.zeros(size, dtype=torch.int32, device=self._device)
+
+        self._recorded.clear()
+        self._tokens, self._places, self._owners = ints(tokens), ints(tokens), ints(tokens)
+        self._source, self._at = ints(sources), ints(slots)
+        self._shares = torch.zeros(steps, device=self._device)
+
+    def _start_optimiser(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self._optimiser.step()
+        self._clear_optimiser()
+
+    def _clear_optimiser(self) -> None:
+        for slot in self._optimiser.state.values():
+            for tensor in slot.values():
+                tensor.zero_()
+
+    def begin(self, tokens: Sequence[NDArray[np.int32]], contexts: Sequence[int]) -> None:
+        """A new training on these examples: each a context of so many tokens and the action that was taken."""
+        self._flat = flat = Flat(tokens, contexts)
+        self._capacity = min(self._model.sizes.context, CAPACITY if flat.read.max() <= CAPACITY else 1 << 30)
+        # Room for two of the longest actions, so that they do not keep rows empty.
+        self._slots = next((size for size in SLOTS if size >= 2 * flat.said.max()), max(SLOTS))
+        self._room_for(tokens=len(flat.tokens) + 1)
+        for place, array in ((self._tokens, flat.tokens), (self._places, flat.places), (self._owners, flat.owners)):
+            place[: len(array)] = torch.from_numpy(array).to(self._device)
+        self._clear_optimiser()
+        self._totals.zero_()
+
+    def _room_for(self, tokens: int = 0, sources: int = 0, slots: int = 0, steps: int = 0) -> None:
+        """Makes room if there is too little; what lies there is lost, but for the examples."""
+        there = len(self._tokens), len(self._source), len(self._at), len(self._shares)
+        wanted = tokens, sources, slots, steps
+        if all(new <= old for new, old in zip(wanted, there, strict=True)):
+            return
+        examples = self._tokens, self._places, self._owners
+        self._make_room(*(power_of_two(new, old) for new, old in zip(wanted, there, strict=True)))
+        for place, old in zip((self._tokens, self._places, self._owners), examples, strict=True):
+            place[: len(old)] = old
+
+    def run(self, order: NDArray[np.integer]) -> None:
+        """One pass over all examples, in this order."""
+        packed = pack_batches(self._flat, order, self._batch, self._capacity, self._slots)
+        steps, rows, _ = packed.source.shape
+        self._room_for(sources=packed.source.size, slots=packed.at.size, steps=steps)
+        recorded = self._step(rows)
+        self._send(packed)
+        self._counter.zero_()
+        for _ in range(steps):
+            recorded.graph.replay()
+
+    def _send(self, packed: Packed) -> None:
+        self._source[: packed.source.size] = torch.from_numpy(packed.source.ravel()).to(self._device)
+        self._at[: packed.at.size] = torch.from_numpy(packed.at.ravel()).to(self._device)
+        shares = (1 / packed.said).astype(np.float32)
+        self._shares[: len(shares)] = torch.from_numpy(shares).to(self._device)
+
+    def _step(self, rows: int) -> Recorded:
+        shape = rows, self._capacity, self._slots
+        if shape not in self._recorded:
+            touched = [*self._parameters, self._totals, self._counter]
+            touched += [tensor for slot in self._optimiser.state.values() for tensor in slot.values()]
+            before = [tensor.detach().clone() for tensor in touched]
+            chance = torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None
+            # Recording also carries the step out: on rows of nothing, and then all is put back, random numbers too: a
+            # run that goes on from a checkpoint records anew.
+            self._counter.zero_()
+            self._source.zero_()
+            self._at.fill_(-1)
+            self._shares.zero_()
+            with _learning_mode(self._bfloat16):
+                self._recorded[shape] = record(lambda: self._learn(*shape))
+            with torch.no_grad():
+                for tensor, old in zip(touched, before, strict=True):
+                    tensor.copy_(old)
+            if chance is not None:
+                torch.cuda.set_rng_state(chance, self._device)
+        return self._recorded[shape]
+
+    def _learn(self, rows: int, capacity: int, slots: int) -> Tensor:
+        source = self._batch_of(self._source, rows, capacity)
+        at = self._batch_of(self._at, rows, slots)
+        weights = (at >= 0).float()
+        at = at.clamp_min(0)
+        labels = self._tokens[source.gather(1, at) + 1].long()
+        tokens, places, owners = self._tokens[source].long(), self._places[source].long(), self._owners[source]
+        self._optimiser.zero_grad(set_to_none=True)
+        loss, hits = loss_and_hits(self._model.packed(tokens, at, places, owners, self._drop), labels, weights)
+        (loss * self._shares.index_select(0, self._counter)[0]).backward()  # type: ignore[no-untyped-call]
+        clip_grad_norm_(self._parameters, self._clip, foreach=True)
+        self._optimiser.step()
+        self._totals += torch.stack([loss.detach(), hits])
+        self._counter += 1
+        return self._totals
+
+    def _batch_of(self, all_batches: Tensor, rows: int, columns: int) -> Tensor:
+        """[rows, columns] of the batch whose turn it is."""
+        batches = len(all_batches) // (rows * columns)
+        shaped = all_batches[: batches * rows * columns].view(batches, rows, columns)
+        return shaped.index_select(0, self._counter)[0].long()
+
+    def totals(self) -> tuple[float, float]:
+        """The sums of -log p and of right guesses over all tokens predicted since this was last asked."""
+        loss, hits = self._totals.tolist()
+        self._totals.zero_()
+        return loss, hits
+
+
+@contextlib.contextmanager
+def _learning_mode(bfloat16: bool) -> Iterator[None]:
+    """Every sum in a fixed order, so that a run can be repeated; and, if wanted, products in bfloat16."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -227,8 +227,9 @@ class GPT(nn.Module):
         return self.logits(last(x, unseen, drop) if at is None else last.at(x, at, drop))
 
     def packed(self, tokens: Tensor, at: Tensor, places: Tensor, owners: Tensor, drop: Dropout | None = None) -> Tensor:
-        """`forward` of rows that hold several examples each (see cuda/packing.py): `places` [B, L] counts the tokens of each
-        example from 0, and `owners` [B, L] says which are of the same one: they see each other and nothing else."""
+        """`forward` of rows that hold several examples each (see cuda/packing.py): `places` [B, L] counts the tokens of
+        each example from 0, and `owners` [B, L] says which are of the same one: they see each other and nothing else.
+        """
         x: Tensor = self.words(tokens) + self.positions(places)
         x = x if drop is None else drop(x)
         same = owners[:, :, None] == owners[:, None, :]

@@ -65,7 +65,7 @@ def ask(channel: socket.socket, message: Message) -> Answer:
 
 def results(answer: Answer) -> list[str]:
     assert isinstance(answer, Results)
-    return [result.text for result in answer.results]
+    return [result.step.observation.text for result in answer.results]
 
 
 def test_it_answers_until_the_socket_closes() -> None:
@@ -133,10 +133,12 @@ def test_the_desk_says_what_is_being_tried() -> None:
 def test_a_hopeless_action_is_not_tried_but_forbidden() -> None:
     host, desk, games = toy_host()
     (answer,) = host.answer(Request([Move(0, "east", False, hopeless=True)])).results
-    assert answer.text == NO_ANSWER and "east" not in answer.actions
+    seen = answer.step.observation
+    assert seen.text == NO_ANSWER and "east" not in seen.actions
     assert answer.forbidden == [(games[0].here, "east", True)]
     assert desk.trace.progress == 0
-    assert "east" in host.answer(Request([Move(1, "sing", False)])).results[0].actions  # the parent tells the others
+    (other,) = host.answer(Request([Move(1, "sing", False)])).results
+    assert "east" in other.step.observation.actions  # the parent tells the others
 
 
 def test_verdicts_reach_every_game_before_the_first_call() -> None:
@@ -144,7 +146,7 @@ def test_verdicts_reach_every_game_before_the_first_call() -> None:
     answers = host.answer(
         Request([Move(0, "sing", False), Move(1, "sing", False)], [(games[0].here, "east", False)])
     ).results
-    assert [answer.actions for answer in answers] == [("take lamp",)] * 2
+    assert [answer.step.observation.actions for answer in answers] == [("take lamp",)] * 2
     assert [answer.forbidden for answer in answers] == [[], []]
 
 

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -23,6 +24,9 @@ from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Message, encode
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
 """Seconds that a worker may take to load its program, however short the patience with games is."""
+
+MOMENT = 0.25
+"""Seconds after which one that waits looks whether there is any progress."""
 
 
 class Phase(Enum):
@@ -57,7 +61,7 @@ class Remote:
     def spawn(self) -> None:
         """Starts the process; its first answer says that it runs."""
         self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(1e6 * MOMENT)))
         self.phase, self.told = Phase.START, None
         self.unsent, self._received = memoryview(b""), bytearray()
         self._answer, self._gone, self._silence = None, False, ""
@@ -96,30 +100,33 @@ class Remote:
         """The events to wait for."""
         return select.POLLIN | (select.POLLOUT if self.unsent else 0)
 
-    def handle(self, event: int) -> int:
-        """Sends and reads what is possible; gives the events to wait for next."""
+    def handle(self, event: int) -> None:
+        """Sends and reads what is possible."""
         if event & select.POLLOUT:
             self.flush()
         if event & ~select.POLLOUT:
             self.read()
-        return self.wanted
 
     def flush(self) -> None:
         """Sends as much as goes without waiting."""
         try:
             if self._channel is not None:
-                self.unsent = self.unsent[self._channel.send(self.unsent) :]
+                self.unsent = self.unsent[self._channel.send(self.unsent, socket.MSG_DONTWAIT) :]
         except BlockingIOError:
             return
         except ConnectionError:
             self._gone = True
 
-    def read(self) -> None:
-        """Takes in what has come."""
+    def listen(self) -> bool:
+        """Waits for something to come, for a moment; says whether anything did."""
+        return self.read(0)
+
+    def read(self, flags: int = socket.MSG_DONTWAIT) -> bool:
+        """Takes in what has come; says whether anything did."""
         try:
-            data = self._channel.recv(1 << 18) if self._channel is not None else b""
+            data = self._channel.recv(1 << 18, flags) if self._channel is not None else b""
         except BlockingIOError:
-            return
+            return False
         except ConnectionError:
             data = b""
         self._gone = not data
@@ -128,6 +135,7 @@ class Remote:
         if len(self._received) >= HEADER.size + size:
             self._answer = _DECODER.decode(memoryview(self._received)[HEADER.size :])
             self._received = bytearray()
+        return True
 
     @property
     def settled(self) -> bool:

@@ -14,7 +14,6 @@ import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -24,7 +23,7 @@ import msgspec
 from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.jericho import COMMAND_LENGTH
-from xtx.games.remote import Phase, Remote, end_all
+from xtx.games.remote import MOMENT, Phase, Remote, end_all
 from xtx.games.tasks import Asked, Slot, Task
 from xtx.games.worker import (
     Answer,
@@ -165,7 +164,7 @@ class GameVector:
         results = self._call(calls)
         for i, seed in zip(chosen, given, strict=True):
             self._slots[i].begin(seed)
-        return [_observation(results[i]) for i in chosen]
+        return [results[i].step.observation for i in chosen]
 
     def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
         """What the actions lead to, in their order: one for each game, or by the index of a game. `last` holds the
@@ -188,7 +187,7 @@ class GameVector:
         asked, self._under_way = self._under_way, None
         found = self._answers(asked)
         return [
-            replace(step, observation=replace(step.observation, actions=found[i].actions)) if i in found else step
+            _with_actions(step, found[i].step.observation.actions) if i in found else step
             for i, step in enumerate(self._moved)
         ]
 
@@ -205,12 +204,10 @@ class GameVector:
         )
         steps = []
         for i, action in chosen.items():
-            result, slot = results[i], self._slots[i]
-            slot.actions.append(None if result.text == NO_ANSWER else action)
-            slot.live = not result.terminated
-            steps.append(
-                Step(_observation(result), result.reward, result.terminated, result.truncated, result.won)
-            )  # fmt: skip
+            step, slot = results[i].step, self._slots[i]
+            slot.actions.append(None if step.observation.text == NO_ANSWER else action)
+            slot.live = not step.terminated
+            steps.append(step)
         return steps
 
     def save(self) -> list[bytes]:
@@ -226,7 +223,7 @@ class GameVector:
         results = self._call({i: Restore(self._slots[i].local, state) for i, state in enumerate(states)})
         for slot, state in zip(self._slots, states, strict=True):
             slot.begin(state)
-        return [_observation(results[i]) for i in range(len(states))]
+        return [results[i].step.observation for i in range(len(states))]
 
     def close(self) -> None:
         """Ends the games and their processes."""
@@ -276,7 +273,10 @@ class GameVector:
             return Asked(calls)
         asked = Asked(calls, self._divide(calls) or {0: Task(0)})
         with self._no_worker_ahead(asked):
-            for task in asked.tasks.values():
+            # In the reverse of the order in which answers are awaited. We were woken on the processor of one that had
+            # answered, as a rule the first of them: the last one's is free, and each worker goes on where its games lie
+            # in the cache. The other way round they would change places at every step.
+            for task in reversed(asked.tasks.values()):
                 self._send(task)
         return asked
 
@@ -320,7 +320,7 @@ class GameVector:
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
-        waiting = set(tasks)
+        waiting = list(tasks)
         while waiting:
             for number in self._wait(waiting):
                 answer, task = self._remotes[number].take(), tasks[number]
@@ -411,22 +411,15 @@ class GameVector:
 
     def _wait(self, numbers: Collection[int]) -> list[int]:
         """Those of the workers that answered or are lost; waits until there is one."""
-        waiting = {r.fileno(): r for r in self._remotes if r.number in numbers and not r.settled}
-        if len(waiting) < len(numbers):
-            return [n for n in numbers if self._remotes[n].settled]
-        poller = select.poll()
-        for descriptor, remote in waiting.items():
-            poller.register(descriptor, remote.wanted)
-        while True:
-            events = poller.poll(250 * min(4.0, self._patience))
-            for descriptor, event in events:
-                poller.modify(descriptor, waiting[descriptor].handle(event))
-            if not events:
-                for remote in waiting.values():
-                    remote.give_up_after(self._patience)
-            settled = [remote.number for remote in waiting.values() if remote.settled]
-            if settled:
-                return settled
+        remotes = [self._remotes[number] for number in numbers]
+        while not (settled := [remote.number for remote in remotes if remote.settled]):
+            # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
+            # we are woken less often.
+            if not (_converse(remotes) if any(remote.unsent for remote in remotes) else remotes[0].listen()):
+                for remote in remotes:
+                    if not remote.read():  # others may have answered meanwhile
+                        remote.give_up_after(self._patience)
+        return settled
 
     def _lost(self, task: Task) -> None:
         """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
@@ -454,6 +447,18 @@ class GameVector:
             raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
 
 
+def _converse(remotes: Sequence[Remote]) -> bool:
+    """Sends and reads what is possible, for a moment; says whether anything was."""
+    poller = select.poll()
+    waiting = {remote.fileno(): remote for remote in remotes}
+    for descriptor, remote in waiting.items():
+        poller.register(descriptor, remote.wanted)
+    events = poller.poll(1000 * MOMENT)
+    for descriptor, event in events:
+        waiting[descriptor].handle(event)
+    return bool(events)
+
+
 def _without(call: Call, command: str, first: bool) -> Call:
     """The call again, but without the command that is to blame: the step's own action, or one of the search."""
     if first and isinstance(call, Move) and _typed(call.action) == command:
@@ -461,13 +466,15 @@ def _without(call: Call, command: str, first: bool) -> Call:
     return msgspec.structs.replace(call, avoid=(*call.avoid, command))
 
 
+def _with_actions(step: Step, actions: tuple[str, ...]) -> Step:
+    seen = step.observation
+    whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)
+    return Step(whole, step.reward, step.terminated, step.truncated, step.won)
+
+
 def _typed(action: str) -> str:
     """An action as the trace shows it."""
     return action.encode("utf-8", "replace")[:COMMAND_LENGTH].decode("utf-8", "replace")
-
-
-def _observation(result: Result) -> Observation:
-    return Observation(result.text, result.look, result.inventory, result.actions, result.score, result.step)
 
 
 def _expect(kind: type[_Kind], answer: Answer) -> _Kind:

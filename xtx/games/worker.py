@@ -22,6 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -35,6 +36,9 @@ from xtx.games.world import Layout
 DESK_SIZE = mmap.PAGESIZE
 HEADER = struct.Struct("<I")
 """In front of every message: its length."""
+
+NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
+"""Stands where there is nothing to say."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -159,21 +163,12 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What came of a call: the parts of a `Step` and of its `Observation`, and what the parent keeps."""
+    """What came of a call, and what the parent keeps."""
 
     here: bytes
     forbidden: list[Verdict]
     """New verdicts."""
-    text: str = ""
-    look: str = ""
-    inventory: str = ""
-    actions: tuple[str, ...] = ()
-    score: int = 0
-    step: int = 0
-    reward: int = 0
-    terminated: bool = False
-    truncated: bool = False
-    won: bool = False
+    step: Step = NO_STEP
     state: bytes = b""
 
 
@@ -271,7 +266,7 @@ class Host:
                 step = game.move if call.early else game.step
                 result = _result(game, call, step(call.action, last=call.last))
             case Find():
-                found = Observation("", "", "", game.valid_actions(), 0, 0)
+                found = replace(NO_STEP.observation, actions=game.valid_actions())
                 result = _result(game, call, Step(found, 0, False, False))
             case Reset():
                 result = _result(game, call, Step(game.reset(call.seed), 0, False, False))
@@ -295,11 +290,7 @@ def _result(game: HostedGame, call: Reset | Move | Restore | Find, step: Step) -
     deadly = {*call.avoid, call.action} if isinstance(call, Move) and call.hopeless else set(call.avoid)
     forbidden = [(key, action, action in deadly) for key, action in game.newly_forbidden]
     game.newly_forbidden.clear()
-    seen = step.observation
-    return Result(
-        game.here, forbidden, seen.text, seen.look, seen.inventory, seen.actions, seen.score, seen.step,
-        step.reward, step.terminated, step.truncated, step.won,
-    )  # fmt: skip
+    return Result(game.here, forbidden, step)
 
 
 # --- the process ----------------------------------------------------------------------------------------------------

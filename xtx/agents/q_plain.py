@@ -183,8 +183,8 @@ class _Target:
         """Goes on from a saved state."""
         load_module(self.network, state["network"])
         self.forget()
-        for name, codes in self._codes.items():
-            codes.load(state["codes"][name])
+        for name, kept in state.get("codes", {}).items():  # a GPU keeps none
+            self._codes[name].load(kept)
         self._values.load(state["values"])
 
     def _compute(self, texts: Ints, actions: Sequence[Ints]) -> Floats:

@@ -13,7 +13,7 @@ import pytest
 from layouts import layout_of
 
 from xtx.games.folds import Folding
-from xtx.games.jericho import Emulator, Snapshot, Status
+from xtx.games.jericho import Emulator, Snapshot, Status, Verdict
 from xtx.games.story import read_story
 from xtx.games.world import World
 
@@ -202,4 +202,23 @@ def test_most_of_a_desert_is_one_place(real_story: Callable[[str], Path]) -> Non
         emulator.step(command)
     assert len(places) > 10
     assert 2 * len(kept) < len(places)
+    emulator.close()
+
+
+@pytest.mark.roms
+def test_changes_that_show_nowhere_are_told_apart(real_story: Callable[[str], Path]) -> None:
+    """In enchanter's Engine Room a byte says who is under a spell that speeds one up. Cast again it is lost, and that
+    is a change as well, but not the same one: values that make such a difference do not come to the same."""
+    emulator = Emulator(read_story(real_story("enchanter")))
+    world = World(emulator, layout_of(emulator))
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[:118]:
+        emulator.step(command)
+    assert emulator.walkthrough[118] == "EXEX TURTLE"
+    spells = ["exex turtle", "exex me"]
+    for _ in ("from the real state", "from the canonical one"):
+        verdicts = emulator.filter([*spells, "look"], watched=world.watched(emulator.ram))
+        assert not (verdicts.flags & Verdict.CHANGED).any()
+        assert len(set(verdicts.watches.tolist())) == 3
+        emulator.restore(world.canonical(RNG))
     emulator.close()

@@ -153,7 +153,7 @@ class _Survey:
                 tried = (*self.usual, *self.traces.commands()[len(NONSENSE) :])
                 commands[index] = [c for c in tried if c not in self.avoid]
             watched = world.watched(np.frombuffer(state.ram, np.uint8))
-            outcomes = self._outcomes(state, commands[index], watched)
+            outcomes = self._outcomes(state, commands[index], watched, kinds=True)
             return self._answer(state, "look"), self._answer(state, "inventory"), _pattern(outcomes).tobytes()
 
         folding = Folding(list(canonical.values()), rooms, appearance, self._covered)
@@ -552,15 +552,18 @@ class _Survey:
         better = World(self.emulator, tried).canonical(_RNG)
         return tuple(found) if (self._outcomes(better, commands) == truth).all() else ()
 
-    def _outcomes(self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None) -> npt.NDArray[np.uint64]:
+    def _outcomes(
+        self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None, kinds: bool = False
+    ) -> npt.NDArray[np.uint64]:
         """What the commands do to the world from a state, one number each; 1 for those that change only what is
-        watched, as the first of the commands does not."""
+        watched, as the first of the commands does not, or for each kind of such a change a number of its own."""
         engine = self._engine if len(commands) >= _WORTH_A_SET else None
         verdicts = judge(self.emulator, engine, state, commands, watched)
         hidden = (verdicts.flags & Verdict.EVENT > 0) & (verdicts.watches != 0)
         hidden &= verdicts.watches != verdicts.watches[:1]
         changed = (verdicts.flags & Verdict.CHANGED) > 0
-        return np.where(changed, verdicts.diffs, hidden.astype(np.uint64))
+        told_apart = verdicts.watches | np.uint64(1) if kinds else np.uint64(1)
+        return np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:

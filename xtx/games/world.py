@@ -21,7 +21,7 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.zmachine import Ram
 
-SURVEY_VERSION = 8
+SURVEY_VERSION = 9
 """Changes whenever the canonical state does: part of every key in the atlas."""
 
 

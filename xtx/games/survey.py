@@ -13,6 +13,7 @@ import contextlib
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 
 import msgspec
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from xtx.games.folds import Folding
 from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict
 from xtx.games.narration import clean
+from xtx.games.stamps import breaks, set_word, stamps, word
 from xtx.games.traces import NONSENSE, PRONOUNS, Traces, score_copies, ticking
 from xtx.games.world import Layout, World, prompt_of
 from xtx.games.zmachine import Ram
@@ -55,6 +57,8 @@ _DUE_BYTES = 6
 """So many bytes may have to come together for something to happen."""
 _RUNNING = (3, 6, 10, 20)
 """What running counters are set to, whichever is best."""
+_STAMP_BREAKS = 3
+"""More differences than that do not come of how long ago something was."""
 _WORTH_A_SET = 20
 """So many commands are judged quicker by set execution than one by one."""
 
@@ -114,6 +118,7 @@ class _Survey:
             self.traces.look_for(states[i])
         layout = self._first_layout(states[0], usual, memory, scores)
         layout = self._with_or_without_score(layout, [states[i] for i in chosen])
+        layout = self._with_stamps(layout, [states[i] for i in chosen], memory)
         layout = self._with_quiet_fill(layout, [states[i] for i in chosen], commands)
         layout = self._with_quiet_counters(layout, commands)
         layout = self._without_harmless(layout, commands)
@@ -215,6 +220,37 @@ class _Survey:
         scored = msgspec.structs.replace(layout, mask=mask.tobytes())
         better = self._mistakes(scored, states, _IDLE) < self._mistakes(layout, states, _IDLE)
         return scored if better else layout
+
+    def _with_stamps(self, layout: Layout, states: Sequence[Snapshot], memory: npt.NDArray[np.uint8]) -> Layout:
+        """The layout with how long ago something happened in place of when it did, where that is more true."""
+        addresses = self.emulator.moves_addresses
+        if len(addresses) != 2 or addresses[1] != addresses[0] + 1:
+            return layout
+        now = addresses[0]
+        kept = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
+        for address in stamps(memory, np.array([word(row, now) for row in memory])):
+            if not kept[address : address + 2].all():
+                continue  # the number of moves itself
+            spans = [(self._ago(state, address, now), word(state.ram, now)) for state in states]
+            found = {after for outcomes, moves in spans for after in breaks(outcomes, moves, _STAMP_BREAKS)}
+            if not 0 < len(found) <= _STAMP_BREAKS:
+                continue  # nothing comes of it, or of something else than how long ago it was
+            tried = msgspec.structs.replace(layout, since=(*layout.since, (address, tuple(sorted(found)))))
+            if self._mistakes(tried, states, self.usual) < self._mistakes(layout, states, self.usual):
+                layout = tried
+        return layout
+
+    def _ago(self, state: Snapshot, address: int, now: int) -> Callable[[int], bytes]:
+        """A function that says what the usual commands do in a state if a stamp was set so many moves ago."""
+        commands = [c for c in self.usual if c not in self.avoid]
+
+        @cache
+        def outcomes(moves: int) -> bytes:
+            ram = np.frombuffer(state.ram, np.uint8).copy()
+            set_word(ram, address, word(ram, now) - moves)
+            return self._outcomes(msgspec.structs.replace(state, ram=ram.tobytes(), rng=_RNG), commands).tobytes()
+
+        return outcomes
 
     def _mistakes(self, layout: Layout, states: Sequence[Snapshot], commands: Sequence[str]) -> int:
         """How often the commands do something else from the canonical states."""
@@ -318,7 +354,7 @@ class _Survey:
         return covered
 
     def _needless(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-        """The bytes of the world in which two canonical states differ that are equal to Jericho."""
+        """The bytes of the world, each by itself, in which two canonical states differ that are equal to Jericho."""
         groups: dict[bytes, list[int]] = defaultdict(list)
         for i, row in enumerate(memory & self._covered):
             groups[row.tobytes()].append(i)
@@ -328,6 +364,7 @@ class _Survey:
         counts = np.frombuffer(layout.mask, np.uint8) != 0
         counts[[address for local in layout.local.values() for address in local]] = True
         varies &= counts
+        varies[layout.stamped] = False
         return varies
 
     def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
@@ -396,7 +433,7 @@ class _Survey:
         """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
         emulator = self.emulator
         open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
-        open_bytes[list(layout.counters)] = False
+        open_bytes[[*layout.counters, *layout.stamped]] = False
         commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.avoid]
         states: list[Snapshot] = []
         restless: Counter[int] = Counter()
@@ -474,6 +511,7 @@ class _Survey:
         changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
         changeable[[*layout.counters, *layout.idle]] = True
         changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
+        changeable[layout.stamped] = False
         return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
 
     def _matters(

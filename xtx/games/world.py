@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
+from xtx.games.stamps import elapsed, set_word, word
 from xtx.games.zmachine import Ram
 
 SURVEY_VERSION = 9
@@ -55,6 +56,14 @@ class Layout(msgspec.Struct, frozen=True):
     stack: bytes
     sp: int
     fp: int
+    since: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Addresses of words that hold the number of moves at which something happened, with the numbers of moves after
+    which that makes a difference: not when it was counts, but how long ago."""
+
+    @property
+    def stamped(self) -> list[int]:
+        """The bytes of those words, of which neither means anything without the other."""
+        return [byte for address, _ in self.since for byte in (address, address + 1)]
 
 
 class World:
@@ -80,13 +89,14 @@ class World:
         self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
         tree.entries(self._watched)[:] = 0
         self._watched[self._counters] = 0
+        self._moves = emulator.moves_addresses[0] if layout.since else 0
         links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
         self._homes = {roamer: self._places(links, roamer) for roamer in emulator.roamers}
 
     def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""
         emulator, layout = self._emulator, self.layout
-        present = emulator.ram
+        present = self._timeless(emulator.ram) if layout.since else emulator.ram
         ram = present & self._mask
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
@@ -115,6 +125,15 @@ class World:
         # A prompt of another kind: what the parser remembers may matter, so nothing is left out.
         odd = msgspec.structs.replace(state, ram=emulator.ram.tobytes(), rng=rng, narration=b"")
         return usual if self._only_asks_back(odd, usual) else odd
+
+    def _timeless(self, ram: Ram) -> Ram:
+        """The memory with what happened so many moves ago put as long before the canonical number of moves: as long as
+        makes the difference, and no longer."""
+        ram, now, canonical = ram.copy(), word(ram, self._moves), word(self._fill, self._moves)
+        for address, breaks in self.layout.since:
+            ago = elapsed(now, word(ram, address))
+            set_word(ram, address, canonical - max((after for after in breaks if after <= ago), default=0))
+        return ram
 
     def _keep_attributes(self, ram: Ram, present: Ram, around: list[int]) -> None:
         """Gives what is around the player all its attributes. Where he is he has been before: a room that forgot it

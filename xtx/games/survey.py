@@ -36,6 +36,8 @@ _WANDERED_FAR = 2000
 """States of the walk on which bytes are looked for that only seem to matter."""
 _WANDERED_FOLDING = 4000
 """States of the walk on which values are looked for that come to the same."""
+_LOITERING = 20
+"""Turns for which nothing is done in a room."""
 _EXCURSION = 30
 """Steps of such a walk in a row."""
 _ROOMS = 12
@@ -134,9 +136,8 @@ class _Survey:
         for i in ordinary:
             # Again: where something falls due the commands could not be told from it before.
             layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
-        layout = self._with_folds(
-            layout, [*(states[i] for i in ordinary), *self._wander(layout, commands, _WANDERED_FOLDING)[0]]
-        )
+        walks = [*self._wander(layout, commands, _WANDERED_FOLDING)[0], *self._loiter(layout)]
+        layout = self._with_folds(layout, [*(states[i] for i in ordinary), *walks])
         self.emulator.restore(usual)
         return layout
 
@@ -451,6 +452,24 @@ class _Survey:
                 restless.update(np.flatnonzero(changed).tolist())
                 emulator.restore(state)
         return states, sorted(restless)
+
+    def _loiter(self, layout: Layout) -> list[Snapshot]:
+        """States in which nothing is done for some turns in rooms that have bytes of their own: many of those are
+        clocks that run only there, and a walk hardly ever stays."""
+        emulator, places, states = self.emulator, set(layout.local), []
+        for start in self.walked:
+            room = emulator.tree.room(np.frombuffer(start.ram, np.uint8), emulator.player)
+            if room not in places or prompt_of(start) != layout.prompt:
+                continue
+            places.remove(room)
+            emulator.restore(start)
+            for _ in range(_LOITERING):
+                if emulator.step(_IDLE[0]) is not Status.DONE or emulator.over:
+                    break
+                state = emulator.save()
+                if prompt_of(state) == layout.prompt:
+                    states.append(state)
+        return states
 
     def _depends(self, state: Snapshot, address: int, value: int) -> bool:
         """Whether commands do something else, or show something else, if one byte has another value."""

@@ -9,7 +9,6 @@ world, in that room.
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,14 +19,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.due import with_due
 from xtx.games.folds import Folding
-from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict
-from xtx.games.narration import clean
+from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.stamps import breaks, set_word, stamps, word
 from xtx.games.traces import NONSENSE, PRONOUNS, Traces, score_copies, ticking
+from xtx.games.trials import IDLE, RNG, Trials, first_to_matter
 from xtx.games.world import Layout, World, prompt_of
 from xtx.games.zmachine import Ram
-from xtx.games.zset import ENGINE, Engine, judge
 
 _STATES = 16
 _WANDERED = 240
@@ -54,21 +53,10 @@ _IDLE_RUN = 3
 """The same where nothing is done."""
 _IDLING = 200
 """States from which nothing is done for some turns, to see what counts them."""
-_RNG = (1_000_003, 0, 0)
-_DUE_BYTES = 6
-"""So many bytes may have to come together for something to happen."""
 _RUNNING = (3, 6, 10, 20)
 """What running counters are set to, whichever is best."""
 _STAMP_BREAKS = 3
 """More differences than that do not come of how long ago something was."""
-_WORTH_A_SET = 20
-"""So many commands are judged quicker by set execution than one by one."""
-
-Due = tuple[tuple[int, int], ...]
-"""Addresses and values of bytes that together make something happen."""
-
-_IDLE = ("look", "inventory", "examine me")
-_WAITING = ("wait",)
 
 
 def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
@@ -85,24 +73,18 @@ def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
 class _Survey:
     def __init__(self, emulator: Emulator, avoid: Collection[str]) -> None:
         self.emulator = emulator
-        self.avoid = frozenset(avoid)
+        self.trials = Trials(emulator, avoid)
+        self.avoid = self.trials.avoid
         self.walked: list[Snapshot] = []
         """States along the walkthrough."""
-        self.usual = tuple(dict.fromkeys((*_IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
+        self.usual = tuple(dict.fromkeys((*IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
         """Commands that are tried everywhere; those of the walkthrough also name what is not in sight."""
-        self.copies: list[int] = []
-        """Bytes that hold the score too."""
         self.random = random.Random(5)
         self.traces = Traces(emulator, self.avoid, self.random)
-        self._engine: Engine | None = None
-        if ENGINE not in self.avoid:
-            with contextlib.suppress(ValueError):  # a story that it cannot run
-                self._engine = Engine.of(emulator)
 
     def close(self) -> None:
         """Frees the engine."""
-        if self._engine is not None:
-            self._engine.close()
+        self.trials.close()
 
     def run(self) -> Layout:
         states, commands, memory, scores = self._walk()
@@ -132,7 +114,7 @@ class _Survey:
         for i in chosen:
             self.emulator.restore(states[i])
             layout = self._refine(layout, states[i], self.traces.commands()[len(NONSENSE) :: 3])
-        layout = self._with_due(layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
+        layout = with_due(self.trials, layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
         for i in ordinary:
             # Again: where something falls due the commands could not be told from it before.
             layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
@@ -148,7 +130,7 @@ class _Survey:
         canonical: dict[bytes, Snapshot] = {}
         for state in states:
             emulator.restore(state)
-            made = world.canonical(_RNG)
+            made = world.canonical(RNG)
             canonical.setdefault(made.ram, made)
         rooms = [emulator.tree.room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
         commands: dict[int, list[str]] = {}
@@ -159,8 +141,9 @@ class _Survey:
                 tried = (*self.usual, *self.traces.commands()[len(NONSENSE) :])
                 commands[index] = [c for c in tried if c not in self.avoid]
             watched = world.watched(np.frombuffer(state.ram, np.uint8))
-            outcomes = self._outcomes(state, commands[index], watched, kinds=True)
-            return self._answer(state, "look"), self._answer(state, "inventory"), _pattern(outcomes).tobytes()
+            outcomes = self.trials.outcomes(state, commands[index], watched, kinds=True)
+            look, inventory = (self.trials.answer(state, command) for command in IDLE[:2])
+            return look, inventory, _pattern(outcomes).tobytes()
 
         folding = Folding(list(canonical.values()), rooms, appearance, self._covered)
         suspects = np.flatnonzero(self._needless(layout, folding.memory)).tolist()
@@ -174,8 +157,8 @@ class _Survey:
         mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
         mask[self.traces.parsers | self.traces.always_running] = 0
         mask[list(emulator.moves_addresses)] = 0
-        self.copies = score_copies(memory, scores)
-        mask[self.copies] = 0
+        self.trials.copies = score_copies(memory, scores)
+        mask[self.trials.copies] = 0
         mask[list(emulator.score_addresses)] = 0
         self._fill_gaps(mask)
         # What Jericho's own hash covers stays, whatever was seen; what it leaves out of the tree goes.
@@ -206,7 +189,7 @@ class _Survey:
                 and not emulator.over
                 and prompt_of(emulator.save_registers()) == prompt_of(usual)
             ):
-                if emulator.step(_IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
+                if emulator.step(IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
                     break
                 memory.append(emulator.ram.copy())
             if len(memory) > _RUN:
@@ -217,9 +200,9 @@ class _Survey:
         """The layout with the score as a part of the world, if that makes idling more true: some stories work their
         score out anew at every turn, and would give all points again to a player whose score was forgotten."""
         mask = np.frombuffer(layout.mask, np.uint8).copy()
-        mask[[*self.emulator.score_addresses, *self.copies]] = 0xFF
+        mask[[*self.emulator.score_addresses, *self.trials.copies]] = 0xFF
         scored = msgspec.structs.replace(layout, mask=mask.tobytes())
-        better = self._mistakes(scored, states, _IDLE) < self._mistakes(layout, states, _IDLE)
+        better = self._mistakes(scored, states, IDLE) < self._mistakes(layout, states, IDLE)
         return scored if better else layout
 
     def _with_stamps(self, layout: Layout, states: Sequence[Snapshot], memory: npt.NDArray[np.uint8]) -> Layout:
@@ -249,7 +232,7 @@ class _Survey:
         def outcomes(moves: int) -> bytes:
             ram = np.frombuffer(state.ram, np.uint8).copy()
             set_word(ram, address, word(ram, now) - moves)
-            return self._outcomes(msgspec.structs.replace(state, ram=ram.tobytes(), rng=_RNG), commands).tobytes()
+            return self.trials.outcomes(msgspec.structs.replace(state, ram=ram.tobytes(), rng=RNG), commands).tobytes()
 
         return outcomes
 
@@ -258,11 +241,11 @@ class _Survey:
         world, count = World(self.emulator, layout), 0
         commands = [c for c in commands if c not in self.avoid]
         for state in states:
-            before = msgspec.structs.replace(state, rng=_RNG)
-            truth = self._outcomes(before, commands)
+            before = msgspec.structs.replace(state, rng=RNG)
+            truth = self.trials.outcomes(before, commands)
             self.emulator.restore(before)
-            canonical = world.canonical(_RNG)
-            count += int((self._outcomes(canonical, commands) != truth).sum())
+            canonical = world.canonical(RNG)
+            count += int((self.trials.outcomes(canonical, commands) != truth).sum())
         return count
 
     def _without_harmless(self, layout: Layout, walk: Sequence[str]) -> Layout:
@@ -295,7 +278,7 @@ class _Survey:
         """The layout that sets running counters to where least falls due, also while somebody waits for some turns."""
         states = self._wander(layout, walk)[0][::3]
         layouts = [msgspec.structs.replace(layout, running=value) for value in _RUNNING]
-        return min(layouts, key=lambda tried: self._mistakes(tried, states, (*_IDLE, "wait")))
+        return min(layouts, key=lambda tried: self._mistakes(tried, states, (*IDLE, "wait")))
 
     def _thorough_or_not(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout with all attributes of the things in sight, if rooms are described more truly with them."""
@@ -315,7 +298,7 @@ class _Survey:
         world, made = World(emulator, layout), []
         for state in states:
             emulator.restore(state)
-            made.append(np.frombuffer(world.canonical(_RNG).ram, np.uint8))
+            made.append(np.frombuffer(world.canonical(RNG).ram, np.uint8))
         memory = np.array(made)
         suspects = [int(a) for a in np.flatnonzero(self._needless(layout, memory) & ~self._kept)]
         if not suspects:
@@ -326,7 +309,7 @@ class _Survey:
         guilty: dict[int, set[int]] = defaultdict(set)
         thorough = self._telling(memory, rooms, usual, _ROOMS)
         for i in sorted(self._telling(memory, rooms, usual, len(memory))):
-            state = msgspec.structs.replace(states[i], ram=memory[i].tobytes(), rng=_RNG)
+            state = msgspec.structs.replace(states[i], ram=memory[i].tobytes(), rng=RNG)
             unusual = [a for a in suspects if memory[i, a] != usual[a]]
             for address in unusual:
                 tested[address].add(rooms[i])
@@ -406,11 +389,11 @@ class _Survey:
             ram = raw.copy()
             ram[list(addresses)] = [usual[a] for a in addresses]
             tried = msgspec.structs.replace(state, ram=ram.tobytes())
-            look, inventory = self._answer(tried, "look"), self._answer(tried, "inventory")
-            return look, inventory, self._outcomes(tried, commands, watched).tobytes()
+            look, inventory = self.trials.answer(tried, "look"), self.trials.answer(tried, "inventory")
+            return look, inventory, self.trials.outcomes(tried, commands, watched).tobytes()
 
         truth, found, left = appearance(()), [], list(suspects)
-        while (culprit := _first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
+        while (culprit := first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
             found.append(culprit)
             left.remove(culprit)
         return found
@@ -419,16 +402,11 @@ class _Survey:
         """In how many states `look` says something else from the canonical state."""
         world, count = World(self.emulator, layout), 0
         for state in states:
-            before = msgspec.structs.replace(state, rng=_RNG)
+            before = msgspec.structs.replace(state, rng=RNG)
             self.emulator.restore(before)
-            canonical = world.canonical(_RNG)
-            count += self._answer(before, "look") != self._answer(canonical, "look")
+            canonical = world.canonical(RNG)
+            count += self.trials.answer(before, "look") != self.trials.answer(canonical, "look")
         return count
-
-    def _answer(self, state: Snapshot, command: str) -> str:
-        self.emulator.restore(state)
-        self.emulator.step(command, CANDIDATE_LIMIT)
-        return clean(self.emulator.narration)
 
     def _wander(self, layout: Layout, walk: Sequence[str], count: int = _WANDERED) -> tuple[list[Snapshot], list[int]]:
         """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
@@ -464,7 +442,7 @@ class _Survey:
             places.remove(room)
             emulator.restore(start)
             for _ in range(_LOITERING):
-                if emulator.step(_IDLE[0]) is not Status.DONE or emulator.over:
+                if emulator.step(IDLE[0]) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
                 if prompt_of(state) == layout.prompt:
@@ -475,30 +453,30 @@ class _Survey:
         """Whether commands do something else, or show something else, if one byte has another value."""
         ram = bytearray(state.ram)
         ram[address] = value
-        before = msgspec.structs.replace(state, rng=_RNG)
+        before = msgspec.structs.replace(state, rng=RNG)
         other = msgspec.structs.replace(before, ram=bytes(ram))
         self.emulator.restore(before)
         some = self.traces.commands()[len(NONSENSE) :]
-        commands = [*_IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
+        commands = [*IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
         commands = [c for c in commands if c not in self.avoid]
-        if (self._outcomes(before, commands) != self._outcomes(other, commands)).any():
+        if (self.trials.outcomes(before, commands) != self.trials.outcomes(other, commands)).any():
             return True
-        return self._answer(before, "look") != self._answer(other, "look")
+        return self.trials.answer(before, "look") != self.trials.answer(other, "look")
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
     def _refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
         with a world also what it does to parts of that which do not show in the object tree."""
-        commands = [c for c in (*_IDLE, *commands) if c not in self.avoid and not PRONOUNS & set(c.lower().split())]
-        idle = sum(c in _IDLE for c in commands[: len(_IDLE)])
-        before = msgspec.structs.replace(state, rng=_RNG)
+        commands = [c for c in (*IDLE, *commands) if c not in self.avoid and not PRONOUNS & set(c.lower().split())]
+        idle = sum(c in IDLE for c in commands[: len(IDLE)])
+        before = msgspec.structs.replace(state, rng=RNG)
         watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
-        truth = self._outcomes(before, commands, watched)
+        truth = self.trials.outcomes(before, commands, watched)
         for _ in range(8):
             self.emulator.restore(before)
-            canonical = World(self.emulator, layout).canonical(_RNG)
-            wrong = self._outcomes(canonical, commands, watched) != truth
+            canonical = World(self.emulator, layout).canonical(RNG)
+            wrong = self.trials.outcomes(canonical, commands, watched) != truth
             # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
             # commands.
             due = np.count_nonzero(truth[:idle]) > 1
@@ -517,110 +495,11 @@ class _Survey:
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
     ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
-        suspects = self._suspects(layout, before, canonical)
-        # How far a counter has come is no matter of the room, but of time: see `_with_due`.
+        suspects = self.trials.suspects(layout, before, canonical)
+        # How far a counter has come is no matter of the room, but of time: see due.py.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
         suspects = [a for a in suspects if a not in running]
-        return _first_to_matter(suspects, self._matters(before, canonical, [_IDLE[0], *commands], watched))
-
-    def _suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
-        """The bytes that were made canonical and could be given back."""
-        raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
-        changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
-        changeable[[*layout.counters, *layout.idle]] = True
-        changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
-        changeable[layout.stamped] = False
-        return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
-
-    def _matters(
-        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None = None
-    ) -> Callable[[Sequence[int]], bool]:
-        """A function that says whether bytes, made canonical, change what the commands do."""
-        raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        truth = self._outcomes(before, commands, watched)
-
-        def matters(addresses: Sequence[int]) -> bool:
-            ram = raw.copy()
-            ram[list(addresses)] = other[list(addresses)]
-            changed = msgspec.structs.replace(before, ram=ram.tobytes())
-            return bool((self._outcomes(changed, commands, watched) != truth).any())
-
-        return matters
-
-    def _with_due(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
-        """The layout with what makes something happen in the next turn of some state, whatever is done, or while
-        somebody waits, which takes some turns in some games."""
-        befores = [msgspec.structs.replace(state, rng=_RNG) for state in states]
-        memory = np.array([np.frombuffer(before.ram, np.uint8) for before in befores])
-        for idle in (_IDLE, _WAITING):
-            commands = [c for c in idle if c not in self.avoid]
-            truths = [self._outcomes(before, commands) for before in befores]
-            happens = np.array([truth.any() for truth in truths])
-            known = layout.due
-            for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
-                if truth.all() and (found := self._due_in(layout, before, truth, commands)):
-                    if idle is _WAITING:
-                        # Only `wait` depends on it. All over the game that would not be worth so many more states.
-                        found = (*found, *self._whereabouts(before))
-                    layout = msgspec.structs.replace(layout, due=(*layout.due, found))
-                    sharpened = self._sharpened(layout, found, memory, happens, i)
-                    known = (*known, sharpened) if sharpened else known
-            layout = msgspec.structs.replace(layout, due=known)
-        return layout
-
-    def _whereabouts(self, state: Snapshot) -> Due:
-        """Addresses and values of the bytes that say in what the player is."""
-        header = self.emulator.header
-        address = header.object_address(self.emulator.player) + header.attribute_bytes
-        return tuple((a, state.ram[a]) for a in range(address, address + (1 if header.small else 2)))
-
-    def _sharpened(
-        self, layout: Layout, due: Due, memory: npt.NDArray[np.uint8], happens: npt.NDArray[np.bool_], at: int
-    ) -> Due:
-        """What is due in one of the states, if something happens more often than not wherever it is; else with that
-        byte of the key beside which tells best where it is; nothing if none does."""
-        fit = np.logical_and.reduce([memory[:, a] == v for a, v in due])
-        if _mostly(happens[fit]):
-            return due
-        kept = np.frombuffer(layout.mask, np.uint8) == 0xFF
-        kept[[*layout.counters, *layout.idle]] = False
-        alike = memory[fit] == memory[at]
-        hits = alike[happens[fit]].sum(axis=0) - alike[~happens[fit]].sum(axis=0)
-        best = int(np.where(kept, hits, -len(memory)).argmax())
-        return (*due, (best, int(memory[at, best]))) if _mostly(happens[fit][alike[:, best]]) else ()
-
-    def _due_in(self, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]) -> Due:
-        """What makes something happen in a state, if the canonical one does not know it."""
-        self.emulator.restore(before)
-        canonical = World(self.emulator, layout).canonical(_RNG)
-        if (self._outcomes(canonical, commands) == truth).all():
-            return ()
-        left = self._suspects(layout, before, canonical)
-        found: list[tuple[int, int]] = []
-        matters = self._matters(before, canonical, commands)
-        while len(found) < _DUE_BYTES and (one := _first_to_matter(left, matters)) is not None:
-            found.append((one, before.ram[one]))
-            left.remove(one)
-        if not found:
-            return ()
-        tried = msgspec.structs.replace(layout, due=(*layout.due, tuple(found)))
-        self.emulator.restore(before)
-        better = World(self.emulator, tried).canonical(_RNG)
-        return tuple(found) if (self._outcomes(better, commands) == truth).all() else ()
-
-    def _outcomes(
-        self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None, kinds: bool = False
-    ) -> npt.NDArray[np.uint64]:
-        """What the commands do to the world from a state, one number each; 1 for those that change only what is
-        watched, as the first of the commands does not, or for each kind of such a change a number of its own."""
-        engine = self._engine if len(commands) >= _WORTH_A_SET else None
-        verdicts = judge(self.emulator, engine, state, commands, watched)
-        hidden = (verdicts.flags & Verdict.EVENT > 0) & (verdicts.watches != 0)
-        hidden &= verdicts.watches != verdicts.watches[:1]
-        changed = (verdicts.flags & Verdict.CHANGED) > 0
-        told_apart = verdicts.watches | np.uint64(1) if kinds else np.uint64(1)
-        return np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
+        return first_to_matter(suspects, self.trials.matters(before, canonical, [IDLE[0], *commands], watched))
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:
@@ -668,22 +547,3 @@ def _pattern(outcomes: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Which commands do the same, whatever it is: for each the first of those, -1 where nothing is done."""
     _, first, same = np.unique(outcomes, return_index=True, return_inverse=True)
     return np.where(outcomes == 0, -1, first[same])
-
-
-def _mostly(happens: npt.NDArray[np.bool_]) -> bool:
-    """Whether something happens more often than not."""
-    return bool(2 * happens.sum() > len(happens))
-
-
-def _first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]], bool]) -> int | None:
-    """The suspect that, with those before it, is the first to matter; None if even all of them do not."""
-    if not suspects or not matters(suspects):
-        return None
-    without, needed = 0, len(suspects)
-    while needed - without > 1:
-        middle = (without + needed) // 2
-        if matters(suspects[:middle]):
-            needed = middle
-        else:
-            without = middle
-    return suspects[needed - 1]

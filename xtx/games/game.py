@@ -19,7 +19,7 @@ from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
 from xtx.games.survey import read_layout
-from xtx.games.world import SURVEY_VERSION, Layout, World
+from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
 from xtx.games.zset import Engine
 
 NO_ANSWER = "The game does not answer to that."
@@ -84,8 +84,8 @@ class StoryGame:
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self._engine = Engine.of(self.emulator, spec.threads) if spec.search and spec.engine == "zset" else None
         self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, self.world if spec.search else None)
-        self._prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.variant};".encode()
-        self._plain_prefix = f"{self._story_key};{SURVEY_VERSION};{self.search.plain_variant};".encode()
+        self._prefix = f"{self._story_key};{self._version};{self.search.variant};".encode()
+        self._plain_prefix = f"{self._story_key};{self._version};{self.search.plain_variant};".encode()
         self._remembered: dict[bytes, Findings] = {}
         self._seed = self.emulator.walkthrough_seed
         self._step = 0
@@ -122,6 +122,13 @@ class StoryGame:
             return story.md5
         profile = msgspec.msgpack.encode(story.profile)
         return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
+
+    @property
+    def _version(self) -> int:
+        """Of the survey, or of canonical states alone where a profile says what the survey would find out: what is
+        shipped of the embedded adventure stays true when only the survey changes."""
+        profile = self.emulator.story.profile
+        return CANONICAL_VERSION if profile is not None and profile.volatile else SURVEY_VERSION
 
     @cached_property
     def world(self) -> World:
@@ -350,7 +357,7 @@ class StoryGame:
         return known | frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else known
 
     def _find_layout(self, avoid: Collection[str]) -> Layout:
-        key = hashlib.blake2b(f"layout;{SURVEY_VERSION};{self._story_key}".encode(), digest_size=16).digest()
+        key = hashlib.blake2b(f"layout;{self._version};{self._story_key}".encode(), digest_size=16).digest()
         stored = self._atlas.get(key) if self._atlas is not None else None
         if stored is not None:
             return msgspec.msgpack.decode(stored, type=Layout)

@@ -87,7 +87,7 @@ def compare_search(game: StoryGame, env: jericho.FrotzEnv, totals: list[float]) 
     search, emulator = game.search, game.emulator
     before = emulator.save()
     state = game.world.canonical(RANDOM_STATES[0])
-    look, inventory = search.answer(state, "look"), search.answer(state, "inventory")
+    look, inventory = search.describe(state)
     candidates = search.candidates(search.things(state, look, inventory))
     start = time.perf_counter()
     search.effects(state, candidates)

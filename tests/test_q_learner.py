@@ -313,6 +313,20 @@ def test_a_learner_goes_on_exactly(inverse: InverseSettings | None) -> None:
         assert play.step()[1] == again.step()[1]
 
 
+def test_what_a_gpu_saved_goes_on_here() -> None:
+    """It keeps none of the target's codes, and numbers that it has not told yet; all else is the same."""
+    play, again = Play(INVERSE), Play(INVERSE)
+    for _ in range(9):
+        assert play.step()[1] == again.step()[1]
+    saved = again.learner.state()
+    del saved["engine"]["target"]["codes"]
+    saved["engine"]["numbers"] = {"loss_td": 1.0}
+    again.learner = QLearner(again.settings, INVERSE, again.library, 4, 99, torch.device("cpu"))
+    again.learner.load(saved)
+    for _ in range(12):
+        assert again.step()[1] == pytest.approx(play.step()[1], rel=1e-3, abs=1e-4)
+
+
 @pytest.mark.parametrize("inverse", [None, INVERSE], ids=["drrn", "inv-dy"])
 def test_learning_before_the_actions_are_known_is_the_same(inverse: InverseSettings | None) -> None:
     """An update that draws a new transition waits for its actions; others do not, and all give the same losses."""

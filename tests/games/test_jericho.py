@@ -419,6 +419,32 @@ def test_the_filter_says_what_each_command_did(hang: Emulator) -> None:
     assert (hang.filter(commands).diffs == verdicts.diffs).all()
 
 
+def test_what_is_asked_at_once_is_what_single_steps_say(hang: Emulator, lowwater: Emulator) -> None:
+    """Also of commands that end the emulator or never end, in whatever place, and of more than are asked at once."""
+    commands = [
+        "examine bomb",
+        "look",
+        "hang",
+        "hang",
+        "examine me",
+        "inventory",
+        "crash",
+        *["look", "wait"] * 40,
+        "hang",
+    ]
+    for emulator, limit in ((hang, QUICK), (lowwater, CANDIDATE_LIMIT)):
+        emulator.reset(1)
+        state, said = emulator.save(), []
+        for command in commands:
+            emulator.restore(state)
+            said.append(emulator.narration if emulator.step(command, limit) is Status.DONE else None)
+        assert emulator.ask(state, commands, limit) == said
+        assert emulator.ask(state, [], limit) == []
+        emulator.restore(state)
+        assert emulator.save() == state
+        assert (said.count(None) >= 4) == (emulator is hang)
+
+
 def test_the_end_of_the_game_is_a_change(hang: Emulator) -> None:
     hang.reset(1)
     tell(hang, ["take coin", "down"])

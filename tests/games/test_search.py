@@ -110,11 +110,15 @@ def test_another_emulator_finds_the_same(lowwater: Bench) -> None:
 
 def test_excluded_commands_are_never_typed(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     typed: list[str] = []
-    step, filter_ = Emulator.step, Emulator.filter
+    step, ask, filter_ = Emulator.step, Emulator.ask, Emulator.filter
 
     def watch_step(self: Emulator, command: str, *rest: int) -> Status:
         typed.append(command)
         return step(self, command, *rest)
+
+    def watch_ask(self: Emulator, state: Snapshot, commands: Sequence[str], *rest: int) -> list[str | None]:
+        typed.extend(commands)
+        return ask(self, state, commands, *rest)
 
     def watch_filter(self: Emulator, commands: Sequence[str], *rest: int, watched: Ram | None = None) -> object:
         typed.extend(commands)
@@ -123,6 +127,7 @@ def test_excluded_commands_are_never_typed(hang: Bench, monkeypatch: pytest.Monk
     hang.go()
     state = hang.world.canonical(RNG)
     monkeypatch.setattr(Emulator, "step", watch_step)
+    monkeypatch.setattr(Emulator, "ask", watch_ask)
     monkeypatch.setattr(Emulator, "filter", watch_filter)
     excluded = ("burst", "examine bomb", "inventory", "take coin", "coin, wait")
     search = Search(hang.emulator, (), True)
@@ -194,7 +199,7 @@ def test_every_template_is_filled(hang: Bench) -> None:
 def test_things_can_be_examined(hang: Bench) -> None:
     hang.go()
     state = hang.world.canonical(RNG)
-    look, inventory = hang.search.answer(state, "look"), hang.search.answer(state, "inventory")
+    look, inventory = hang.search.describe(state)
     names = {t.name for t in hang.search.things(state, look, inventory)}
     assert "coin" in names
     assert not names & {"hall", "the", "all", "bomb", "nothing", "below"}  # the bomb never answers
@@ -243,7 +248,9 @@ def test_what_only_descriptions_speak_of_is_a_thing(hang: Bench, monkeypatch: py
     }
     search = Search(hang.emulator)
     words = frozenset(command.split()[1] for command in told)
-    monkeypatch.setattr(search, "answer", lambda _, command: told.get(command, "You can't see any such thing."))
+    monkeypatch.setattr(
+        search, "answers", lambda _, asked: [told.get(c, "You can't see any such thing.") for c in asked]
+    )
     monkeypatch.setattr(search, "_dictionary", Dictionary(words, 9, words))
     state = hang.world.canonical(RNG)
     things = search.things(state, "A book lies here.", "")
@@ -256,7 +263,9 @@ def test_ways_are_no_things(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
     told |= dict.fromkeys(("examine north", "examine crypt"), "The crypt is closed.")
     search = Search(hang.emulator)
     words = frozenset(command.split()[1] for command in told)
-    monkeypatch.setattr(search, "answer", lambda _, command: told.get(command, "You can't see any such thing."))
+    monkeypatch.setattr(
+        search, "answers", lambda _, asked: [told.get(c, "You can't see any such thing.") for c in asked]
+    )
     monkeypatch.setattr(search, "_dictionary", Dictionary(words, 9, words))
     things = search.things(hang.world.canonical(RNG), "A crypt to the north. Go up. A bare floor.", "")
     assert [t.name for t in things] == ["crypt"]
@@ -336,7 +345,7 @@ def test_a_careless_form_is_offered_once(real_story: Callable[[str], Path]) -> N
         thrown = [a for a in offered if a.startswith("throw ")]
         assert thrown == ["throw book at jug"]
         assert {"drop book", "drop jug", "take scroll", "learn frotz"} <= set(offered)
-        things = search.things(state, search.answer(state, "look"), search.answer(state, "inventory"))
+        things = search.things(state, *search.describe(state))
         candidates = [c for c in search.candidates(things) if c.startswith("throw ")]
         assert len(search.valid(state, candidates)) > 15  # so many there would be
     bench.emulator.close()

@@ -20,8 +20,9 @@ from xtx.cuda.packing import Flat, Packed, pack_batches
 from xtx.cuda.values import Recorded, power_of_two, record
 from xtx.gpt import GPT, TorchDropout, loss_and_hits
 
-CAPACITY = 256
-"""Tokens of a row, where no example is longer: of two examples on average, in zork1."""
+CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
+"""Tokens of a row. As few as the longest example allows: attention looks at all pairs of tokens of a row, whichever
+examples they are of."""
 SLOTS = (16, 32)
 """Predictions in a row."""
 
@@ -72,7 +73,8 @@ class RecordedTraining:
     def begin(self, tokens: Sequence[NDArray[np.int32]], contexts: Sequence[int]) -> None:
         """A new training on these examples: each a context of so many tokens and the action that was taken."""
         self._flat = flat = Flat(tokens, contexts)
-        self._capacity = min(self._model.sizes.context, CAPACITY if flat.read.max() <= CAPACITY else 1 << 30)
+        longest = int(flat.read.max())
+        self._capacity = min(self._model.sizes.context, next((c for c in CAPACITIES if c >= longest), longest))
         # Room for two of the longest actions, so that they do not keep rows empty.
         self._slots = next((size for size in SLOTS if size >= 2 * flat.said.max()), max(SLOTS))
         self._room_for(tokens=len(flat.tokens) + 1)

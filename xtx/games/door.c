@@ -152,6 +152,46 @@ int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructio
     return *d->halted > 0 ? HALTED : DONE;
 }
 
+/* The state that commands are tried from. */
+typedef struct {
+    unsigned char *ram, *stack;
+    size_t ram_size, stack_size;
+    int pc, sp, fp, frames, interval, counter;
+    long rng;
+    unsigned char opcode;
+} start;
+
+/* Keeps the present state, and `more` bytes of room behind it; 0 if there is no memory. */
+static int keep(const door *d, start *s, size_t more) {
+    s->ram_size = (size_t)d->getRAMSize();
+    s->stack_size = (size_t)d->getStackSize();
+    s->ram = malloc(s->ram_size + s->stack_size + more);
+    if (!s->ram) return 0;
+    s->stack = s->ram + s->ram_size;
+    d->getRAM(s->ram);
+    d->getStack(s->stack);
+    s->pc = d->getPC();
+    s->sp = d->getSP();
+    s->fp = d->getFP();
+    s->frames = d->getFrameCount();
+    s->opcode = *d->next_opcode;
+    s->rng = d->getRngA();
+    s->interval = d->getRngInterval();
+    s->counter = d->getRngCounter();
+    return 1;
+}
+
+static void put_back(const door *d, const start *s) {
+    d->setRng(s->rng, s->interval, s->counter);
+    d->setRAM(s->ram);
+    d->setStack(s->stack);
+    d->setPC(s->pc);
+    d->setSP(s->sp);
+    d->setFP(s->fp);
+    d->setFrameCount(s->frames);
+    *d->next_opcode = s->opcode;
+}
+
 /* Hashes are sums, with a summand for each thing that is different, so that zset/verdict.c can make the same ones
  * without looking at all of memory. */
 static uint64_t scramble(uint64_t x) {
@@ -264,19 +304,13 @@ static uint64_t event_difference(const uint16_t *difference) {
  */
 int door_filter(door *d, const char *commands, int first, int count, uint64_t limit, const world *w,
                 uint8_t *flags, uint64_t *diffs, const uint8_t *watched, uint64_t *watches) {
-    size_t ram_size = (size_t)d->getRAMSize(), stack_size = (size_t)d->getStackSize();
-    unsigned char *ram = malloc(2 * ram_size + stack_size), *stack = ram + ram_size, *base = stack + stack_size;
-    if (!ram) return -1;
+    start from;
+    if (!keep(d, &from, (size_t)d->getRAMSize())) return -1;
+    unsigned char *base = from.stack + from.stack_size;
     uint16_t difference[DIFF_WORDS];
     uint64_t instructions;
-    d->getRAM(ram);
-    d->getStack(stack);
-    memcpy(base, ram, ram_size);
+    memcpy(base, from.ram, from.ram_size);
     remove_wanderers(w, base);
-    int pc = d->getPC(), sp = d->getSP(), fp = d->getFP(), frames = d->getFrameCount();
-    unsigned char opcode = *d->next_opcode;
-    long rng = d->getRngA();
-    int interval = d->getRngInterval(), counter = d->getRngCounter();
     int i = 0;
     for (; i < first; i++) commands += strlen(commands) + 1;
     for (; i < count; i++, commands += strlen(commands) + 1) {
@@ -290,9 +324,9 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
         int ended = d->game_over() > 0 ? 1 : d->victory() > 0 ? 2 : 0;
         remove_wanderers(w, *d->zmp);
         uint64_t hash = score_difference(w, *d->zmp, base) +
-                        memory_difference(w->set_mask, w->clear_mask, *d->zmp, base, ram_size);
-        if (watches) watches[i] = memory_difference(watched, watched, *d->zmp, base, ram_size);
-        if (d->getRngA() != rng || d->getRngCounter() != counter) flags[i] |= RANDOM;
+                        memory_difference(w->set_mask, w->clear_mask, *d->zmp, base, from.ram_size);
+        if (watches) watches[i] = memory_difference(watched, watched, *d->zmp, base, from.ram_size);
+        if (d->getRngA() != from.rng || d->getRngCounter() != from.counter) flags[i] |= RANDOM;
         if (ended || hash) {
             flags[i] |= CHANGED;
             diffs[i] = scramble(hash + (uint64_t)ended) | 1;
@@ -304,15 +338,30 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
             if (!diffs[i]) diffs[i] = scramble(event_difference(difference) + 7) | 1;
         }
         if (strstr(d->world, "(Taken)")) flags[i] |= TAKEN;
-        d->setRng(rng, interval, counter);
-        d->setRAM(ram);
-        d->setStack(stack);
-        d->setPC(pc);
-        d->setSP(sp);
-        d->setFP(fp);
-        d->setFrameCount(frames);
-        *d->next_opcode = opcode;
+        put_back(d, &from);
     }
-    free(ram);
+    free(from.ram);
+    return i;
+}
+
+/* What the story says to commands first..count-1, each given in the present state: its texts one after the other in
+ * `texts`, each with its NUL, for each of which there must be room for the longest that libfrotz gives.
+ *
+ * Returns `count`, or the index of a command that stopped the emulator, as door_filter does; in `used` where the next
+ * text goes. */
+int door_ask(door *d, const char *commands, int first, int count, uint64_t limit, char *texts, uint64_t *used) {
+    start from;
+    if (!keep(d, &from, 0)) return -1;
+    uint64_t instructions;
+    int i = 0;
+    for (; i < first; i++) commands += strlen(commands) + 1;
+    for (; i < count; i++, commands += strlen(commands) + 1) {
+        if (door_step(d, commands, limit, &instructions) != DONE) break;
+        size_t size = strlen(d->world) + 1;
+        memcpy(texts + *used, d->world, size);
+        *used += size;
+        put_back(d, &from);
+    }
+    free(from.ram);
     return i;
 }

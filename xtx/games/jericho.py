@@ -36,6 +36,10 @@ COMMAND_LENGTH = 198
 BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 """The directions and the like, which Jericho adds to every game's grammar."""
 
+_WORLD = 8192
+"""Room for the longest text that libfrotz gives, with its end."""
+_ASKED = 64
+"""Commands that are asked at once."""
 STEP_LIMIT = 40_000_000
 """Z-machine instructions after which a command counts as hanging (about a second)."""
 
@@ -144,6 +148,9 @@ def _load_door() -> ctypes.CDLL:
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
         pointer, pointer,
     ]  # fmt: skip
+    door.door_ask.argtypes = [
+        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.c_char_p, ctypes.POINTER(u64),
+    ]  # fmt: skip
     return door
 
 
@@ -172,7 +179,8 @@ class Emulator:
             raise ImportError(f"jericho {jericho.__version__} lacks what xtx needs; install jericho 3.3")
         self._stack = (ctypes.c_uint8 * self._lib.getStackSize()).in_dll(self._lib, "stack")
         self._opcode = ctypes.c_uint8.in_dll(self._lib, "next_opcode")
-        self._world = (ctypes.c_char * 8192).in_dll(self._lib, "world")
+        self._world = (ctypes.c_char * _WORLD).in_dll(self._lib, "world")
+        self._texts = ctypes.create_string_buffer(_ASKED * _WORLD)
         self._instructions = ctypes.c_uint64()
         self._first: dict[int, Snapshot] = {}
         self.instructions = 0
@@ -217,10 +225,41 @@ class Emulator:
             self._trace.command = command.encode("ascii", "replace")[:COMMAND_LENGTH]
             self._trace.progress += 1
 
+    def ask(self, state: Snapshot, commands: Sequence[str], limit: int = STEP_LIMIT) -> list[str | None]:
+        """What the story says to each of the commands, given in that state; None where it cannot finish one. Quicker
+        than `restore` and `step` for each. The emulator is left in some other state."""
+        said: list[str | None] = []
+        for begin in range(0, len(commands), _ASKED):
+            said += self._ask(state, commands[begin : begin + _ASKED], limit)
+        return said
+
+    def _ask(self, state: Snapshot, commands: Sequence[str], limit: int) -> list[str | None]:
+        joined = b"\0".join(map(_typed, commands)) + b"\0"
+        used, done, stopped = ctypes.c_uint64(), -1, []
+        while done < len(commands):
+            self.restore(state)
+            done = self._door_lib.door_ask(
+                self._door, joined, done + 1, len(commands), limit, self._texts, ctypes.byref(used)
+            )
+            if done < 0:
+                raise MemoryError("no memory for a copy of the game's state")
+            if done < len(commands):
+                self._dirty = True
+                stopped.append(done)
+        texts: list[str | None] = [
+            self._told(text) for text in ctypes.string_at(self._texts, used.value).split(b"\0")[:-1]
+        ]
+        for place in stopped:
+            texts.insert(place, None)
+        return texts
+
     @property
     def narration(self) -> str:
         """The text that the last command printed, as the emulator gave it."""
-        text = self._world.value.decode("cp1252", "replace")
+        return self._told(self._world.value)
+
+    def _told(self, printed: bytes) -> str:
+        text = printed.decode("cp1252", "replace")
         # For games that it does not know Jericho leaves the status line behind the prompt.
         return text if self.story.profile is None else _STATUS_LINE.sub("", text)
 

@@ -23,7 +23,6 @@ from xtx.games.debugging import without_debugging
 from xtx.games.jericho import (
     Emulator,
     Snapshot,
-    Status,
     Verdict,
     Verdicts,
     recognized,
@@ -104,6 +103,8 @@ _NOT_OBJECTS = frozenset(
      "my", "his", "its", "of", "and", "or", "but", "in", "on", "at", "to", "from", "with", "by", "for", "is", "are"),
 )  # fmt: skip
 """Words that parsers take for a part of a name, or for whatever is at hand."""
+_NO_PART = _NOT_OBJECTS | _COMPASS
+"""Words that are no part of a thing's name of two words."""
 
 
 class Findings(msgspec.Struct, frozen=True, array_like=True):
@@ -201,7 +202,8 @@ class Search:
     def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
         """Look and inventory in a canonical state; see `findings`."""
         self._excluded = excluded
-        return self.answer(state, "look"), self.answer(state, "inventory")
+        look, inventory = self.answers(state, ("look", "inventory"))
+        return look, inventory
 
     def findings(
         self, state: Snapshot, excluded: Collection[str] = (), described: tuple[str, str] | None = None
@@ -242,13 +244,11 @@ class Search:
         real = tuple(a for a, e in zip(known, effect, strict=False) if e != 0)
         return msgspec.structs.replace(found, actions=(*real, *added))
 
-    def answer(self, state: Snapshot, command: str) -> str:
-        """What the game says to a command; nothing if it cannot finish it, or is not to be asked."""
-        if command in self._excluded:
-            return ""
-        self._emulator.restore(state)
-        status = self._emulator.step(command)
-        return clean(self._emulator.narration) if status is Status.DONE else ""
+    def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
+        """What the game says to each command; nothing if it cannot finish it, or is not to be asked."""
+        asked = [command for command in commands if command not in self._excluded]
+        said = dict(zip(asked, self._emulator.ask(state, asked), strict=True))
+        return [clean(said.get(command) or "") for command in commands]
 
     # --- candidates ---------------------------------------------------------------------------------------------
 
@@ -264,14 +264,17 @@ class Search:
                 owners.setdefault(word, set()).add(number)
         for word in _WORD.findall(f"{look} {inventory}".lower()):
             ranks.setdefault(word, 2)
+        named = [
+            word
+            for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w))
+            if word not in _NOT_OBJECTS and word not in _WAYS and self._dictionary.can_name(word)
+        ]
+        examined = self._examined(state, (*_DIRECTIONS, *named))
         # What is said of several directions is said of no thing.
-        directions = Counter(self._examine(state, direction) for direction in _DIRECTIONS)
+        directions = Counter(examined[: len(_DIRECTIONS)])
         nowhere = {answer for answer, times in directions.items() if times > 1}
         answers: dict[str, list[str]] = {}
-        for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w)):
-            if word in _NOT_OBJECTS or word in _WAYS or not self._dictionary.can_name(word):
-                continue
-            answer = self._examine(state, word)
+        for word, answer in zip(named, examined[len(_DIRECTIONS) :], strict=True):
             if answer and answer not in nowhere:
                 answers.setdefault(answer, []).append(word)
         things = [
@@ -288,11 +291,9 @@ class Search:
         """The things that only the descriptions of other things speak of: the spells in a book, the acorn in a crack.
         Those of which the game has nothing of their own to say are left out: they are everywhere."""
         words = dict.fromkeys((*_UNTOLD, *(word for answer in answers for word in _WORD.findall(answer.lower()))))
+        new = [word for word in words if word not in asked and self._dictionary.can_name(word)]
         found: dict[str, list[str]] = {}
-        for word in words:
-            if word in asked or not self._dictionary.can_name(word):
-                continue
-            answer = self._examine(state, word)
+        for word, answer in zip(new, self._examined(state, new), strict=True):
             if answer and answer not in nowhere and answer not in answers and not _USUAL.search(answer):
                 found.setdefault(answer, []).append(word)
         things = [Thing(words[0], tuple(words), answer, told=True) for answer, words in found.items()]
@@ -307,9 +308,8 @@ class Search:
         for first, second, noun in _PLURAL.findall(text):  # "stone and wooden doors"
             pairs |= {(first, noun): None, (second, noun): None}
         found: dict[str, dict[str, str]] = {}
-        for first, noun in pairs:
-            fit = all(self._dictionary.can_name(w) and w not in _NOT_OBJECTS | _COMPASS for w in (first, noun))
-            answer = self._examine(state, f"{first} {noun}") if fit else ""
+        fit = [pair for pair in pairs if all(w not in _NO_PART and self._dictionary.can_name(w) for w in pair)]
+        for (first, noun), answer in zip(fit, self._examined(state, list(map(" ".join, fit))), strict=True):
             if answer:
                 found.setdefault(noun, {})[first] = answer
         for noun, answers in sorted(found.items()):
@@ -319,9 +319,9 @@ class Search:
                 things = things + [Thing(f"{f} {noun}", (f"{f} {noun}",), answers[f]) for f in new]
         return things
 
-    def _examine(self, state: Snapshot, word: str) -> str:
-        """The answer to examining, or nothing if the game does not know what is meant."""
-        return _understood(self.answer(state, f"examine {word}"))
+    def _examined(self, state: Snapshot, names: Sequence[str]) -> list[str]:
+        """The answer to examining each, or nothing if the game does not know what is meant."""
+        return [_understood(answer) for answer in self.answers(state, [f"examine {name}" for name in names])]
 
     def _names_around(self, state: Snapshot) -> Iterable[tuple[int, str]]:
         """Numbers and names of the objects in the player's room and on the player."""
@@ -350,7 +350,8 @@ class Search:
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
         """Candidates beyond the templates, for `--wide-grammar`."""
         names = [t.name for t in things]
-        persons = [n for n in names if listens(self.answer(state, f"{n}, wait"))]
+        spoken = self.answers(state, [f"{name}, wait" for name in names])
+        persons = [name for name, answer in zip(names, spoken, strict=True) if listens(answer)]
         taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
         read = {w for t in things for w in _WORD.findall(t.answer.lower())} - taken
         printed = sorted(w for w in read if self._dictionary.knows(w) and not to_the_program(w))
@@ -391,8 +392,9 @@ class Search:
         quiet = (effect == 0) & ~stopped & ((verdicts.flags & Verdict.TAKEN) == 0)
         # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
         # which all places are one room.
-        touched = quiet & ((verdicts.flags & Verdict.EVENT) > 0) & (watches != 0) & ~np.isin(watches, idle)
-        hidden = self._believable(candidates, watches, np.flatnonzero(touched).tolist())
+        touched = np.flatnonzero(quiet & ((verdicts.flags & Verdict.EVENT) > 0) & (watches != 0))
+        touched = touched[~np.isin(watches[touched], idle)]
+        hidden = self._believable(candidates, watches, touched.tolist())
         effect[hidden] = watches[hidden] | np.uint64(1)
         return effect
 

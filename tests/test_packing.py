@@ -103,7 +103,8 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch, model: GPT) -> RecordedTraining:
     """The training that is recorded on a GPU, with nothing recorded."""
 
     def record(step: Any) -> _Now:
-        step()  # as recording does
+        step()  # as recording does, and more than once
+        step()
         return _Now(step)
 
     class Plain(torch.optim.AdamW):
@@ -115,13 +116,19 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch, model: GPT) -> RecordedTraining:
     return RecordedTraining(model, 1e-3, 1.0, 0.0, 8)
 
 
-def test_a_packed_training_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trainings, so that the second finds a fresh optimiser; then one that needs more room."""
+@pytest.mark.parametrize("remembered", [24, 1])
+def test_a_packed_training_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
+    """Of a single step, of several, and so that the next finds a fresh optimiser; one that needs more room, and one
+    of long actions."""
+    monkeypatch.setattr(imitation_training, "REMEMBERED", remembered)
     ours, plain = (GPT(SIZES, torch.Generator().manual_seed(1)) for _ in range(2))
     training = on_a_cpu(monkeypatch, ours)
-    training._make_room(64, 64, 64, 2)
-    for seed, count in ((1, 21), (2, 30), (3, 90)):
+    training._make_room(1, 1, 1, 1)
+    for seed, count in ((0, 7), (1, 21), (2, 30), (3, 90), (4, 9)):
         chosen = examples(seed, count)
+        if seed == 4:
+            chosen = [Example(np.arange(1, 46, dtype=np.int32), 5), *chosen]
+            count += 1
         steps = EagerSteps(plain, 1e-3, 1.0, None, 8)
         training.begin([example.tokens for example in chosen], [example.context for example in chosen])
         draw = np.random.default_rng(seed)

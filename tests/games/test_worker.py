@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
+from xtx.games import worker
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.toy import ToyGame
 from xtx.games.worker import (
@@ -161,3 +162,14 @@ def test_a_worker_whose_parent_is_gone_ends_at_once() -> None:
     code = "import sys; from xtx.games.worker import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "0", "0", "1"], timeout=30, capture_output=True)
     assert done.returncode == 1 and done.stderr == b""
+
+
+def test_a_worker_stays_awake_for_a_moment_only() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        worker._linger(here)  # nothing comes: it ends even so
+        there.sendall(b"x")
+        worker._linger(here)
+        assert here.recv(9) == b"x"  # which it did not take
+        there.close()
+        worker._linger(here)

@@ -25,6 +25,8 @@ CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
 examples they are of."""
 SLOTS = (16, 32)
 """Predictions in a row."""
+REMEMBERED = 24
+"""Shapes whose recorded steps are kept, each with the memory that it needs."""
 
 
 class RecordedTraining:
@@ -76,7 +78,8 @@ class RecordedTraining:
         longest = int(flat.read.max())
         self._capacity = min(self._model.sizes.context, next((c for c in CAPACITIES if c >= longest), longest))
         # Room for two of the longest actions, so that they do not keep rows empty.
-        self._slots = next((size for size in SLOTS if size >= 2 * flat.said.max()), max(SLOTS))
+        said = int(flat.said.max())
+        self._slots = next((size for size in SLOTS if size >= 2 * said), max(*SLOTS, said))
         self._room_for(tokens=len(flat.tokens) + 1)
         for place, array in ((self._tokens, flat.tokens), (self._places, flat.places), (self._owners, flat.owners)):
             place[: len(array)] = torch.from_numpy(array).to(self._device)
@@ -98,7 +101,8 @@ class RecordedTraining:
         """One pass over all examples, in this order."""
         packed = pack_batches(self._flat, order, self._batch, self._capacity, self._slots)
         steps, rows, _ = packed.source.shape
-        self._room_for(sources=packed.source.size, slots=packed.at.size, steps=steps)
+        at_least = max(2, steps) // steps  # recording carries a step out twice, with the counter going on
+        self._room_for(sources=at_least * packed.source.size, slots=at_least * packed.at.size, steps=max(2, steps))
         recorded = self._step(rows)
         self._send(packed)
         self._counter.zero_()
@@ -114,6 +118,8 @@ class RecordedTraining:
     def _step(self, rows: int) -> Recorded:
         shape = rows, self._capacity, self._slots
         if shape not in self._recorded:
+            if len(self._recorded) >= REMEMBERED:
+                del self._recorded[next(iter(self._recorded))]
             touched = [*self._parameters, self._totals, self._counter]
             touched += [tensor for slot in self._optimiser.state.values() for tensor in slot.values()]
             before = [tensor.detach().clone() for tensor in touched]

@@ -62,7 +62,7 @@ def _sharpened(layout: Layout, due: Due, memory: npt.NDArray[np.uint8], happens:
     if _mostly(happens[fit]):
         return due
     kept = np.frombuffer(layout.mask, np.uint8) == 0xFF
-    kept[[*layout.counters, *layout.idle]] = False
+    kept[[*layout.counters, *layout.idle, *layout.stamped]] = False
     alike = memory[fit] == memory[at]
     hits = alike[happens[fit]].sum(axis=0) - alike[~happens[fit]].sum(axis=0)
     best = int(np.where(kept, hits, -len(memory)).argmax())

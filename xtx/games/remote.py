@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -52,6 +51,7 @@ class Remote:
         os.ftruncate(self._memory, DESK_SIZE)
         self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
         self._channel: socket.socket | None = None
+        self._poller = select.poll()
         self._received = bytearray()
         self._answer: Answer | None = None
         self._gone = False
@@ -61,7 +61,9 @@ class Remote:
     def spawn(self) -> None:
         """Starts the process; its first answer says that it runs."""
         self._channel, theirs = socket.socketpair()
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(1e6 * MOMENT)))
+        self._channel.setblocking(False)
+        self._poller = select.poll()
+        self._poller.register(self._channel, select.POLLIN)
         self.phase, self.told = Phase.START, None
         self.unsent, self._received = memoryview(b""), bytearray()
         self._answer, self._gone, self._silence = None, False, ""
@@ -111,7 +113,7 @@ class Remote:
         """Sends as much as goes without waiting."""
         try:
             if self._channel is not None:
-                self.unsent = self.unsent[self._channel.send(self.unsent, socket.MSG_DONTWAIT) :]
+                self.unsent = self.unsent[self._channel.send(self.unsent) :]
         except BlockingIOError:
             return
         except ConnectionError:
@@ -119,12 +121,12 @@ class Remote:
 
     def listen(self) -> bool:
         """Waits for something to come, for a moment; says whether anything did."""
-        return self.read(0)
+        return bool(self._poller.poll(1000 * MOMENT)) and self.read()
 
-    def read(self, flags: int = socket.MSG_DONTWAIT) -> bool:
+    def read(self) -> bool:
         """Takes in what has come; says whether anything did."""
         try:
-            data = self._channel.recv(1 << 18, flags) if self._channel is not None else b""
+            data = self._channel.recv(1 << 18) if self._channel is not None else b""
         except BlockingIOError:
             return False
         except ConnectionError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +9,7 @@ from xtx.games.remote import Phase
 from xtx.games.worker import Bring, Call
 
 
-@dataclass
+@dataclass(slots=True)
 class Slot:
     """What the parent knows of a game."""
 
@@ -36,7 +35,7 @@ class Slot:
         return Bring(self.local, self.base, self.actions)
 
 
-@dataclass
+@dataclass(slots=True)
 class Task:
     """What one worker has to do in one request."""
 
@@ -45,12 +44,13 @@ class Task:
     calls: list[Call] = field(default_factory=list)
     losses: list[tuple[str, str]] = field(default_factory=list)
     """How workers were lost since something was last to blame, and at what command."""
-    seen: Counter[tuple[Phase, int, bool, str]] = field(default_factory=Counter)
+    seen: dict[tuple[Phase, int, bool, str], int] = field(default_factory=dict)
+    """How often a worker was lost at which spot."""
     blamed: dict[str, str] = field(default_factory=dict)
     """Commands that are to blame, with the reason."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Asked:
     """A request that was sent to the workers."""
 

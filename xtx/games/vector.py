@@ -12,8 +12,7 @@ import os
 import select
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -272,24 +271,22 @@ class GameVector:
         if self._host is not None:
             return Asked(calls)
         asked = Asked(calls, self._divide(calls) or {0: Task(0)})
-        with self._no_worker_ahead(asked):
+        try:
             # In the reverse of the order in which answers are awaited. We were woken on the processor of one that had
             # answered, as a rule the first of them: the last one's is free, and each worker goes on where its games lie
             # in the cache. The other way round they would change places at every step.
             for task in reversed(asked.tasks.values()):
                 self._send(task)
+        except BaseException:
+            self._end_workers_of(asked)
+            raise
         return asked
 
-    @contextmanager
-    def _no_worker_ahead(self, asked: Asked) -> Iterator[None]:
-        """Where something goes wrong within, the workers may be ahead of what we know: they are ended, and brought back
-        when they are needed again."""
-        try:
-            yield
-        except BaseException:
-            for number in asked.tasks:
-                self._remotes[number].end()
-            raise
+    def _end_workers_of(self, asked: Asked) -> None:
+        """Where something went wrong, the workers may be ahead of what we know: they are ended, and brought back when
+        they are needed again."""
+        for number in asked.tasks:
+            self._remotes[number].end()
 
     def _answers(self, asked: Asked) -> dict[int, Result]:
         """The results of calls, by game."""
@@ -297,8 +294,11 @@ class GameVector:
             return self._call_here(self._host, asked.calls)
         tasks = asked.tasks
         results: dict[int, Result] = {}
-        with self._no_worker_ahead(asked):
+        try:
             self._collect(tasks, results)
+        except BaseException:
+            self._end_workers_of(asked)
+            raise
         for task in tasks.values():
             for why, command in task.losses:
                 # One that was lost to a known killer may have been spared the second time, by another's verdict.
@@ -355,6 +355,8 @@ class GameVector:
         so the moment at which a verdict begins to count does not depend on who holds which game."""
         for index, result in results.items():
             self._slots[index].here = result.here
+        if not any(result.forbidden for result in results.values()):
+            return
         new = sorted(verdict for result in results.values() for verdict in result.forbidden)
         # A deadly one sorts behind the same one that only hung, and takes its place.
         for (key, action), deadly in {(key, action): deadly for key, action, deadly in new}.items():
@@ -431,7 +433,7 @@ class GameVector:
         number = remote.desk.call
         if tried and remote.phase in (Phase.SETUP, Phase.WORK):
             spot = remote.phase, number, tried == 1, command
-            task.seen[spot] += 1
+            task.seen[spot] = task.seen.get(spot, 0) + 1
             # Once is enough for a command that was to blame elsewhere: a word may be deadly in every state.
             if task.seen[spot] == (1 if command in self._killers else 2):
                 self._killers.add(command)

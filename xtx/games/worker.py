@@ -37,6 +37,9 @@ DESK_SIZE = mmap.PAGESIZE
 HEADER = struct.Struct("<I")
 """In front of every message: its length."""
 
+LINGER = 2e-4
+"""Seconds for which a worker stays awake for its next request."""
+
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """Stands where there is nothing to say."""
 
@@ -307,8 +310,20 @@ def serve(channel: socket.socket, desk: Desk) -> None:
     decoder = msgspec.msgpack.Decoder(Message)
     stream = channel.makefile("rb", buffering=1 << 16)
     host: Host | None = None
+    last: type = Setup
+    quick: set[type] = set()
     channel.sendall(encode(Ready()))
-    while len(header := stream.read(HEADER.size)) == HEADER.size:
+    while True:
+        since = time.perf_counter()
+        if last in quick:
+            _linger(channel)
+        header = stream.read(HEADER.size)
+        if len(header) < HEADER.size:
+            break
+        if time.perf_counter() - since < 2 * LINGER:
+            quick.add(last)
+        else:
+            quick.discard(last)
         body = stream.read(*HEADER.unpack(header))
         answer: Answer
         try:
@@ -319,6 +334,7 @@ def serve(channel: socket.socket, desk: Desk) -> None:
             elif host is None:
                 raise RuntimeError("a worker's first message must be its setup")
             else:
+                last = type(message.calls[0]) if message.calls else Request
                 answer = host.answer(message)
         except UserError as error:
             answer = Failure(str(error), True)
@@ -327,6 +343,19 @@ def serve(channel: socket.socket, desk: Desk) -> None:
         channel.sendall(encode(answer))
     if host is not None:
         host.close()
+
+
+def _linger(channel: socket.socket) -> None:
+    """Waits awake for something to come, but not for long. To be woken takes as long as a quick game's step: where the
+    next request came soon after one of the last kind, it is likely to do so again."""
+    until = time.perf_counter() + LINGER
+    while time.perf_counter() < until:
+        try:
+            channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            os.sched_yield()  # the processor is anybody's who has work
+        else:
+            return
 
 
 def die_with(parent: int) -> None:

@@ -25,7 +25,9 @@ from xtx.games.zmachine import Ram
 SURVEY_VERSION = 9
 """Changes whenever the canonical state does: part of every key in the atlas."""
 CANONICAL_VERSION = 8
-"""The same for stories that need no survey: changes only when the way of making a state canonical does."""
+"""The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
+does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
+adventure must then be found anew."""
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -119,8 +119,12 @@ class Remote:
         except ConnectionError:
             self._gone = True
 
-    def listen(self) -> bool:
-        """Waits for something to come, for a moment; says whether anything did."""
+    def listen(self, awake_until: float = 0.0) -> bool:
+        """Waits for something to come, for a moment, and awake until a certain time; says whether anything did."""
+        while time.perf_counter() < awake_until:
+            if self.read():
+                return True
+            os.sched_yield()
         return bool(self._poller.poll(1000 * MOMENT)) and self.read()
 
     def read(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from xtx.games.jericho import COMMAND_LENGTH
 from xtx.games.remote import MOMENT, Phase, Remote, end_all
 from xtx.games.tasks import Asked, Slot, Task
 from xtx.games.worker import (
+    LINGER,
     Answer,
     Call,
     Desk,
@@ -320,9 +322,9 @@ class GameVector:
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
-        waiting = list(tasks)
+        waiting, awake_until = list(tasks), 0.0
         while waiting:
-            for number in self._wait(waiting):
+            for number in self._wait(waiting, awake_until):
                 answer, task = self._remotes[number].take(), tasks[number]
                 if answer is None:
                     self._lost(task)
@@ -332,6 +334,8 @@ class GameVector:
                     found = _expect(Results, answer)
                     self._count(found)
                     results.update(zip(task.games, found.results, strict=True))
+            # The others have as much to do as a rule, and will answer at once.
+            awake_until = awake_until or time.perf_counter() + LINGER
 
     def _count(self, found: Results) -> None:
         self.worked += found.worked
@@ -411,13 +415,14 @@ class GameVector:
             raise _Lost
         return _expect(kind, answer)
 
-    def _wait(self, numbers: Collection[int]) -> list[int]:
-        """Those of the workers that answered or are lost; waits until there is one."""
+    def _wait(self, numbers: Collection[int], awake_until: float = 0.0) -> list[int]:
+        """Those of the workers that answered or are lost; waits until there is one, awake until a certain time."""
         remotes = [self._remotes[number] for number in numbers]
         while not (settled := [remote.number for remote in remotes if remote.settled]):
             # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
             # we are woken less often.
-            if not (_converse(remotes) if any(remote.unsent for remote in remotes) else remotes[0].listen()):
+            unsent = any(remote.unsent for remote in remotes)
+            if not (_converse(remotes) if unsent else remotes[0].listen(awake_until)):
                 for remote in remotes:
                     if not remote.read():  # others may have answered meanwhile
                         remote.give_up_after(self._patience)

@@ -213,6 +213,26 @@ def test_a_folder_can_be_named_in_any_way(
         assert atlas.get(KEY) == b"value"
 
 
+def test_what_is_damaged_while_it_is_in_use_is_set_aside_too(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Although the file's first pages, which say that it is an atlas, are as they were."""
+    keys = [b"%016d" % i for i in range(500)]
+    with Atlas(folder) as atlas, Atlas(folder) as other:
+        for key in keys:
+            atlas.put(key, b"value" * 20)
+        data = folder / "data.mdb"
+        with data.open("r+b") as file:
+            file.seek(2 * 4096)
+            file.write(b"\xff" * (data.stat().st_size - 2 * 4096))
+        assert [atlas.get(key) for key in keys] == [None] * 500
+        atlas.put(keys[0], b"again")
+        assert other.get(keys[0]) == b"again"
+        assert other.get(keys[1]) is None
+    assert len(asides(folder)) == 1
+    assert capfd.readouterr().err.count("set aside") == 1
+    with Atlas(folder) as later:
+        assert later.get(keys[0]) == b"again"
+
+
 def test_processes_that_find_it_damaged_at_once_set_it_aside_once(folder: Path) -> None:
     cut_short(folder)
     code = "atlas = Atlas(Path(sys.argv[1]))\natlas.put(sys.argv[2].encode() * 16, b'value')\natlas.close()"

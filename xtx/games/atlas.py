@@ -58,7 +58,12 @@ class Atlas:
         self.hits = 0
         self.misses = 0
         self._closed = False
-        self._environment = _share(path)
+        self._key = _share(path)
+
+    @property
+    def _environment(self) -> lmdb.Environment:
+        """The store; another one after the first was found damaged."""
+        return _open_here[self._key].environment
 
     def get(self, key: bytes) -> bytes | None:
         """The value stored under a key, if there is an undamaged one."""
@@ -89,7 +94,7 @@ class Atlas:
         with contextlib.suppress(lmdb.Error, UserError):
             self._save_counts()
             self._environment.sync(True)
-        _give_back(self._environment)
+        _give_back(self._key)
 
     def __enter__(self) -> Atlas:
         return self
@@ -124,7 +129,11 @@ class Atlas:
             ) from None
 
     def _within(self, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
-        return _within(self._environment, write, act)
+        try:
+            return _within(self._environment, write, act)
+        except _DAMAGE:  # it was good when it was opened
+            _renew(self._key)
+            return _within(self._environment, write, act)
 
 
 def _within(environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
@@ -143,29 +152,56 @@ def _checksum(value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=_CHECKSUM).digest()
 
 
-_open_here: dict[tuple[int, str], tuple[lmdb.Environment, int]] = {}
-"""Open stores, by process and path, with the number of their users: LMDB refuses to open one twice in a process."""
+_Key = tuple[int, str]
+"""A process and the path of a store."""
 
 
-def _share(path: Path) -> lmdb.Environment:
+@dataclass
+class _Shared:
+    """An open store and its users in this process."""
+
+    environment: lmdb.Environment
+    file: int
+    """The number by which the disk knows it."""
+    users: int = 0
+
+
+_open_here: dict[_Key, _Shared] = {}
+"""Open stores: LMDB refuses to open one twice in a process."""
+
+
+def _share(path: Path) -> _Key:
     """The store, opened once however many games of this process use it."""
     key = os.getpid(), os.path.realpath(path)
-    environment, users = _open_here.get(key) or (_open(path), 0)
-    _open_here[key] = environment, users + 1
-    return environment
+    if key not in _open_here:
+        _open_here[key] = _Shared(_open(path), _file_number(path))
+    _open_here[key].users += 1
+    return key
 
 
-def _give_back(environment: lmdb.Environment) -> None:
-    for key, (one, users) in list(_open_here.items()):
-        if one is environment:
-            _open_here[key] = one, users - 1
-            if users == 1:
-                del _open_here[key]
-                environment.close()
+def _give_back(key: _Key) -> None:
+    shared = _open_here[key]
+    shared.users -= 1
+    if not shared.users:
+        del _open_here[key]
+        shared.environment.close()
 
 
-def _open(path: Path) -> lmdb.Environment:
-    """The opened store; one that is damaged, or not ours, is set aside with a warning and made anew."""
+def _renew(key: _Key) -> None:
+    """Opens a store anew that turned out to be damaged. It is set aside, unless another process did that already."""
+    shared, path = _open_here[key], Path(key[1])
+    shared.environment.close()
+    shared.environment = _open(path, damaged=shared.file)
+    shared.file = _file_number(path)
+
+
+def _file_number(path: Path) -> int:
+    return (path / "data.mdb").stat().st_ino
+
+
+def _open(path: Path, damaged: int = -1) -> lmdb.Environment:
+    """The opened store; one that is damaged, or not ours, is set aside with a warning and made anew. `damaged` is the
+    number of a file that is known to be so, although it may not show at once."""
     path = Path(os.path.realpath(path))  # the folder itself, and not a link to it, is what may be set aside
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -174,7 +210,8 @@ def _open(path: Path) -> lmdb.Environment:
             if any(file.name not in ("data.mdb", "lock.mdb") for file in path.iterdir()):
                 raise UserError(f"{path} holds other files; give --atlas a new or an empty folder")
             with contextlib.suppress(*_DAMAGE):
-                return _try_open(path)
+                if not (path / "data.mdb").exists() or _file_number(path) != damaged:
+                    return _try_open(path)
             aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
             path.rename(aside)
             print(

@@ -154,6 +154,12 @@ def _parse(kind: Any, name: str, options: list[str]) -> Any:
         raise UserError(f"{_flatten(said.getvalue())} (see: xtx {name} --help)") from None
 
 
+# What tyro says in several lines of Python's words.
+_NO_NUMBER = re.compile(
+    r"error parsing ([^\s:]+):.*(?:invalid literal for (int)\(\) with base 10|could not convert string to float): (.+)"
+)
+
+
 def _flatten(message: str) -> str:
     """tyro's framed error message as one line: the error itself and, where there is one, the suggestion."""
     plain = re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯|+]", "", message)
@@ -164,6 +170,9 @@ def _flatten(message: str) -> str:
         error = ["missing:", *error[1:2]]
     suggestion = next((part[1].split()[0] for part in rest if "meant" in part[0] and len(part) > 1), "")
     text = " ".join(" ".join(error).split())
+    if wrong := _NO_NUMBER.match(text[:1].lower() + text[1:]):
+        option, whole, given = wrong.groups()
+        return f"{option} takes a {'whole ' if whole else ''}number, not {given}"
     return text[:1].lower() + text[1:] + (f"; perhaps you meant {suggestion}" if suggestion else "")
 
 

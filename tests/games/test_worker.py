@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -167,9 +168,9 @@ def test_a_worker_whose_parent_is_gone_ends_at_once() -> None:
 def test_a_worker_stays_awake_for_a_moment_only() -> None:
     here, there = socket.socketpair()
     with here, there:
-        worker._linger(here)  # nothing comes: it ends even so
+        worker.linger(here, time.perf_counter() + 0.01)  # nothing comes: it ends even so
         there.sendall(b"x")
-        worker._linger(here)
+        worker.linger(here, time.perf_counter() + 60)
         assert here.recv(9) == b"x"  # which it did not take
         there.close()
-        worker._linger(here)
+        worker.linger(here, time.perf_counter() + 60)

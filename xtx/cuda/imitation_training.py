@@ -101,8 +101,8 @@ class RecordedTraining:
         """One pass over all examples, in this order."""
         packed = pack_batches(self._flat, order, self._batch, self._capacity, self._slots)
         steps, rows, _ = packed.source.shape
-        at_least = max(2, steps) // steps  # recording carries a step out twice, with the counter going on
-        self._room_for(sources=at_least * packed.source.size, slots=at_least * packed.at.size, steps=max(2, steps))
+        batches = max(2, steps)  # recording carries a step out twice, with the counter going on
+        self._room_for(sources=batches * rows * self._capacity, slots=batches * rows * self._slots, steps=batches)
         recorded = self._step(rows)
         self._send(packed)
         self._counter.zero_()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Message, encode
+from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Message, encode, linger
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -121,10 +121,8 @@ class Remote:
 
     def listen(self, awake_until: float = 0.0) -> bool:
         """Waits for something to come, for a moment, and awake until a certain time; says whether anything did."""
-        while time.perf_counter() < awake_until:
-            if self.read():
-                return True
-            os.sched_yield()
+        if self._channel is not None:
+            linger(self._channel, awake_until)
         return bool(self._poller.poll(1000 * MOMENT)) and self.read()
 
     def read(self) -> bool:

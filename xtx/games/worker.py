@@ -38,7 +38,7 @@ HEADER = struct.Struct("<I")
 """In front of every message: its length."""
 
 LINGER = 2e-4
-"""Seconds for which a worker stays awake for its next request."""
+"""Seconds for which one stays awake for what is likely to come at once."""
 
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """Stands where there is nothing to say."""
@@ -315,8 +315,8 @@ def serve(channel: socket.socket, desk: Desk) -> None:
     channel.sendall(encode(Ready()))
     while True:
         since = time.perf_counter()
-        if last in quick:
-            _linger(channel)
+        if last in quick:  # where the next request came soon after one of this kind, it is likely to do so again
+            linger(channel, since + LINGER)
         header = stream.read(HEADER.size)
         if len(header) < HEADER.size:
             break
@@ -345,15 +345,16 @@ def serve(channel: socket.socket, desk: Desk) -> None:
         host.close()
 
 
-def _linger(channel: socket.socket) -> None:
-    """Waits awake for something to come, but not for long. To be woken takes as long as a quick game's step: where the
-    next request came soon after one of the last kind, it is likely to do so again."""
-    until = time.perf_counter() + LINGER
+def linger(channel: socket.socket, until: float) -> None:
+    """Waits awake for something to come, but no longer than until a certain time: to be woken takes as long as a quick
+    game's step."""
     while time.perf_counter() < until:
         try:
             channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             os.sched_yield()  # the processor is anybody's who has work
+        except ConnectionError:
+            return
         else:
             return
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 import xtx.agents.states
 from xtx.agents import AGENTS, preset
 from xtx.agents.policy import draw, softmax, uniform
+from xtx.agents.states import Seen
+from xtx.agents.way import Way
 from xtx.agents.xtx import EXPLOIT, EXPLORE, Plan, XtxAgent
 from xtx.config import ALPHA1, ImitationSettings, QSettings, TextSettings, TrajectorySettings, XtxSettings
 from xtx.core import Brief, Decision, Observation, Transition
@@ -178,6 +180,57 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
     assert (other._targets, other._aims, other._plan) == (agent._targets, agent._aims, agent._plan)
+
+
+def test_a_way_is_known_by_its_texts() -> None:
+    """At the same step first, else the last time that it came by."""
+    way = Way(np.array([[1, 2, 3, 10], [4, 2, 3, 11], [1, 2, 3, 12]], np.int32))
+    assert [way.action(Seen(1, 2, 3, 0), step) for step in (0, 1, 2, 3)] == [10, 12, 12, 12]
+    assert way.action(Seen(4, 2, 3, 7), 0) == 11
+    assert way.action(Seen(1, 2, 4, 0), 0) is None
+
+
+def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its texts come again; the imitation policy is asked elsewhere, and the exploring one as often as ever."""
+    agent = XtxAgent(tiny("xtx-no-mix", retrace=True), Brief(games=2, seed=0))
+    fixed = Fixed(agent, monkeypatch)
+    text = agent._library.texts.id
+    known, new = observation(0, 0), observation(0, 0, text="elsewhere")
+    beyond = observation(10, 0)
+    rows = [[text(known.text), text(known.look), text(known.inventory), text(known.actions[-1])]]
+    agent._ways = [Way(np.array([[0, 0, 0, 0]], np.int32)), Way(np.array(rows, np.int32))]
+    agent._plan = Plan(10, 4, 1)
+    decisions = agent.act([known, new])
+    assert decisions[0].action == known.actions[-1]
+    assert (fixed.imitated, fixed.explored) == (1, 0)
+    assert agent.insight(known, []).probabilities[known.actions[-1]] == 1
+    agent.act([beyond, beyond])
+    assert fixed.explored == 2
+    # What it did may not be possible any more, for all that can be read.
+    rows[0][3] = text("an action that is not offered")
+    agent._ways[1] = Way(np.array(rows, np.int32))
+    fixed.imitated = 0
+    agent.act([known, known])
+    assert fixed.imitated == 2
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_ways_are_those_that_are_imitated(own: bool) -> None:
+    """The plan's is the shortest to its score; a loaded agent has the same, and nothing of them is forgotten."""
+    settings = tiny("xtx", own_targets=own, retrace=True, trajectories=TrajectorySettings(k=3))
+    agent = XtxAgent(settings, Brief(games=2, seed=0))
+    script = Script(agent, 2, lambda game, step: step)
+    for _ in range(7):
+        script.step()
+    assert [len(way.steps) for way in agent._ways] == [target.l_max for target in agent._targets]
+    assert agent._targets[agent._plan.way].target_score == agent._plan.target_score
+    assert all(agent._targets[aim.way] == aim for aim in agent._aims) or not own
+    other = XtxAgent(settings, Brief(games=2, seed=1))
+    other.load(agent.state())
+    assert [way.steps.tolist() for way in other._ways] == [way.steps.tolist() for way in agent._ways]
+    before = [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()]
+    agent._sweep([agent._library.see(o) for o in script.now])
+    assert [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()] == before
 
 
 def test_uniform_exploring_is_uniform() -> None:

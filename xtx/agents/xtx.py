@@ -13,6 +13,7 @@ from xtx.agents.imitation import ImitationPolicy
 from xtx.agents.policy import draw, softmax, uniform
 from xtx.agents.q_learner import QLearner
 from xtx.agents.states import Library, Seen
+from xtx.agents.way import Way
 from xtx.config import XtxSettings
 from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
 from xtx.memory import Episode, TrajectoryStore
@@ -28,6 +29,8 @@ class Plan:
     """M: the highest score among the imitated trajectories, or that of the episode's own."""
     l_max: int = 0
     """Length of the longest of them, or of the episode's own."""
+    way: int = -1
+    """Which of the imitated trajectories leads to that score; none at the beginning."""
 
     def phase(self, observation: Observation) -> str:
         """Decided anew at every step, never kept: who loses points while there is time is back in `exploit`."""
@@ -64,6 +67,8 @@ class XtxAgent(Agent):
         self._plan = Plan()
         self._targets = [Plan()]
         """The imitated trajectories one by one."""
+        self._ways: list[Way] = []
+        """The same, where they are to be retraced."""
         self._aims = [Plan()] * brief.games
         """What the episode of each game tries, where each has a target of its own."""
         self._vector_steps = 0
@@ -95,7 +100,11 @@ class XtxAgent(Agent):
                 self._draw_aim(game)
         shares = [self._explore_share(o, self._aim(game)) for game, o in enumerate(observations)]
         exploring = [share >= 1 or self._random.random() < share for share in shares]
-        chances = self._chances(self._states, self._previous, exploring)
+        retraced = [
+            self._retraced(self._states[game], observation.step, self._aim(game))
+            for game, observation in enumerate(observations)
+        ]
+        chances = self._chances(self._states, self._previous, exploring, retraced)
         decisions = []
         for game, observation in enumerate(observations):
             action = observation.actions[draw(self._random, chances[game])]
@@ -122,17 +131,30 @@ class XtxAgent(Agent):
             return 1.0
         return self._settings.mix / aim.l_max
 
+    def _retraced(self, state: Seen, step: int, aim: Plan) -> NDArray[np.float64] | None:
+        """Certainty of what the aim's trajectory did in this state; None where it never was, or is not to be retraced,
+        or could do what cannot be done now."""
+        if not 0 <= aim.way < len(self._ways):
+            return None
+        action = self._ways[aim.way].action(state, step)
+        certain = self._library.actions([state])[0] == (-1 if action is None else action)
+        return certain.astype(np.float64) if certain.any() else None
+
     def _chances(
-        self, states: Sequence[Seen], previous: Sequence[tuple[int, int]], exploring: Sequence[bool]
+        self,
+        states: Sequence[Seen],
+        previous: Sequence[tuple[int, int]],
+        exploring: Sequence[bool],
+        retraced: Sequence[NDArray[np.float64] | None],
     ) -> dict[int, NDArray[np.float64]]:
         """Probabilities of each state's actions, by the state's place: each policy works on its own states only."""
-        chances: dict[int, NDArray[np.float64]] = {}
+        chances = {place: known for place, known in enumerate(retraced) if known is not None and not exploring[place]}
         explorers = [place for place, explores in enumerate(exploring) if explores]
         if explorers:
             with self._clock.part("acting: Q"):
                 explored = self._explore([states[place] for place in explorers])
             chances.update(zip(explorers, explored, strict=True))
-        returning = [place for place, explores in enumerate(exploring) if not explores]
+        returning = [place for place, explores in enumerate(exploring) if not explores and place not in chances]
         if returning:
             contexts = [(*previous[place], *states[place][:3]) for place in returning]
             lists = [actions.tolist() for actions in self._library.actions([states[place] for place in returning])]
@@ -154,9 +176,10 @@ class XtxAgent(Agent):
         with library.in_passing(), self._imitation.in_passing():
             state = self._library.see(observation)
             last = [-1, -1, *(self._library.texts.id(action) for action in previous[-2:])][-2:]
+            retraced = [self._retraced(state, observation.step, self._plan)]
             for explores, weight in ((True, share), (False, 1 - share)):
                 if weight > 0:
-                    mixture += weight * self._chances([state], [(last[0], last[1])], [explores])[0]
+                    mixture += weight * self._chances([state], [(last[0], last[1])], [explores], retraced)[0]
         phase = self._plan.phase(observation) if self._settings.phases else ""
         return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
 
@@ -207,8 +230,13 @@ class XtxAgent(Agent):
                 numbers = {
                     f"imitation_{name}": number for name, number in self._imitation.train(buffer.prefixes).items()
                 }
-            self._plan = Plan(buffer.target_score, buffer.l_max)
-            self._targets = [Plan(s, len(p)) for s, p in zip(buffer.scores, buffer.prefixes, strict=True)]
+            self._targets = [
+                Plan(score, len(prefix), way)
+                for way, (score, prefix) in enumerate(zip(buffer.scores, buffer.prefixes, strict=True))
+            ]
+            best = max(self._targets, key=lambda target: (target.target_score, -target.l_max))
+            self._plan = Plan(buffer.target_score, buffer.l_max, best.way)
+            self._ways = [Way(prefix) for prefix in buffer.prefixes] if self._settings.retrace else []
             for game in range(len(self._aims)):  # what is learned now need not lead to the earlier ones
                 self._draw_aim(game)
         self._train_at = self._vector_steps + self._settings.training_every * self.episode_limit
@@ -225,6 +253,7 @@ class XtxAgent(Agent):
         self._imitation.forget()
         texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
         texts += [running.texts() for running in self._episodes]
+        texts += [way.steps.ravel() for way in self._ways]
         if self._learner is None:
             states = np.array(current, np.int32)
             self._library.sweep(np.concatenate((*texts, states[:, :3].ravel())), states[:, 3])
@@ -241,6 +270,7 @@ class XtxAgent(Agent):
             "random": self._random.bit_generator.state,
             "plan": astuple(self._plan),
             "targets": [astuple(target) for target in self._targets],
+            "ways": [way.steps for way in self._ways],
             "aims": [astuple(aim) for aim in self._aims],
             "vector_steps": self._vector_steps,
             "train_at": self._train_at,
@@ -258,6 +288,7 @@ class XtxAgent(Agent):
         self._random.bit_generator.state = state["random"]
         self._plan = Plan(*state["plan"])
         self._targets = [Plan(*target) for target in state["targets"]]
+        self._ways = [Way(steps) for steps in state.get("ways", ())]  # earlier versions had none
         self._aims = [Plan(*aim) for aim in state["aims"]]
         self._vector_steps, self._train_at = state["vector_steps"], state["train_at"]
         self._previous = [(first, second) for first, second in state["previous"]]

@@ -57,7 +57,7 @@ class Group:
     agent: str
     """The agent's name as it was called."""
     label: str
-    """The same, with the settings in which it differs from others of that name on the same game."""
+    """The same, with the settings in which it differs from others of that name on the same game and from the paper."""
     runs: Sequence[RunData]
     """Those that its figures come from."""
     left_out: Sequence[RunData]
@@ -239,7 +239,8 @@ def _choices(config: RunConfig) -> dict[str, Any]:
 
 
 def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
-    """The name of each run's agent, told apart by the settings that differ among its runs of one game."""
+    """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
+    paper need no telling."""
     seen: dict[tuple[str, Variant, str], set[str]] = {}
     for run in runs:
         for name, value in _choices(run.config).items():
@@ -250,9 +251,11 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
             varying[agent].append(name)
     labels = {}
     for run in runs:
-        chosen = _choices(run.config)
-        told = [f"{name}={chosen.get(name)}" for name in varying.get(run.config.agent, [])]
-        labels[run.folder] = " ".join([run.config.agent, *([f"({', '.join(told)})"] if told else [])])
+        agent, chosen = run.config.agent, _choices(run.config)
+        usual = paper_settings(agent, variants[run.folder].game)
+        own = [name for name in varying.get(agent, []) if name not in usual or chosen.get(name) != usual[name]]
+        told = [f"{name}={chosen.get(name)}" for name in own]
+        labels[run.folder] = " ".join([agent, *([f"({', '.join(told)})"] if told else [])])
     return labels
 
 

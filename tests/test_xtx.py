@@ -202,10 +202,10 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     agent._plan = Plan(10, 4, 1)
     decisions = agent.act([known, new])
     assert decisions[0].action == known.actions[-1]
-    assert (fixed.imitated, fixed.explored) == (1, 0)
+    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._retraced_share == 0.5
     assert agent.insight(known, []).probabilities[known.actions[-1]] == 1
     agent.act([beyond, beyond])
-    assert fixed.explored == 2
+    assert fixed.explored == 2 and agent._retraced_share is None
     # What it did may not be possible any more, for all that can be read.
     rows[0][3] = text("an action that is not offered")
     agent._ways[1] = Way(np.array(rows, np.int32))
@@ -225,6 +225,11 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     assert [len(way.steps) for way in agent._ways] == [target.l_max for target in agent._targets]
     assert agent._targets[agent._plan.way].target_score == agent._plan.target_score
     assert all(agent._targets[aim.way] == aim for aim in agent._aims) or not own
+    for _ in range(20):
+        script.step()
+    # Those that started as the trajectory did can do what it did; those of the other game must imitate at first.
+    shares = [numbers["retraced"] for numbers in script.numbers if "retraced" in numbers]
+    assert max(shares) == 1 and min(shares) < 1 and 0 < np.mean(shares) < 1
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
     assert [way.steps.tolist() for way in other._ways] == [way.steps.tolist() for way in agent._ways]

@@ -76,6 +76,8 @@ class XtxAgent(Agent):
         self._states: list[Seen] = []
         self._glimpsed: dict[str, float] | None = None
         """The numbers of `glimpse`, until `learn`."""
+        self._retraced_share: float | None = None
+        """Of the games that were on their way back in the last `act`."""
         self._previous = [(-1, -1)] * brief.games
         self._episodes = [_Running() for _ in range(brief.games)]
 
@@ -104,6 +106,8 @@ class XtxAgent(Agent):
             self._retraced(self._states[game], observation.step, self._aim(game))
             for game, observation in enumerate(observations)
         ]
+        back = [known is not None for known, explores in zip(retraced, exploring, strict=True) if not explores]
+        self._retraced_share = sum(back) / len(back) if back else None
         chances = self._chances(self._states, self._previous, exploring, retraced)
         decisions = []
         for game, observation in enumerate(observations):
@@ -208,6 +212,8 @@ class XtxAgent(Agent):
         if self._glimpsed is None:
             self.glimpse(transitions)
         numbers, self._glimpsed = self._glimpsed or {}, None
+        if self._settings.retrace and self._retraced_share is not None:
+            numbers["retraced"] = self._retraced_share
         self._vector_steps += 1
         with self._clock.part("tokenising"):
             after = [self._library.see(t.after) for t in transitions]

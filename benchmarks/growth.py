@@ -7,7 +7,8 @@ behind arithmetic. With --restless no text of the world ever comes again, as in 
 
 Figures "as it went" compare moments that are minutes apart, between which a busy machine changes more than we want to
 see. So there are two runs with the same seed: the first waits at episode 500, alive, until the second has played them
-all; then both go on in turns of a few steps, and their processor times are compared.
+all; then both go on in turns of a few steps, and their processor times are compared. What the agent does changes, too:
+it returns more often when it knows ways to return. So the speeds are also given for equally many games that return.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -98,6 +100,12 @@ class Window:
     def speed(self, seconds: list[float]) -> float:
         """Game steps a second."""
         return 8 / statistics.fmean(seconds)
+
+    def speed_at(self, returning: float) -> float:
+        """Game steps a second of processor time while so many games are on their way back, by the straight line through
+        all vector steps: who returns asks the imitation policy, which takes longer than to explore."""
+        slope, base = np.polyfit(self.returning, self.processor, 1) if len(set(self.returning)) > 1 else (0.0, 0.0)
+        return 8 / (base + slope * returning) if base else self.speed(self.processor)
 
 
 class Watched:
@@ -229,7 +237,10 @@ def show(
         row(f"steps/s {name}, clock", one.speed(one.clock), other.speed(other.clock))
         slow = [statistics.median(window.processor) * 1e3 for window in (one, other)]
         row(f"ms of the middle vector step {name}", *slow, digits=2)
-        row(f"games of 8 that return {name}", *(statistics.fmean(w.returning) for w in (one, other)), digits=2)
+        returning = [statistics.fmean(w.returning) for w in (one, other)]
+        row(f"games of 8 that return {name}", *returning, digits=2)
+        alike = statistics.fmean(returning)
+        row(f"steps/s {name}, processor time, if {alike:.1f} return", one.speed_at(alike), other.speed_at(alike))
         if one.trainings and other.trainings:
             row(f"s of an imitation training {name}", *(statistics.fmean(w.trainings) for w in (one, other)), digits=2)
     for name, (one, other) in parts.items():

@@ -74,6 +74,12 @@ def test_demo() -> None:
     assert drrn.settings["q"]["hidden"] == 64  # type: ignore[index]
 
 
+def test_plus() -> None:
+    runs = plan("plus")
+    assert len(runs) == 24 and {run.config.steps for run in runs} == {100_000}
+    assert {run.config.agent for run in runs} == {"xtx", "xtx-own", "xtx-retrace", "xtx-plus"}
+
+
 def one(**more: object) -> RunConfig:
     spec = Spec(**{"games": ("toy:corridor-5",), "agents": ("drrn",), **more})  # type: ignore[arg-type]
     return make_plan(spec, find_games(spec.games))[0].config

@@ -238,6 +238,17 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     assert [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()] == before
 
 
+def test_what_goes_past_the_paper_is_said_by_the_name() -> None:
+    paper = preset("xtx", "deephome")
+    assert not paper.own_targets and not paper.retrace
+    for name, changes in {
+        "xtx-own": {"own_targets": True},
+        "xtx-retrace": {"retrace": True},
+        "xtx-plus": {"own_targets": True, "retrace": True},
+    }.items():
+        assert preset(name, "deephome") == replace(paper, **changes)  # type: ignore[arg-type]
+
+
 def test_uniform_exploring_is_uniform() -> None:
     agent = XtxAgent(tiny("xtx-uniform"), Brief(games=1, seed=0))
     assert set(agent.insight(observation(), []).probabilities.values()) == {1 / 3}

@@ -63,8 +63,8 @@ class Restless(GameVector):
     def reset(self, *given: Any) -> list[Observation]:
         return [self._anew(observation) for observation in super().reset(*given)]
 
-    def step(self, *given: Any) -> list[Step]:
-        return [replace(step, observation=self._anew(step.observation)) for step in super().step(*given)]
+    def _move(self, *given: Any, **more: Any) -> list[Step]:  # behind `step`, and behind `move` and `arrive`
+        return [replace(step, observation=self._anew(step.observation)) for step in super()._move(*given, **more)]
 
 
 def settings() -> XtxSettings:
@@ -104,8 +104,10 @@ class Window:
     def speed_at(self, returning: float) -> float:
         """Game steps a second of processor time while so many games are on their way back, by the straight line through
         all vector steps: who returns asks the imitation policy, which takes longer than to explore."""
-        slope, base = np.polyfit(self.returning, self.processor, 1) if len(set(self.returning)) > 1 else (0.0, 0.0)
-        return 8 / (base + slope * returning) if base else self.speed(self.processor)
+        if len(set(self.returning)) < 2:
+            return float("nan")
+        slope, base = np.polyfit(self.returning, self.processor, 1)
+        return float(8 / (base + slope * returning))
 
 
 class Watched:

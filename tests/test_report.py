@@ -207,7 +207,20 @@ def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
 def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30])
     write_run(tmp_path / "b", [10], seed=1, steps=1000)
-    assert read_board(tmp_path).labels == ["xtx (steps=1000)", "xtx (steps=800000)"]
+    write_run(tmp_path / "c", [20], seed=1, steps=2000, game="zork3")
+    labels = {(group.variant.game, group.label) for group in read_board(tmp_path).groups}
+    assert labels == {("zork1", "xtx"), ("zork1", "xtx (steps=1000)"), ("zork3", "xtx")}
+
+
+def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None:
+    old, new, other = (asdict(xtx_settings()) for _ in range(3))
+    del old["retrace"]
+    other["retrace"] = True
+    write_run(tmp_path / "a", [30], settings=old)
+    write_run(tmp_path / "b", [40], seed=1, settings=new)
+    write_run(tmp_path / "c", [90], seed=2, settings=other)
+    found = {group.label: group.avg.tolist() for group in read_board(tmp_path).groups}
+    assert found == {"xtx": [30, 40], "xtx (retrace=True)": [90]}
 
 
 def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:

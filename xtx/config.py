@@ -196,8 +196,8 @@ class XtxSettings:
     """Each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from there; else
     all return to the highest score among them, as in the paper."""
     retrace: bool = False
-    """On its way back an episode does what its trajectory did wherever it comes by the same texts, and imitates by the
-    policy elsewhere; else it always asks that, as in the paper."""
+    """Where an episode would imitate, it does what its trajectory did in a state with the same texts, and asks the
+    imitation policy elsewhere; else it always asks that, as in the paper."""
     uniform: bool = False
     """Explore by valid actions drawn alike instead of by Q-values; nothing but imitation is learned then."""
     explore_steps: int = 50

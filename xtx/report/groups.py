@@ -233,17 +233,20 @@ def flat(tree: object, path: str = "") -> dict[str, Any]:
     return found
 
 
-def _choices(config: RunConfig) -> dict[str, Any]:
-    """All that changes what a run computes, beside game, agent and seed."""
-    return {"steps": config.steps, "games": config.games, **flat(config.settings)}
+def _choices(config: RunConfig, game: str) -> dict[str, Any]:
+    """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
+    was made has the value that it has in the paper's presets."""
+    own = {"steps": config.steps, "games": config.games, **flat(config.settings)}
+    return {**paper_settings(config.agent, game), **own}
 
 
 def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
     """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
-    paper need no telling."""
+    paper need no telling, and lengths only on the game where they differ."""
+    choices = {run.folder: _choices(run.config, variants[run.folder].game) for run in runs}
     seen: dict[tuple[str, Variant, str], set[str]] = {}
     for run in runs:
-        for name, value in _choices(run.config).items():
+        for name, value in choices[run.folder].items():
             seen.setdefault((run.config.agent, variants[run.folder], name), set()).add(repr(value))
     varying: dict[str, list[str]] = {}
     for (agent, _, name), values in seen.items():
@@ -251,10 +254,14 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
             varying[agent].append(name)
     labels = {}
     for run in runs:
-        agent, chosen = run.config.agent, _choices(run.config)
-        usual = paper_settings(agent, variants[run.folder].game)
-        own = [name for name in varying.get(agent, []) if name not in usual or chosen.get(name) != usual[name]]
-        told = [f"{name}={chosen.get(name)}" for name in own]
+        agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
+        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent)}
+        told = [
+            f"{name}={chosen.get(name)}"
+            for name in varying.get(agent, [])
+            if (name not in usual or chosen.get(name) != usual[name])
+            and (name != "steps" or len(seen[agent, variant, name]) > 1)
+        ]
         labels[run.folder] = " ".join([agent, *([f"({', '.join(told)})"] if told else [])])
     return labels
 
@@ -298,7 +305,7 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
         for group in groups:
             if group.label == label:
                 usual = paper_settings(group.agent, group.variant.game)
-                for name, value in _choices(group.runs[0].config).items():
+                for name, value in _choices(group.runs[0].config, group.variant.game).items():
                     own = name == "inverse.alpha1" and usual.get(name) == value
                     values.setdefault(name, set()).add("the paper's" if own else repr(value))
         differing = [f"{name} ({', '.join(sorted(found))})" for name, found in values.items() if len(found) > 1]
@@ -322,5 +329,5 @@ def deviations(config: RunConfig, game: str) -> list[str]:
     if not usual:
         return []
     usual["games"] = 1 if config.agent == "rc-dqn" else 8
-    chosen = _choices(config)
-    return [f"{name}={chosen[name]}" for name, value in usual.items() if name in chosen and chosen[name] != value]
+    chosen = _choices(config, game)
+    return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

@@ -10,101 +10,22 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from dataclasses import asdict
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from report_runs import read_board, write_run
 
 from xtx.cli import main
-from xtx.config import DrrnSettings, RunConfig, xtx_settings
-from xtx.core import EpisodeRecord, UserError
+from xtx.core import UserError
 from xtx.report.build import build
-from xtx.report.facts import GameFacts, RewardEvent, reward_events
 from xtx.report.figures import COLOURS, PALETTE, Line, line_plot, standalone, ticks
-from xtx.report.groups import Board, deviations, gather
 from xtx.report.html import to_html
-from xtx.report.load import find_runs, read_run, read_runs
+from xtx.report.load import find_runs, read_run
 from xtx.report.markdown import to_markdown
 from xtx.report.words import duration, number, short, signed
-
-SETTINGS: dict[str, Any] = {"drrn": asdict(DrrnSettings()), "xtx": asdict(xtx_settings())}
-
-
-def write_run(
-    folder: Path,
-    scores: list[int],
-    *,
-    game: str = "zork1",
-    agent: str = "xtx",
-    seed: int = 0,
-    steps: int = 800_000,
-    every: int = 100,
-    finished: bool = True,
-    git: str = "abc",
-    **more: Any,
-) -> Path:
-    """A run whose episodes have these scores and end every so many steps."""
-    settings = more.pop("settings", SETTINGS.get(agent, {}))
-    config = RunConfig(game=game, agent=agent, settings=settings, seed=seed, steps=steps, **more)
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(asdict(config)))
-    best, lines = -10_000, []
-    for number_, score in enumerate(scores, start=1):
-        record = score > best
-        best = max(best, score)
-        lines.append(
-            EpisodeRecord(
-                episode=number_,
-                step=number_ * every,
-                game=number_ % config.games,
-                score=score,
-                peak=max(0, score),
-                length=every,
-                ended="died" if number_ % 4 else "limit",
-                seed=12,
-                record=record,
-                actions=["open <b>mailbox</b>", "read leaflet"] if record else [],
-            )
-        )
-    write_lines(folder, "episodes", [asdict(line) for line in lines])
-    reached = steps if finished else len(scores) * every
-    ways = [("West of House", "north", "North of House"), ("North of House", "south", "West of House"),
-            ("North of House", "east", "Behind House"), ("Behind House", "open window", "Kitchen <b>")]  # fmt: skip
-    moves = [{"step": 8 ** (n + 1), "origin": a, "action": b, "target": c} for n, (a, b, c) in enumerate(ways)]
-    write_lines(folder, "rooms", moves[: 2 + seed])
-    marks = [reached // 4 * part for part in (1, 2, 3, 4)]
-    write_lines(folder, "metrics", [{"step": step, "episodes": 0, "score_mean": 0.0} for step in marks])
-    write_lines(folder, "timing", [{"step": step, "time": 1_000_000_000 + step / 100} for step in marks])
-    start = {"started": "2001-09-09T01:46:40+0000", "python": "3.11", "packages": {"torch": "2.6"}, "git": git}
-    (folder / "versions.json").write_text(json.dumps([start]))
-    (folder / "checkpoints" / f"{reached:010d}").write_bytes(b"")
-    return folder
-
-
-def write_lines(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-FACTS = GameFacts(
-    "zork1",
-    350,
-    (RewardEvent(2, 5, "north"), RewardEvent(9, 40, "take egg"), RewardEvent(20, 350, "win")),
-    20,
-    (6.7, 11),
-)
-
-
-def facts(config: RunConfig) -> GameFacts | None:
-    return FACTS if config.game == "zork1" else None
-
-
-def read_board(folder: Path) -> Board:
-    runs, failed = read_runs(find_runs([folder]))
-    return gather(runs, failed, facts)
 
 
 def learning(start: float, end: float, seed: int, episodes: int = 400) -> list[int]:
@@ -183,103 +104,6 @@ def test_a_line_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
     with (folder / "episodes.jsonl").open("a") as file:
         file.write('{"episode":3,"st')
     assert len(read_run(folder).scores) == 2
-
-
-# --- what may be averaged ---------------------------------------------------------------------------------------
-
-
-def test_seeds_are_averaged(tmp_path: Path) -> None:
-    for seed, score in enumerate((30, 40, 50)):
-        write_run(tmp_path / str(seed), [score] * 3, seed=seed)
-    (group,) = read_board(tmp_path).groups
-    assert group.label == "xtx" and group.avg.tolist() == [30, 40, 50] and group.notes == []
-
-
-def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [30])
-    small = asdict(xtx_settings())
-    small["q"]["hidden"] = 16
-    write_run(tmp_path / "b", [10], seed=1, settings=small)
-    labels = [group.label for group in read_board(tmp_path).groups]
-    assert labels == ["xtx", "xtx (q.hidden=16)"]  # those of the paper need no telling
-
-
-def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [30])
-    write_run(tmp_path / "b", [10], seed=1, steps=1000)
-    write_run(tmp_path / "c", [20], seed=1, steps=2000, game="zork3")
-    labels = {(group.variant.game, group.label) for group in read_board(tmp_path).groups}
-    assert labels == {("zork1", "xtx"), ("zork1", "xtx (steps=1000)"), ("zork3", "xtx")}
-
-
-def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None:
-    old, new, other = (asdict(xtx_settings()) for _ in range(3))
-    del old["retrace"]
-    other["retrace"] = True
-    write_run(tmp_path / "a", [30], settings=old)
-    write_run(tmp_path / "b", [40], seed=1, settings=new)
-    write_run(tmp_path / "c", [90], seed=2, settings=other)
-    found = {group.label: group.avg.tolist() for group in read_board(tmp_path).groups}
-    assert found == {"xtx": [30, 40], "xtx (retrace=True)": [90]}
-
-
-def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [3], game="zork3")
-    write_run(tmp_path / "b", [3], game="/stories/zork3.z5", extra_actions=True)
-    write_run(tmp_path / "c", [3], game="zork3", extra_actions=True, stochastic=True)
-    write_run(tmp_path / "d", [3], extra_actions=True)  # zork1 has no added actions
-    assert [v.title for v in read_board(tmp_path).variants] == ["zork1", "zork3", "zork3*", "zork3* (stochastic)"]
-
-
-def test_finished_runs_alone_count_where_there_are_some(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [30])
-    write_run(tmp_path / "b", [10], seed=1, finished=False)
-    (group,) = read_board(tmp_path).groups
-    assert group.avg.tolist() == [30] and len(group.left_out) == 1
-    assert "xtx on zork1: 1 unfinished run not counted" in group.notes
-    assert "xtx on zork1: one seed only, so nothing is known of its spread" in group.notes
-
-
-def test_the_same_seed_counts_once(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [30])
-    write_run(tmp_path / "b", [30])
-    (group,) = read_board(tmp_path).groups
-    assert len(group.runs) == 1 and "seed 0 is there more than once" in group.notes[0]
-
-
-def test_agents_keep_their_colours(tmp_path: Path) -> None:
-    for agent in ("random", "mine", "xtx-no-mix", "drrn"):
-        write_run(tmp_path / agent, [1], agent=agent)
-    assert read_board(tmp_path).colours == {"drrn": 2, "random": 5, "mine": 6, "xtx-no-mix": 7}
-
-
-def test_mixed_versions_are_told(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [30])
-    write_run(tmp_path / "b", [30], seed=1, git="def")
-    assert any("different versions" in note and "def" in note for note in read_board(tmp_path).notes)
-
-
-def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [30])
-    own = asdict(xtx_settings("deephome"))
-    write_run(tmp_path / "b", [30], game="deephome", settings=own)
-    assert not [note for note in read_board(tmp_path).notes if "not the same" in note], "the paper's own difference"
-    own["q"]["hidden"] = 64
-    write_run(tmp_path / "c", [30], game="detective", settings=own)
-    (note,) = [note for note in read_board(tmp_path).notes if "not the same" in note]
-    assert "q.hidden (128, 64)" in note
-
-
-def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "a", [30], games=4))
-    assert deviations(run.config, "zork1") == ["games=4"]
-    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "games=4"]
-    assert deviations(RunConfig("zork1", "random", {}, games=4), "zork1") == []
-
-
-def test_reward_events_are_new_highest_scores() -> None:
-    events = reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
-    assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]
 
 
 # --- the report -------------------------------------------------------------------------------------------------

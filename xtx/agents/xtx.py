@@ -103,11 +103,11 @@ class XtxAgent(Agent):
         shares = [self._explore_share(o, self._aim(game)) for game, o in enumerate(observations)]
         exploring = [share >= 1 or self._random.random() < share for share in shares]
         retraced = [
-            self._retraced(self._states[game], observation.step, self._aim(game))
+            None if exploring[game] else self._retraced(self._states[game], observation.step, self._aim(game))
             for game, observation in enumerate(observations)
         ]
-        back = [known is not None for known, explores in zip(retraced, exploring, strict=True) if not explores]
-        self._retraced_share = sum(back) / len(back) if back else None
+        back = exploring.count(False)
+        self._retraced_share = sum(known is not None for known in retraced) / back if back else None
         chances = self._chances(self._states, self._previous, exploring, retraced)
         decisions = []
         for game, observation in enumerate(observations):
@@ -151,8 +151,9 @@ class XtxAgent(Agent):
         exploring: Sequence[bool],
         retraced: Sequence[NDArray[np.float64] | None],
     ) -> dict[int, NDArray[np.float64]]:
-        """Probabilities of each state's actions, by the state's place: each policy works on its own states only."""
-        chances = {place: known for place, known in enumerate(retraced) if known is not None and not exploring[place]}
+        """Probabilities of each state's actions, by the state's place: each policy works on its own states only.
+        `retraced` is what is certain where one does not explore."""
+        chances = {place: known for place, known in enumerate(retraced) if known is not None}
         explorers = [place for place, explores in enumerate(exploring) if explores]
         if explorers:
             with self._clock.part("acting: Q"):

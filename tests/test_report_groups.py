@@ -1,0 +1,107 @@
+"""Which runs may be averaged, and what they are called."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from report_runs import read_board, write_run
+
+from xtx.config import RunConfig, xtx_settings
+from xtx.report.facts import reward_events
+from xtx.report.groups import deviations
+from xtx.report.load import read_run
+
+
+def test_seeds_are_averaged(tmp_path: Path) -> None:
+    for seed, score in enumerate((30, 40, 50)):
+        write_run(tmp_path / str(seed), [score] * 3, seed=seed)
+    (group,) = read_board(tmp_path).groups
+    assert group.label == "xtx" and group.avg.tolist() == [30, 40, 50] and group.notes == []
+
+
+def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    small = asdict(xtx_settings())
+    small["q"]["hidden"] = 16
+    write_run(tmp_path / "b", [10], seed=1, settings=small)
+    labels = [group.label for group in read_board(tmp_path).groups]
+    assert labels == ["xtx", "xtx (q.hidden=16)"]  # those of the paper need no telling
+
+
+def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [10], seed=1, steps=1000)
+    write_run(tmp_path / "c", [20], seed=1, steps=2000, game="zork3")
+    labels = {(group.variant.game, group.label) for group in read_board(tmp_path).groups}
+    assert labels == {("zork1", "xtx"), ("zork1", "xtx (steps=1000)"), ("zork3", "xtx")}
+
+
+def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None:
+    old, new, other = (asdict(xtx_settings()) for _ in range(3))
+    del old["retrace"]
+    other["retrace"] = True
+    write_run(tmp_path / "a", [30], settings=old)
+    write_run(tmp_path / "b", [40], seed=1, settings=new)
+    write_run(tmp_path / "c", [90], seed=2, settings=other)
+    found = {group.label: group.avg.tolist() for group in read_board(tmp_path).groups}
+    assert found == {"xtx": [30, 40], "xtx (retrace=True)": [90]}
+
+
+def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [3], game="zork3")
+    write_run(tmp_path / "b", [3], game="/stories/zork3.z5", extra_actions=True)
+    write_run(tmp_path / "c", [3], game="zork3", extra_actions=True, stochastic=True)
+    write_run(tmp_path / "d", [3], extra_actions=True)  # zork1 has no added actions
+    assert [v.title for v in read_board(tmp_path).variants] == ["zork1", "zork3", "zork3*", "zork3* (stochastic)"]
+
+
+def test_finished_runs_alone_count_where_there_are_some(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [10], seed=1, finished=False)
+    (group,) = read_board(tmp_path).groups
+    assert group.avg.tolist() == [30] and len(group.left_out) == 1
+    assert "xtx on zork1: 1 unfinished run not counted" in group.notes
+    assert "xtx on zork1: one seed only, so nothing is known of its spread" in group.notes
+
+
+def test_the_same_seed_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [30])
+    (group,) = read_board(tmp_path).groups
+    assert len(group.runs) == 1 and "seed 0 is there more than once" in group.notes[0]
+
+
+def test_agents_keep_their_colours(tmp_path: Path) -> None:
+    for agent in ("random", "mine", "xtx-no-mix", "drrn"):
+        write_run(tmp_path / agent, [1], agent=agent)
+    assert read_board(tmp_path).colours == {"drrn": 2, "random": 5, "mine": 6, "xtx-no-mix": 7}
+
+
+def test_mixed_versions_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [30], seed=1, git="def")
+    assert any("different versions" in note and "def" in note for note in read_board(tmp_path).notes)
+
+
+def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    own = asdict(xtx_settings("deephome"))
+    write_run(tmp_path / "b", [30], game="deephome", settings=own)
+    assert not [note for note in read_board(tmp_path).notes if "not the same" in note], "the paper's own difference"
+    own["q"]["hidden"] = 64
+    write_run(tmp_path / "c", [30], game="detective", settings=own)
+    (note,) = [note for note in read_board(tmp_path).notes if "not the same" in note]
+    assert "q.hidden (128, 64)" in note
+
+
+def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", [30], games=4))
+    assert deviations(run.config, "zork1") == ["games=4"]
+    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "games=4"]
+    assert deviations(RunConfig("zork1", "random", {}, games=4), "zork1") == []
+
+
+def test_reward_events_are_new_highest_scores() -> None:
+    events = reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
+    assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]

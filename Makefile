@@ -6,7 +6,7 @@ ARGS :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
 
-.PHONY: run compare results test check verify bench story
+.PHONY: run compare results test check verify bench story portable
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
@@ -44,6 +44,10 @@ bench: .venv/stamp
 story: .venv/stamp
 	@echo "== compiling the stories with Inform 6"
 	@$(MAKE) --no-print-directory -C stories PYTHON=$(CURDIR)/$(BIN)/python
+
+portable: .venv/stamp
+	@echo "== packing xtx for a machine on which nothing can be installed"
+	@$(BIN)/python tools/portable.py $(ARGS)
 
 # The editable install also compiles the C sources into the source tree.
 .venv/stamp: pyproject.toml constraints.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])

@@ -147,15 +147,18 @@ class Candidates(Commands):
         names, squares = self.names, self._squares
         fixed = ~self._portable(effect)
         # None is -1, and so the last of all.
-        works = np.append(effect != 0, False)[squares]
-        # What is left of an effect can only grow less: where there are too few now, nothing needs to be looked at.
-        taken = np.count_nonzero(works & fixed[:, None], axis=1) >= _NONSENSE
-        aimed = np.count_nonzero(works & fixed, axis=2) >= _CARELESS
+        known = np.append(effect, np.uint64(0))
+        works = (known != 0)[squares]
         verbs = self._grammar.verbs
         common = np.bincount(verbs[self.forms[(effect != 0) & (self.words > 2)]], minlength=verbs.max() + 1)
         enough = common[verbs[self._grammar.pairs]] >= _NONSENSE
+        # What is left of an effect can only grow less: where there are too few now, nothing needs to be looked at.
+        taken = (np.count_nonzero(works & fixed[:, None], axis=1) >= _NONSENSE) & enough[:, None]
+        aimed = (np.count_nonzero(works & fixed, axis=2) >= _CARELESS) & enough[:, None]
+        taken[taken] = _kinds(np.where(fixed, known[squares.swapaxes(1, 2)[taken]], 0)) >= _NONSENSE
+        aimed[aimed] = _kinds(np.where(fixed, known[squares[aimed]], 0)) >= _CARELESS
         effect = effect.copy()
-        for t in np.flatnonzero(enough & (taken.any(axis=1) | aimed.any(axis=1))).tolist():
+        for t in np.flatnonzero(taken.any(axis=1) | aimed.any(axis=1)).tolist():
             for b in np.flatnonzero(taken[t]).tolist():
                 at_work = {a: i for a, i in enumerate(squares[t, :, b].tolist()) if i >= 0 and effect[i]}
                 if len({int(effect[i]) for a, i in at_work.items() if fixed[a]}) >= _NONSENSE:
@@ -181,3 +184,11 @@ class Candidates(Commands):
         shared = Counter(e for effects in moved for e in effects)
         able = zip(self.names, moved, strict=True)
         return np.array([name == "all" or any(shared[e] < 3 for e in effects) for name, effects in able])
+
+
+def _kinds(effects: Effects) -> npt.NDArray[np.intp]:
+    """How many different effects there are in each row."""
+    rows = np.sort(effects, axis=1)  # those without effect come first
+    kinds: npt.NDArray[np.intp] = np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1)
+    kinds += rows[:, 0] != 0
+    return kinds

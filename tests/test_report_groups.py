@@ -48,6 +48,19 @@ def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None
     assert found == {"xtx": [30, 40], "xtx (retrace=True)": [90]}
 
 
+def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
+    both = asdict(xtx_settings()) | {"own_targets": True, "retrace": True}
+    write_run(tmp_path / "a", [30], agent="xtx-plus", settings=both)
+    write_run(tmp_path / "b", [40], agent="xtx-plus", settings=both | {"halving": True})
+    write_run(tmp_path / "c", [50], agent="xtx-plus", settings=both | {"retrace": False})
+    found = {group.label: group.other_settings for group in read_board(tmp_path).groups}
+    assert found == {
+        "xtx-plus": [],
+        "xtx-plus (halving=True)": ["halving=True"],
+        "xtx-plus (retrace=False)": ["retrace=False"],
+    }
+
+
 def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [3], game="zork3")
     write_run(tmp_path / "b", [3], game="/stories/zork3.z5", extra_actions=True)

@@ -12,9 +12,11 @@ from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Tabl
 from xtx.report.figures import Bar, BarPlot, Line, LinePlot
 from xtx.report.groups import Board, Group, Variant
 from xtx.report.stats import Estimate, Floats
-from xtx.report.words import DASH, number, some
+from xtx.report.words import DASH, count, number, some
 
 ABLATIONS = ("xtx", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5", "xtx-lambda-1", "xtx-uniform")
+FAR_ENOUGH = 0.1
+"""Share of the longest run's steps below which another is not compared with it."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,10 @@ class Field:
     variants: Sequence[Variant]
     scores: dict[str, list[Floats]]
     """For each agent, its normalised Avg on each of the games, one number for each seed."""
+    cut: dict[Variant, int]
+    """The games on which some agents were run for longer than others, and the steps at which all are taken there."""
     absent: Sequence[str]
-    """Agents that were not run on all of these games."""
+    """Agents that were not run on all of these games, or have just begun there."""
 
     @property
     def seeds(self) -> tuple[int, int]:
@@ -40,9 +44,8 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     An ablation that was run on one game only must not take the other games from everybody else's comparison.
     """
     known = [variant for variant in variants if variant.maximum]
-    played = {
-        label: {v: group for v in known for group in board.of(v) if group.label == label} for label in board.labels
-    }
+    far = {variant: _far_enough(board.of(variant)) for variant in known}
+    played = {label: {v: group for v in known for group in far[v] if group.label == label} for label in board.labels}
     best: tuple[int, dict[str, dict[Variant, Group]], list[Variant]] = (0, {}, [])
     for least in sorted({len(games) for games in played.values() if games}, reverse=True):
         busy = {label: games for label, games in played.items() if len(games) >= least}
@@ -52,13 +55,41 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     size, busy, shared = best
     if not size:
         return None
-    scores = {label: [_normalised(games[variant]) for variant in shared] for label, games in busy.items()}
-    absent = [label for label, games in played.items() if games and label not in busy]
-    return Field(shared, scores, absent)
+    ends = {variant: equal_steps([games[variant] for games in busy.values()]) for variant in shared}
+    scores = {
+        label: [_normalised(games[variant], ends[variant][label]) for variant in shared]
+        for label, games in busy.items()
+    }
+    there = {group.label for variant in known for group in board.of(variant)}
+    absent = [label for label in board.labels if label in there and label not in busy]
+    cut = {
+        variant: min(end for label, end in ends[variant].items() if busy[label][variant].steps > end)
+        for variant in shared
+        if any(games[variant].steps > ends[variant][label] for label, games in busy.items())
+    }
+    return Field(shared, scores, cut, absent)
 
 
-def _normalised(group: Group) -> Floats:
-    return stats.normalise(group.avg, group.variant.maximum or 1)
+def _far_enough(groups: Sequence[Group]) -> list[Group]:
+    """Without those that have just begun: they would cut off the others where nothing is to be seen yet."""
+    most = {games: max(g.steps for g in groups if _together(g) == games) for games in map(_together, groups)}
+    return [group for group in groups if group.steps >= most[_together(group)] * FAR_ENOUGH]
+
+
+def _together(group: Group) -> int:
+    """How many games its runs play at the same time."""
+    return group.runs[0].config.games
+
+
+def equal_steps(groups: Sequence[Group]) -> dict[str, int]:
+    """At which step each agent's runs on a game are to be compared, by label: where the shortest of them end. Those
+    that play another number of games together (rc-dqn plays one) learn in another way, and do not cut off others."""
+    shortest = {games: min(g.steps for g in groups if _together(g) == games) for games in map(_together, groups)}
+    return {group.label: shortest[_together(group)] for group in groups}
+
+
+def _normalised(group: Group, steps: int) -> Floats:
+    return stats.normalise(group.avg_at(steps), group.variant.maximum or 1)
 
 
 def section(board: Board, stochastic: bool) -> Section | None:
@@ -72,15 +103,18 @@ def section(board: Board, stochastic: bool) -> Section | None:
     names = ", ".join(variant.title for variant in field.variants)
     said = [
         f"Normalised Avg over {some(len(field.variants), 'game')} that all of these agents were run on ({names}), "
-        f"{few if few == many else f'{few} to {many}'} seeds each. Intervals: 95 %, stratified bootstrap over seeds "
+        f"{some(few, 'seed') if few == many else f'{few} to {many} seeds'} each. Intervals: 95 %, stratified bootstrap over seeds "
         f"({stats.RESAMPLES:,} resamples), after Agarwal et al. 2021."
     ]
     if many == 1:
         said.append("With one seed each, nothing can be said of how sure these figures are.")
     elif few == 1:
         said.append("Where a game has one seed, its uncertainty is not in the intervals.")
+    if field.cut:
+        where = ", ".join(f"{variant.title} {count(steps)}" for variant, steps in field.cut.items())
+        said.append(f"Where some were run for longer than others, all are taken at the same step: {where}.")
     if field.absent:
-        said.append(f"Left out, because they were not run on all of these: {', '.join(field.absent)}.")
+        said.append(f"Left out, because they were not run on all of these, or only begun: {', '.join(field.absent)}.")
     blocks: list[Block] = [Text(" ".join(said)), *_summary(board, field, kind)]
     if any(variant.game == "dragon" for variant in field.variants) and len(field.variants) > 1:
         kept = [variant for variant in variants if variant.game != "dragon"]
@@ -153,33 +187,35 @@ def ablations(board: Board) -> Section | None:
     blocks: list[Block] = []
     for stochastic in (False, True):
         known = [v for v in board.variants if v.stochastic == stochastic and v.maximum]
-        found = {v: [g for g in board.of(v) if g.agent in ABLATIONS] for v in known}
+        found = {v: _far_enough([g for g in board.of(v) if g.agent in ABLATIONS]) for v in known}
         labels = [label for label in board.labels if any(g.label == label for groups in found.values() for g in groups)]
         parts = {g.agent for groups in found.values() for g in groups} - {"xtx", "xtx-uniform"}
         if parts:
             blocks += _ablation_blocks(board, {v: groups for v, groups in found.items() if groups}, labels)
     text = Text(
         "xtx beside xtx with one of its parts changed: no exploration on the way back (no-mix), a fixed share of "
-        "exploration without phases (lambda), exploration at random (uniform)."
+        "exploration without phases (lambda), exploration at random (uniform); on each game at equally many steps."
     )
     return Section("Ablations", [text, *blocks]) if blocks else None
 
 
 def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
     colours = board.colours
+    ends = {v: equal_steps(groups) for v, groups in found.items()}
     shared = [v for v, groups in found.items() if {g.label for g in groups} >= set(labels)]
     figures = []
     if shared:
         bars = []
         for label in labels:
             # The paper's bars cut every game to 0 to 1, which matters for Dragon alone.
-            means = [float(np.clip(_normalised(g), 0, 1).mean()) for v in shared for g in found[v] if g.label == label]
+            groups = [g for v in shared for g in found[v] if g.label == label]
+            means = [float(np.clip(_normalised(g, ends[g.variant][label]), 0, 1).mean()) for g in groups]
             bars.append(Bar(label, colours[label], _around(means)))
         caption = f"Mean over {some(len(shared), 'game')} that all of them were run on, ± standard deviation over games"
         figures.append(Figure(f"ablations-{'stochastic' if shared[0].stochastic else 'all'}",
                               BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))  # fmt: skip
     for variant, groups in found.items():
-        own = {group.label: _around(group.avg) for group in groups}
+        own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
         plot = BarPlot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
         figures.append(Figure(f"ablations-{variant.title}", plot, f"{variant.title}, ± standard deviation over seeds"))
     missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."

@@ -14,13 +14,15 @@ from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xt
 from xtx.report.facts import GameFacts
 from xtx.report.load import RunData, Unreadable
 from xtx.report.paper import read_paper
-from xtx.report.stats import Floats, normalise
+from xtx.report.stats import Floats, curve_at, normalise
 from xtx.report.words import some
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
 """Agents in the order of their colours, so that one keeps its colour from report to report."""
 FAMILY = ("phases", "mix", "uniform")
 """The settings that make a member of XTX's family what its name says."""
+BEYOND = {"xtx-own": ("own_targets",), "xtx-retrace": ("retrace",), "xtx-plus": ("own_targets", "retrace")}
+"""What is on in those that go past the paper, and said by their names too."""
 
 FindFacts = Callable[[RunConfig], GameFacts | None]
 
@@ -87,6 +89,14 @@ class Group:
     def steps(self) -> int:
         """Steps that all its runs have come to."""
         return min(run.config.steps if run.finished else run.reached for run in self.runs)
+
+    def avg_at(self, steps: int) -> Floats:
+        """[seeds] `avg` as it was after so many steps; 0 before the first episode has ended."""
+        if steps >= self.steps:
+            return self.avg
+        at = np.array([steps], np.float64)
+        curves = [run.digest.curve for run in self.runs]
+        return np.array([np.nan_to_num(curve_at(curve.steps, curve.mean, at)[0]) for curve in curves])
 
     @property
     def finished(self) -> bool:
@@ -315,9 +325,10 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
 
 
 def paper_settings(agent: str, game: str) -> dict[str, Any]:
-    """The paper's settings of one of its agents for a game, flat; nothing for other agents."""
+    """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
     if agent.startswith("xtx") and not agent.endswith("-demo"):
         known = flat(asdict(xtx_settings(game)))
+        known |= dict.fromkeys(BEYOND.get(agent, ()), True)
         return {name: value for name, value in known.items() if name not in FAMILY}
     kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
     return flat(asdict(kinds[agent]())) if agent in kinds else {}

@@ -101,9 +101,10 @@ def section(board: Board, stochastic: bool) -> Section | None:
     kind = "-stochastic" if stochastic else ""
     few, many = field.seeds
     names = ", ".join(variant.title for variant in field.variants)
+    seeds = some(few, "seed") if few == many else f"{few} to {many} seeds"
     said = [
         f"Normalised Avg over {some(len(field.variants), 'game')} that all of these agents were run on ({names}), "
-        f"{some(few, 'seed') if few == many else f'{few} to {many} seeds'} each. Intervals: 95 %, stratified bootstrap over seeds "
+        f"{seeds} each. Intervals: 95 %, stratified bootstrap over seeds "
         f"({stats.RESAMPLES:,} resamples), after Agarwal et al. 2021."
     ]
     if many == 1:

@@ -57,3 +57,12 @@ def test_a_python_that_nobody_packs_for_is_said_in_one_line(
     assert portable.main() == 2
     assert "Python 9.9" in capsys.readouterr().err
     assert not (tmp_path / "x.tgz").exists()
+
+
+def test_a_place_that_cannot_be_written_is_said_in_one_line(
+    portable: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["portable.py", "--out", str(tmp_path / "file" / "x.tgz")])
+    assert portable.main() == 2
+    assert capsys.readouterr().err.startswith("not packed: ")

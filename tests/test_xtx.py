@@ -205,6 +205,8 @@ def test_returns_may_be_halved_from_score_to_score(monkeypatch: pytest.MonkeyPat
     other = XtxAgent(settings, Brief(games=1, seed=1))
     other.load(agent.state())
     assert other._returns == agent._returns and other._returns[20] == 88
+    with pytest.raises(ValueError, match="own_targets"):
+        XtxAgent(tiny("xtx", halving=True), Brief(games=1, seed=0))
 
 
 def test_a_way_is_known_by_its_texts() -> None:

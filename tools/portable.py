@@ -81,18 +81,27 @@ def main() -> int:
     parser.add_argument("--python", default="3.12", help="version of Python there (3.12)")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / f"{NAME}.tgz", help="the archive to write")
     args = parser.parse_args()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / NAME
-        try:
-            gather(folder, args.python)
-        except subprocess.CalledProcessError:
-            print(f"not packed: pip did not find all packages for Python {args.python} (see above)", file=sys.stderr)
-            return 2
-        with tarfile.open(args.out, "w:gz") as archive:
-            archive.add(folder, NAME)
+    try:
+        pack(args.out, args.python)
+    except subprocess.CalledProcessError:
+        print(f"not packed: pip did not find all packages for Python {args.python} (see above)", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"not packed: {error}", file=sys.stderr)
+        return 2
     print(f"{args.out}: {args.out.stat().st_size / 1e6:.0f} MB")
     return 0
+
+
+def pack(out: Path, python: str) -> None:
+    """Writes the archive, whole or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
+        folder, archive = Path(scratch) / NAME, Path(scratch) / out.name
+        gather(folder, python)
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(folder, NAME)
+        archive.replace(out)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class XtxAgent(Agent):
         super().__init__(settings, brief)
         if settings.imitation.width % settings.imitation.heads:
             raise ValueError("the imitation policy's width must be a multiple of its heads")
+        if settings.halving and not settings.own_targets:
+            raise ValueError("halving shares out the episodes' own targets: it needs own_targets too")
         self._settings = settings
         self._clock = brief.clock
         device = torch.device(brief.device)

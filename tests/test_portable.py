@@ -31,17 +31,13 @@ def test_needed_are_our_packages_and_theirs_but_not_what_the_other_machine_has(p
 def test_everything_is_gathered(portable: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(portable.subprocess, "run", lambda words, check: asked.append(words))
-    portable.gather(tmp_path / "packed", "3.12")
+    (tmp_path / "packed").mkdir()  # pip makes it
+    portable.gather(tmp_path / "packed", "3.12", tests=True)
     assert f"msgspec=={portable.metadata.version('msgspec')}" in asked[0]
     assert asked[0][asked[0].index("--python-version") + 1] == "3.12"
-    for name in (
-        "xtx/cli.py",
-        "xtx/games/data",
-        "jericho/jericho.py",
-        "jericho/libfrotz.so",
-        "tests",
-        "pyproject.toml",
-    ):
+    version = portable.metadata.version("xtx")
+    parts = ["xtx/cli.py", "xtx/games/data", "jericho/jericho.py", "jericho/libfrotz.so", "pyproject.toml"]
+    for name in [*parts, "docs/your-agent.md", "tools/portable.py", f"xtx-{version}.dist-info/METADATA"]:
         assert (tmp_path / "packed" / name).exists(), name
     assert not list((tmp_path / "packed").rglob("__pycache__"))
 

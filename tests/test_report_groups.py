@@ -7,9 +7,10 @@ from pathlib import Path
 
 from report_runs import read_board, write_run
 
+from xtx.agents import preset
 from xtx.config import RunConfig, xtx_settings
 from xtx.report.facts import reward_events
-from xtx.report.groups import deviations
+from xtx.report.groups import BEYOND, deviations
 from xtx.report.load import read_run
 
 
@@ -49,14 +50,17 @@ def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None
 
 
 def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
-    both = asdict(xtx_settings()) | {"own_targets": True, "retrace": True}
+    for name in BEYOND:
+        settings = asdict(preset(name, "zork1"))
+        assert deviations(RunConfig(game="zork1", agent=name, settings=settings), "zork1") == []
+    both = asdict(preset("xtx-plus", "zork1"))
     write_run(tmp_path / "a", [30], agent="xtx-plus", settings=both)
-    write_run(tmp_path / "b", [40], agent="xtx-plus", settings=both | {"halving": True})
+    write_run(tmp_path / "b", [40], agent="xtx-plus", settings=both | {"explore_steps": 70})
     write_run(tmp_path / "c", [50], agent="xtx-plus", settings=both | {"retrace": False})
     found = {group.label: group.other_settings for group in read_board(tmp_path).groups}
     assert found == {
         "xtx-plus": [],
-        "xtx-plus (halving=True)": ["halving=True"],
+        "xtx-plus (explore_steps=70)": ["explore_steps=70"],
         "xtx-plus (retrace=False)": ["retrace=False"],
     }
 

@@ -182,33 +182,6 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
     assert (other._targets, other._aims, other._plan) == (agent._targets, agent._aims, agent._plan)
 
 
-def test_returns_may_be_halved_from_score_to_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A score that is new comes first, until it has had its share; several ways to the same score share theirs."""
-    settings = tiny("xtx", own_targets=True, halving=True)
-    agent = XtxAgent(settings, Brief(games=1, seed=0))
-    Fixed(agent, monkeypatch)
-
-    def returns(times: int) -> list[int]:
-        aims = []
-        for _ in range(times):
-            agent.act([observation()])
-            aims.append(agent._aim(0))
-        assert set(aims) <= set(agent._targets)
-        return [sum(aim.target_score == score for aim in aims) for score in (20, 10, 5, 1)]
-
-    agent._targets = [Plan(5, 3), Plan(10, 4), Plan(10, 6), Plan(1, 1)]
-    assert returns(1) == [0, 1, 0, 0]
-    assert returns(69) == [0, 39, 20, 10]
-    agent._targets.append(Plan(20, 9))
-    assert returns(80) == [80, 0, 0, 0], "the next has had 40, which is half of that"
-    assert returns(15) == [8, 4, 2, 1]
-    other = XtxAgent(settings, Brief(games=1, seed=1))
-    other.load(agent.state())
-    assert other._returns == agent._returns and other._returns[20] == 88
-    with pytest.raises(ValueError, match="own_targets"):
-        XtxAgent(tiny("xtx", halving=True), Brief(games=1, seed=0))
-
-
 def test_a_way_is_known_by_its_texts() -> None:
     """At the same step first, else the last time that it came by."""
     way = Way(np.array([[1, 2, 3, 10], [4, 2, 3, 11], [1, 2, 3, 12]], np.int32))

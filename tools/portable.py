@@ -2,6 +2,7 @@
 
     make portable                       # build/xtx-portable.tgz, for Python 3.12
     make portable ARGS="--python 3.13"
+    make portable ARGS=--tests          # with the tests and all that they read
 
 On the other machine, which has Linux with the same kind of processor, that Python, torch and NumPy:
 
@@ -11,6 +12,7 @@ On the other machine, which has Linux with the same kind of processor, that Pyth
 from __future__ import annotations
 
 import argparse
+import platform
 import re
 import shutil
 import subprocess
@@ -27,6 +29,17 @@ THERE = {"torch", "numpy"}
 BUILT_HERE = {"jericho"}
 """Compiled by its setup, into a library that knows nothing of Python: it runs there as it is."""
 FOR_TESTS = ("pytest", "pytest-timeout", "hypothesis")
+READ_BY_TESTS = (
+    "tests",
+    "docs",
+    "tools",
+    "stories",
+    "results",
+    "benchmarks",
+    "Makefile",
+    "README.md",
+    "pyproject.toml",
+)
 
 
 def needed(names: list[str]) -> set[str]:
@@ -56,33 +69,44 @@ def _installed(name: str) -> bool:
         return False  # for another system, or another Python
 
 
-def gather(folder: Path, python: str) -> None:
+def gather(folder: Path, python: str, tests: bool) -> None:
     """Puts everything into a folder."""
-    exact = [f"{name}=={metadata.version(name)}" for name in sorted(needed(["xtx", *FOR_TESTS]))]
+    names = needed(["xtx", *(FOR_TESTS if tests else ())])
+    exact = [f"{name}=={metadata.version(name)}" for name in sorted(names)]
     pip = [sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps"]
-    kinds = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
+    kinds = [f"{kind}_{platform.machine()}" for kind in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")]
     other = ["--only-binary=:all:", "--python-version", python, *(f"--platform={kind}" for kind in kinds)]
     subprocess.run([*pip, *other, "--target", str(folder), *exact], check=True)
     ignore = shutil.ignore_patterns("__pycache__")
     for name in BUILT_HERE:
-        for file in metadata.files(name) or ():
+        files = metadata.files(name)
+        if not files:
+            raise OSError(f"nobody knows which files {name} has here; install it again")
+        for file in files:
             if "__pycache__" not in file.parts and ".." not in file.parts:
                 target = folder / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file.locate(), target)
-    shutil.copytree(ROOT / "xtx", folder / "xtx", ignore=ignore)
-    shutil.copytree(ROOT / "tests", folder / "tests", ignore=ignore)
-    shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")  # for pytest
+    about = metadata.distribution("xtx")
+    facts = folder / f"xtx-{about.version}.dist-info"  # so that it knows its version there
+    facts.mkdir()
+    (facts / "METADATA").write_text(about.read_text("METADATA") or "")
+    for part in ("xtx", *(READ_BY_TESTS if tests else ())):
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, folder / part, ignore=ignore)
+        else:
+            shutil.copyfile(ROOT / part, folder / part)
 
 
 def main() -> int:
     """Writes the archive and says where it is."""
     parser = argparse.ArgumentParser(description="Packs xtx for a machine on which nothing can be installed.")
     parser.add_argument("--python", default="3.12", help="version of Python there (3.12)")
+    parser.add_argument("--tests", action="store_true", help="pack the tests too, and all that they read")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / f"{NAME}.tgz", help="the archive to write")
     args = parser.parse_args()
     try:
-        pack(args.out, args.python)
+        pack(args.out, args.python, args.tests)
     except subprocess.CalledProcessError:
         print(f"not packed: pip did not find all packages for Python {args.python} (see above)", file=sys.stderr)
         return 2
@@ -93,12 +117,12 @@ def main() -> int:
     return 0
 
 
-def pack(out: Path, python: str) -> None:
+def pack(out: Path, python: str, tests: bool) -> None:
     """Writes the archive, whole or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         folder, archive = Path(scratch) / NAME, Path(scratch) / out.name
-        gather(folder, python)
+        gather(folder, python, tests)
         with tarfile.open(archive, "w:gz") as packed:
             packed.add(folder, NAME)
         archive.replace(out)

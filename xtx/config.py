@@ -195,9 +195,6 @@ class XtxSettings:
     own_targets: bool = False
     """Each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from there; else
     all return to the highest score among them, as in the paper."""
-    halving: bool = False
-    """With targets of their own, half of the episodes return to the highest score, half of the others to the next one,
-    and so on, and a score that is new is returned to at once; else each of the trajectories is as likely."""
     retrace: bool = False
     """Where an episode would imitate, it does what its trajectory did in a state with the same texts, and asks the
     imitation policy elsewhere; else it always asks that, as in the paper."""

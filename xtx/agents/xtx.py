@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
@@ -48,8 +47,6 @@ class XtxAgent(Agent):
         super().__init__(settings, brief)
         if settings.imitation.width % settings.imitation.heads:
             raise ValueError("the imitation policy's width must be a multiple of its heads")
-        if settings.halving and not settings.own_targets:
-            raise ValueError("halving shares out the episodes' own targets: it needs own_targets too")
         self._settings = settings
         self._clock = brief.clock
         device = torch.device(brief.device)
@@ -74,8 +71,6 @@ class XtxAgent(Agent):
         """The same, where they are to be retraced."""
         self._aims = [Plan()] * brief.games
         """What the episode of each game tries, where each has a target of its own."""
-        self._returns: Counter[int] = Counter()
-        """How many episodes were to return to a score, where that decides about the next one."""
         self._vector_steps = 0
         self._train_at = settings.first_training
         self._states: list[Seen] = []
@@ -124,18 +119,8 @@ class XtxAgent(Agent):
 
     def _draw_aim(self, game: int) -> None:
         """Chooses what the game's new episode tries."""
-        if not self._settings.own_targets:
-            return
-        targets = self._targets
-        if self._settings.halving:
-            score = self._next_in_turn(sorted({target.target_score for target in targets}, reverse=True))
-            targets = [target for target in targets if target.target_score == score]
-            self._returns[score] += 1
-        self._aims[game] = targets[int(self._random.integers(len(targets)))]
-
-    def _next_in_turn(self, ranked: Sequence[int]) -> int:
-        """The score that has had the fewest returns for its rank: each may have half as many as the one above it."""
-        return min(enumerate(ranked), key=lambda place: self._returns[place[1]] << place[0])[1]
+        if self._settings.own_targets:
+            self._aims[game] = self._targets[int(self._random.integers(len(self._targets)))]
 
     def _aim(self, game: int) -> Plan:
         """What the episode of this game tries now."""
@@ -294,7 +279,6 @@ class XtxAgent(Agent):
             "targets": [astuple(target) for target in self._targets],
             "ways": [way.steps for way in self._ways],
             "aims": [astuple(aim) for aim in self._aims],
-            "returns": sorted(self._returns.items()),
             "vector_steps": self._vector_steps,
             "train_at": self._train_at,
             "previous": [list(pair) for pair in self._previous],
@@ -313,7 +297,6 @@ class XtxAgent(Agent):
         self._targets = [Plan(*target) for target in state["targets"]]
         self._ways = [Way(steps) for steps in state.get("ways", ())]  # earlier versions had none
         self._aims = [Plan(*aim) for aim in state["aims"]]
-        self._returns = Counter(dict(state.get("returns", ())))
         self._vector_steps, self._train_at = state["vector_steps"], state["train_at"]
         self._previous = [(first, second) for first, second in state["previous"]]
         for running, saved in zip(self._episodes, state["episodes"], strict=True):

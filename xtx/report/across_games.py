@@ -26,10 +26,11 @@ class Field:
     variants: Sequence[Variant]
     scores: dict[str, list[Floats]]
     """For each agent, its normalised Avg on each of the games, one number for each seed."""
-    cut: dict[Variant, int]
-    """The games on which some agents were run for longer than others, and the steps at which all are taken there."""
+    cut: dict[Variant, list[int]]
+    """The games on which some runs are longer than others, and the step at which those are taken there: one, or several
+    if some agents play another number of games together."""
     absent: Sequence[str]
-    """Agents that were not run on all of these games, or have just begun there."""
+    """Agents that were not run on all of these games, or for far fewer steps than others."""
 
     @property
     def seeds(self) -> tuple[int, int]:
@@ -55,23 +56,20 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     size, busy, shared = best
     if not size:
         return None
-    ends = {variant: equal_steps([games[variant] for games in busy.values()]) for variant in shared}
+    groups = {variant: [games[variant] for games in busy.values()] for variant in shared}
+    ends = {variant: equal_steps(groups[variant]) for variant in shared}
     scores = {
         label: [_normalised(games[variant], ends[variant][label]) for variant in shared]
         for label, games in busy.items()
     }
     there = {group.label for variant in known for group in board.of(variant)}
     absent = [label for label in board.labels if label in there and label not in busy]
-    cut = {
-        variant: min(end for label, end in ends[variant].items() if busy[label][variant].steps > end)
-        for variant in shared
-        if any(games[variant].steps > ends[variant][label] for label, games in busy.items())
-    }
-    return Field(shared, scores, cut, absent)
+    cut = {v: sorted({ends[v][g.label] for g in groups[v] if g.longest > ends[v][g.label]}) for v in shared}
+    return Field(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
 
 
 def _far_enough(groups: Sequence[Group]) -> list[Group]:
-    """Without those that have just begun: they would cut off the others where nothing is to be seen yet."""
+    """Without those that are much shorter than others: they would cut them off where nothing is to be seen yet."""
     most = {games: max(g.steps for g in groups if _together(g) == games) for games in map(_together, groups)}
     return [group for group in groups if group.steps >= most[_together(group)] * FAR_ENOUGH]
 
@@ -111,18 +109,28 @@ def section(board: Board, stochastic: bool) -> Section | None:
         said.append("With one seed each, nothing can be said of how sure these figures are.")
     elif few == 1:
         said.append("Where a game has one seed, its uncertainty is not in the intervals.")
-    if field.cut:
-        where = ", ".join(f"{variant.title} {count(steps)}" for variant, steps in field.cut.items())
-        said.append(f"Where some were run for longer than others, all are taken at the same step: {where}.")
+    said += _said_of_steps(field)
     if field.absent:
-        said.append(f"Left out, because they were not run on all of these, or only begun: {', '.join(field.absent)}.")
+        few_steps = f"less than {FAR_ENOUGH:.0%} of the longest run's steps"
+        said.append(
+            f"Left out, because they were not run on all of these, or for {few_steps}: {', '.join(field.absent)}."
+        )
     blocks: list[Block] = [Text(" ".join(said)), *_summary(board, field, kind)]
     if any(variant.game == "dragon" for variant in field.variants) and len(field.variants) > 1:
         kept = [variant for variant in variants if variant.game != "dragon"]
         without = common_field(board, kept)
         if without:
-            blocks.append(Section("Without Dragon", _summary(board, without, f"{kind}-without-dragon"), folded=True))
+            texts: list[Block] = [Text(line) for line in _said_of_steps(without)]
+            inner = [*texts, *_summary(board, without, f"{kind}-without-dragon")]
+            blocks.append(Section("Without Dragon", inner, folded=True))
     return Section(f"Across {'stochastic' if stochastic else 'deterministic'} games", [*blocks, *_improvement(field)])
+
+
+def _said_of_steps(field: Field) -> list[str]:
+    if not field.cut:
+        return []
+    cut = ", ".join(f"{v.title} {' and '.join(map(count, steps))}" for v, steps in field.cut.items())
+    return [f"Runs that are longer than others are taken as they were when the shortest ended, at step: {cut}."]
 
 
 def _summary(board: Board, field: Field, name: str) -> list[Block]:
@@ -188,7 +196,7 @@ def ablations(board: Board) -> Section | None:
     blocks: list[Block] = []
     for stochastic in (False, True):
         known = [v for v in board.variants if v.stochastic == stochastic and v.maximum]
-        found = {v: _far_enough([g for g in board.of(v) if g.agent in ABLATIONS]) for v in known}
+        found = {v: [g for g in board.of(v) if g.agent in ABLATIONS] for v in known}
         labels = [label for label in board.labels if any(g.label == label for groups in found.values() for g in groups)]
         parts = {g.agent for groups in found.values() for g in groups} - {"xtx", "xtx-uniform"}
         if parts:
@@ -218,7 +226,8 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
     for variant, groups in found.items():
         own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
         plot = BarPlot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
-        figures.append(Figure(f"ablations-{variant.title}", plot, f"{variant.title}, ± standard deviation over seeds"))
+        caption = f"{variant.title} at step {count(max(ends[variant].values()))}, ± standard deviation over seeds"
+        figures.append(Figure(f"ablations-{variant.title}", plot, caption))
     missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."
     return [*([Text(missing)] if missing else []), Gallery(figures)]
 

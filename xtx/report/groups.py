@@ -88,15 +88,16 @@ class Group:
     @property
     def steps(self) -> int:
         """Steps that all its runs have come to."""
-        return min(run.config.steps if run.finished else run.reached for run in self.runs)
+        return min(map(_steps, self.runs))
 
     def avg_at(self, steps: int) -> Floats:
         """[seeds] `avg` as it was after so many steps; 0 before the first episode has ended."""
-        if steps >= self.steps:
-            return self.avg
-        at = np.array([steps], np.float64)
-        curves = [run.digest.curve for run in self.runs]
-        return np.array([np.nan_to_num(curve_at(curve.steps, curve.mean, at)[0]) for curve in curves])
+        return np.array([_avg_at(run, steps) for run in self.runs])
+
+    @property
+    def longest(self) -> int:
+        """Steps that the furthest of its runs has come to."""
+        return max(map(_steps, self.runs))
 
     @property
     def finished(self) -> bool:
@@ -112,6 +113,17 @@ class Group:
     def other_settings(self) -> list[str]:
         """Where its settings are not the paper's."""
         return deviations(self.runs[0].config, self.variant.game)
+
+
+def _steps(run: RunData) -> int:
+    return run.config.steps if run.finished else run.reached
+
+
+def _avg_at(run: RunData, steps: int) -> float:
+    if _steps(run) <= steps:
+        return run.digest.avg
+    curve = run.digest.curve
+    return float(np.nan_to_num(curve_at(curve.steps, curve.mean, [steps])[0]))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xtx.report import stats
+from xtx.report.digest import ROUND_STEPS
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.figures import Bar, BarPlot, Line, LinePlot
 from xtx.report.groups import Board, Group, Variant
@@ -27,7 +28,7 @@ class Field:
     scores: dict[str, list[Floats]]
     """For each agent, its normalised Avg on each of the games, one number for each seed."""
     cut: dict[Variant, list[int]]
-    """The games on which some runs are longer than others, and the step at which those are taken there: one, or several
+    """The games on which some runs are longer than others, and the step at which all are taken there: one, or several
     if some agents play another number of games together."""
     absent: Sequence[str]
     """Agents that were not run on all of these games, or for far fewer steps than others."""
@@ -80,10 +81,16 @@ def _together(group: Group) -> int:
 
 
 def equal_steps(groups: Sequence[Group]) -> dict[str, int]:
-    """At which step each agent's runs on a game are to be compared, by label: where the shortest of them end. Those
-    that play another number of games together (rc-dqn plays one) learn in another way, and do not cut off others."""
-    shortest = {games: min(g.steps for g in groups if _together(g) == games) for games in map(_together, groups)}
-    return {group.label: shortest[_together(group)] for group in groups}
+    """At which step each agent's runs on a game are to be compared, by label: at their end if all are as long, else at
+    the last round step that each has come to, which summaries know exactly. Those that play another number of games
+    together (rc-dqn plays one) learn in another way, and do not cut off others."""
+    ends = {}
+    for games in set(map(_together, groups)):
+        alike = [group for group in groups if _together(group) == games]
+        shortest, longest = min(group.steps for group in alike), max(group.longest for group in alike)
+        rounded = max((mark for mark in ROUND_STEPS if mark <= shortest), default=shortest)
+        ends.update({group.label: shortest if shortest == longest else rounded for group in alike})
+    return ends
 
 
 def _normalised(group: Group, steps: int) -> Floats:
@@ -130,7 +137,7 @@ def _said_of_steps(field: Field) -> list[str]:
     if not field.cut:
         return []
     cut = ", ".join(f"{v.title} {' and '.join(map(count, steps))}" for v, steps in field.cut.items())
-    return [f"Runs that are longer than others are taken as they were when the shortest ended, at step: {cut}."]
+    return [f"Where some runs are longer than others, all are taken at a round step that each has come to: {cut}."]
 
 
 def _summary(board: Board, field: Field, name: str) -> list[Block]:

@@ -32,8 +32,6 @@ def write_run(
     """A run whose episodes have these scores and end every so many steps."""
     settings = more.pop("settings", SETTINGS.get(agent, {}))
     config = RunConfig(game=game, agent=agent, settings=settings, seed=seed, steps=steps, **more)
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(asdict(config)))
     best, lines = -10_000, []
     for number_, score in enumerate(scores, start=1):
         record = score > best
@@ -52,19 +50,27 @@ def write_run(
                 actions=["open <b>mailbox</b>", "read leaflet"] if record else [],
             )
         )
-    write_lines(folder, "episodes", [asdict(line) for line in lines])
-    reached = steps if finished else len(scores) * every
+    start = {"started": "2001-09-09T01:46:40+0000", "python": "3.11", "packages": {"torch": "2.6"}, "git": git}
+    write_folder(folder, config, lines, steps if finished else len(scores) * every, start, pace=100)
     ways = [("West of House", "north", "North of House"), ("North of House", "south", "West of House"),
             ("North of House", "east", "Behind House"), ("Behind House", "open window", "Kitchen <b>")]  # fmt: skip
     moves = [{"step": 8 ** (n + 1), "origin": a, "action": b, "target": c} for n, (a, b, c) in enumerate(ways)]
     write_lines(folder, "rooms", moves[: 2 + seed])
+    return folder
+
+
+def write_folder(
+    folder: Path, config: RunConfig, episodes: list[EpisodeRecord], reached: int, start: dict[str, Any], pace: int
+) -> None:
+    """The files of a run that came to a step, at so many steps a second; all but those that speak of the game."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(asdict(config)))
+    write_lines(folder, "episodes", [asdict(episode) for episode in episodes])
     marks = [reached // 4 * part for part in (1, 2, 3, 4)]
     write_lines(folder, "metrics", [{"step": step, "episodes": 0, "score_mean": 0.0} for step in marks])
-    write_lines(folder, "timing", [{"step": step, "time": 1_000_000_000 + step / 100} for step in marks])
-    start = {"started": "2001-09-09T01:46:40+0000", "python": "3.11", "packages": {"torch": "2.6"}, "git": git}
+    write_lines(folder, "timing", [{"step": step, "time": 1_000_000_000 + step / pace} for step in marks])
     (folder / "versions.json").write_text(json.dumps([start]))
     (folder / "checkpoints" / f"{reached:010d}").write_bytes(b"")
-    return folder
 
 
 def write_lines(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:

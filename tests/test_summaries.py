@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from report_runs import write_folder, write_lines
 
 from xtx.cli import main
 from xtx.config import RunConfig, xtx_settings
@@ -48,8 +49,6 @@ def write_run(
     """A run whose episodes have these scores and end every so many steps."""
     settings = more.pop("settings", asdict(xtx_settings(game)) if agent.startswith("xtx") else {})
     config = RunConfig(game=game, agent=agent, settings=settings, seed=seed, steps=steps, **more)
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(asdict(config)))
     best, lines = -10_000, []
     for number, score in enumerate(scores, start=1):
         record, best = score > best, max(score, best)
@@ -60,21 +59,11 @@ def write_run(
                 actions=["open mailbox", f"read leaflet {number}"] if record else [],
             )
         )  # fmt: skip
-    write_lines(folder, "episodes", [asdict(line) for line in lines])
-    reached = steps if reached is None else reached
+    start = {"started": started, "python": "3.11", "packages": {"torch": "2.6"}, "git": "abc", "other": SECRET}
+    write_folder(folder, config, lines, steps if reached is None else reached, start, pace=70)
     write_lines(folder, "rooms", [{"step": 8, "origin": SECRET, "action": "north", "target": SECRET + "!"}])
     (folder / "live.json").write_text(json.dumps({"turns": [{"text": SECRET}]}))
-    marks = [reached // 4 * part for part in (1, 2, 3, 4)]
-    write_lines(folder, "metrics", [{"step": step} for step in marks])
-    write_lines(folder, "timing", [{"step": step, "time": 1_000_000_000 + step / 70} for step in marks])
-    start = {"started": started, "python": "3.11", "packages": {"torch": "2.6"}, "git": "abc", "other": SECRET}
-    (folder / "versions.json").write_text(json.dumps([start]))
-    (folder / "checkpoints" / f"{reached:010d}").write_bytes(b"")
     return folder
-
-
-def write_lines(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def learning(end: float, seed: int, episodes: int = 400) -> list[int]:

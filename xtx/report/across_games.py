@@ -71,22 +71,26 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
 
 def _far_enough(groups: Sequence[Group]) -> list[Group]:
     """Without those that are much shorter than others: they would cut them off where nothing is to be seen yet."""
-    most = {games: max(g.steps for g in groups if _together(g) == games) for games in map(_together, groups)}
-    return [group for group in groups if group.steps >= most[_together(group)] * FAR_ENOUGH]
+    return [
+        group
+        for alike in _by_games(groups)
+        for group in alike
+        if group.steps >= max(other.steps for other in alike) * FAR_ENOUGH
+    ]
 
 
-def _together(group: Group) -> int:
-    """How many games its runs play at the same time."""
-    return group.runs[0].config.games
+def _by_games(groups: Sequence[Group]) -> list[list[Group]]:
+    """The groups by how many games their runs play together. Those of rc-dqn play one: they learn in another way, and
+    are not to be cut off by others, nor others by them."""
+    numbers = {group.label: group.runs[0].config.games for group in groups}
+    return [[g for g in groups if numbers[g.label] == games] for games in dict.fromkeys(numbers.values())]
 
 
 def equal_steps(groups: Sequence[Group]) -> dict[str, int]:
     """At which step each agent's runs on a game are to be compared, by label: at their end if all are as long, else at
-    the last round step that each has come to, which summaries know exactly. Those that play another number of games
-    together (rc-dqn plays one) learn in another way, and do not cut off others."""
+    the last round step that each has come to, which summaries know exactly."""
     ends = {}
-    for games in set(map(_together, groups)):
-        alike = [group for group in groups if _together(group) == games]
+    for alike in _by_games(groups):
         shortest, longest = min(group.steps for group in alike), max(group.longest for group in alike)
         rounded = max((mark for mark in ROUND_STEPS if mark <= shortest), default=shortest)
         ends.update({group.label: shortest if shortest == longest else rounded for group in alike})

@@ -2,10 +2,10 @@
 
 For every story in the folders of XTX_GAMES and the embedded one: the plain run equals Frotz along the walkthrough;
 in sets every command ends in the same state as by itself, and is in the same state after every merge; threads that
-share the commands come to the same verdicts; those are the verdicts of `Emulator.filter`; Jericho's own dictionary of
-valid actions comes out in the same order; and damaged stories end in a verdict, not in a crash. The C sources are
-compiled with AddressSanitizer and UBSan for it. The tests in tests/games/test_zset.py use the same functions, with less
-of everything.
+share the commands come to the same verdicts; those are the verdicts of `Emulator.filter`; the story answers as in
+Frotz; Jericho's own dictionary of valid actions comes out in the same order; and damaged stories end in a verdict, not
+in a crash. The C sources are compiled with AddressSanitizer and UBSan for it. The tests in tests/games/test_zset.py use
+the same functions, with less of everything.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 
 import xtx.games.zset as zset
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, recognized
+from xtx.games.narration import clean
 from xtx.games.search import RANDOM_STATES
 from xtx.games.story import Story, read_story
 from xtx.games.zmachine import read_dictionary
@@ -66,6 +67,8 @@ class Tally:
     unjudged: int = 0
     shared: int = 0
     """Commands judged by several threads together and by one."""
+    answers: int = 0
+    """Commands whose answers were compared."""
     randoms: int = 0
     """Commands run under several random numbers at once, and under each of them."""
     merges: int = 0
@@ -85,6 +88,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.steps} steps, {self.lanes} lanes, {self.verdicts} verdicts, {self.shared} shared, "
+            f"{self.answers} answers, "
             f"{self.randoms} under several random numbers, {self.merges} merges, "
             f"{self.dictionaries} dictionaries of {self.candidates} candidates with {self.valid} valid "
             f"({len(self.halting)} halting), {self.damaged} of damaged stories, {self.unjudged} left to Frotz, "
@@ -156,6 +160,17 @@ def check_team(engine: Engine, team: Engine, state: Snapshot, commands: Sequence
     differs = judged & ((alone.flags != shared.flags) | (alone.diffs != shared.diffs))
     wrong = [f"{name} {commands[i]!r}: another verdict in a team" for i in np.flatnonzero(differs).tolist()[:5]]
     return Tally(shared=len(commands), wrong=wrong)
+
+
+def check_answers(emulator: Emulator, engine: Engine, state: Snapshot, commands: Sequence[str], name: str) -> Tally:
+    """Whether the story says to each command what it says in Frotz."""
+    ours, theirs = engine.ask(state, commands), emulator.ask(state, commands)
+    tally = Tally(answers=len(commands), unjudged=ours.count(None))
+    for command, screen, text in zip(commands, ours, theirs, strict=True):
+        if screen is not None and (text is None or clean(emulator.tidy(screen)) != clean(text)):
+            said = clean(emulator.tidy(screen))
+            tally.wrong.append(f"{name} {command!r}: {said[:200]!r}, but Frotz says {clean(text or '')[:200]!r}")
+    return tally
 
 
 def check_randoms(
@@ -466,7 +481,9 @@ def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int 
             tally.add(
                 check_verdicts(emulator, engine, state, choose.sample(commands, min(len(commands), 2000)), path.name)
             )
+            tally.add(check_answers(emulator, team, state, choose.sample(commands, min(len(commands), 500)), path.name))
             strange = odd_commands(emulator, state, odd, choose)
+            tally.add(check_answers(emulator, engine, state, strange, path.name))
             tally.add(check_lanes(engine, state, strange, path.name))
             tally.add(check_merges(engine, state, strange, path.name, seed))
             tally.add(check_randoms(engine, team, state, strange, path.name, limit=100_000))

@@ -171,6 +171,7 @@ class Emulator:
         self.header = Header.read(story.content)
         self._lib = self._env.frotz_lib
         self._lib.getRngA.restype = ctypes.c_long
+        self._lib.clean_observation.argtypes, self._lib.clean_observation.restype = [ctypes.c_void_p], ctypes.c_void_p
         self._door_lib = _load_door()
         self._trace = trace
         address = ctypes.addressof(trace) if trace is not None else None
@@ -252,6 +253,13 @@ class Emulator:
         for place in stopped:
             texts.insert(place, None)
         return texts
+
+    def tidy(self, screen: bytes) -> str:
+        """What Jericho makes of a screen's text; of no more than an answer's length."""
+        if len(screen) >= _WORLD:
+            raise ValueError("libfrotz's screen does not hold so much")
+        ctypes.memmove(self._texts, screen, len(screen) + 1)
+        return self._told(ctypes.string_at(self._lib.clean_observation(ctypes.addressof(self._texts))))
 
     @property
     def narration(self) -> str:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from xtx.games.candidates import Candidates, Grammar
 from xtx.games.commands import Commands
 from xtx.games.debugging import without_debugging
+from xtx.games.hearing import Hearing
 from xtx.games.jericho import (
     Emulator,
     Snapshot,
@@ -28,7 +29,6 @@ from xtx.games.jericho import (
     recognized,
     verb_frequency,
 )
-from xtx.games.narration import clean
 from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
@@ -168,6 +168,7 @@ class Search:
         the same. `world` finds changes that do not show in the object tree."""
         self._emulator = emulator
         self._engine = engine
+        self._hearing = Hearing(emulator, engine)
         self._world = world
         self._extra = tuple(extra_actions)
         self._wide = wide
@@ -247,8 +248,8 @@ class Search:
     def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         """What the game says to each command; nothing if it cannot finish it, or is not to be asked."""
         asked = [command for command in commands if command not in self._excluded]
-        said = dict(zip(asked, self._emulator.ask(state, asked), strict=True))
-        return [clean(said.get(command) or "") for command in commands]
+        said = dict(zip(asked, self._hearing.answers(state, asked, ENGINE not in self._excluded), strict=True))
+        return [said.get(command, "") for command in commands]
 
     # --- candidates ---------------------------------------------------------------------------------------------
 

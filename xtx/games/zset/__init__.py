@@ -41,6 +41,8 @@ _WORTH_SHARING = 100
 
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
+_ANSWER_ROOM = 8000
+"""Longest answer; a little less than libfrotz's screen holds."""
 _TAKEN, _CUT = 1, 16
 _CUTS = b">", b"["
 """Where Jericho cuts texts off, in some games or others, before it looks for the end of the game in them."""
@@ -219,6 +221,7 @@ def library() -> ctypes.CDLL:
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
     loaded.zset_share.argtypes = [pointer, start, pointer, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
+    loaded.zset_ask.argtypes = [pointer, pointer, start, chars, i32, u64, pointer, i32, pointer]
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
     loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
@@ -240,6 +243,8 @@ class Engine:
         """With several `threads` the commands of one state are shared among them."""
         self._library = library()
         self._engine = self._team = None
+        self._texts: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+        """Room for the answers to what is asked."""
         self._others = [Engine(story, rules) for _ in range(threads - 1)]
         self._ram_size = len(rules.set_mask)
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
@@ -398,6 +403,25 @@ class Engine:
                 f"{commands[command // len(numbers)]!r} is in another state than by itself {place} (seed {seed})"
             )
         return int(passed)
+
+    def ask(self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> list[bytes | None]:
+        """What is written on the screen at each command, tried from a state, up to the next prompt and the status line
+        behind it; None for commands that the emulator must be asked."""
+        self._check(state)
+        if self._texts.size < len(commands) * _ANSWER_ROOM:
+            self._texts = np.empty(len(commands) * _ANSWER_ROOM, dtype=np.uint8)
+        lengths = np.zeros(len(commands), dtype=np.uint32)
+        failed = self._library.zset_ask(
+            self._team, self._engine, ctypes.byref(_start(state)), Commands.of(commands).text, len(commands), limit,
+            self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
+        )  # fmt: skip
+        if failed:
+            raise MemoryError("no memory for what is asked")
+        first = self._texts.ctypes.data
+        return [
+            ctypes.string_at(first + i * _ANSWER_ROOM, length) if length else None
+            for i, length in enumerate(lengths.tolist())
+        ]
 
     def step(self, state: Snapshot, command: str, limit: int = CANDIDATE_LIMIT) -> tuple[int, Snapshot]:
         """The flags of one command and the state after it, with all that it printed as the narration."""

@@ -21,6 +21,8 @@ typedef struct {
     uint8_t *flags; /* results, by command and random number */
     uint64_t *diffs, *hashes, *watches;
     const uint8_t *watched;
+    uint8_t *texts; /* where the commands' answers are wanted and not their verdicts: room for each, and how long they are */
+    uint32_t room, *lengths;
     atomic_uint next;
     atomic_int failed;
 } work;
@@ -52,8 +54,18 @@ static uint64_t cost_so_far(const engine *e) {
     return e->count_instructions + 500 * e->count_splits + e->count_lanes / 8;
 }
 
+static void hear_some(engine *e, work *w) {
+    if (!hear_begin(e, w->state, w->limit)) return;
+    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;)
+        w->lengths[i] = hear(e, w->state, w->commands[i], w->texts + (size_t)i * w->room, w->room);
+}
+
 /* Does jobs until there are none left: they may take other times than was thought, so nobody is given a fixed share. */
 static void take_part(engine *e, work *w) {
+    if (w->texts) {
+        hear_some(e, w);
+        return;
+    }
     for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;) {
         job *j = &w->jobs[i];
         size_t at = (size_t)j->first * w->each;
@@ -111,8 +123,7 @@ static void start_threads(team *t) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void do_work(team *t, work *w) {
-    uint32_t helpers = w->job_count - 1;
+static void do_work(team *t, work *w, uint32_t helpers) {
     if (helpers) start_threads(t);
     if (helpers > t->started) helpers = t->started;
     if (helpers) {
@@ -174,13 +185,32 @@ int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_
     for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
     w.job_count = cut(&t->prices, w.commands, count, each, t->count, (uint32_t)least, &w.jobs);
     if (w.job_count) {
-        do_work(t, &w);
+        do_work(t, &w, w.job_count - 1);
         cut_learn(&t->prices, w.commands, w.jobs, w.job_count);
     }
     int result = w.job_count && !atomic_load(&w.failed) ? 0 : -1;
     free(w.commands);
     free(w.jobs);
     return result;
+}
+
+/* What the story says to each command (NUL-terminated, one after the other) in a state, as libfrotz's screen would have it:
+ * `room` bytes for each in `texts`, with a NUL behind the text, and in `lengths` how long it is, or 0 where libfrotz must be
+ * asked. By a team, or by one engine alone. */
+int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t count, uint64_t limit,
+             uint8_t *texts, int32_t room, uint32_t *lengths) {
+    enum { WORTH_WAKING = 6 };
+    if (count <= 0 || room < 3) return 0;
+    work w = {.state = state, .limit = limit, .texts = texts, .room = (uint32_t)room, .lengths = lengths,
+              .job_count = (uint32_t)count};
+    w.commands = malloc((size_t)count * sizeof *w.commands);
+    if (!w.commands) return -1;
+    for (int32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
+    memset(lengths, 0, (size_t)count * sizeof *lengths);
+    if (t) do_work(t, &w, (w.job_count - 1) / WORTH_WAKING);
+    else hear_some(e, &w);
+    free(w.commands);
+    return 0;
 }
 
 /* How many threads of a team wait or work in this process, beside the caller's. */

@@ -700,23 +700,38 @@ typedef struct {
     uint32_t text_length, text_room;
 } end_state;
 
-/* The verdict on one command, and all of the state after it. */
-int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
-    const char *one[1] = {command};
-    const uint32_t lane_of[1] = {0};
-    transcript t = {end->text, 0, end->text_room};
-    prompt p;
-    if (!make_room(e, 1) || setjmp(e->no_room)) return UNJUDGED;
+/* Makes an engine ready for commands that are run by themselves; 0 if there is no memory. */
+static int begin_alone(engine *e, const start_state *s, uint64_t limit) {
+    if (!make_room(e, 1) || setjmp(e->no_room)) return 0;
     e->limit = limit;
     e->merging = 0;
     e->hashes = NULL;
     e->random_count = 0;
-    e->transcript = &t;
     make_base(e, s);
+    return 1;
+}
+
+/* Runs one command by itself and leaves the state after it; its verdict. */
+static uint8_t run_alone(engine *e, const start_state *s, const char *command, transcript *t) {
+    const uint32_t lane_of[1] = {0};
+    prompt p;
     uint8_t line[MAX_COMMAND + 1];
     uint32_t length;
-    if (!prepare(e, s, &p) || !plain_line(command, p.most, line, &length)) return UNJUDGED;
-    run_lanes(e, s, one, lane_of, 1);
+    e->flags[0] = UNJUDGED;
+    e->transcript = t;
+    if (!setjmp(e->no_room) && prepare(e, s, &p) && plain_line(command, p.most, line, &length))
+        run_lanes(e, s, &command, lane_of, 1);
+    else
+        e->flags[0] = UNJUDGED;
+    e->transcript = NULL;
+    return e->flags[0];
+}
+
+/* The verdict on one command, and all of the state after it. */
+int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
+    transcript t = {end->text, 0, end->text_room};
+    if (!begin_alone(e, s, limit)) return UNJUDGED;
+    uint8_t flags = run_alone(e, s, command, &t);
     memcpy(end->ram, e->memory, e->ram_size);
     for (int i = 0; i < STACK_WORDS; i++) end->stack[i] = (uint16_t)e->stack[i];
     if (e->now.at) {
@@ -731,8 +746,26 @@ int zset_step(engine *e, const start_state *s, const char *command, uint64_t lim
     end->random_counter = e->now.counter;
     end->text_length = t.length;
     rollback(e, 0);
-    e->transcript = NULL;
-    return e->flags[0];
+    return flags;
+}
+
+int hear_begin(engine *e, const start_state *s, uint64_t limit) {
+    return begin_alone(e, s, limit > 2 ? limit - 2 : 0); /* as in zset_filter */
+}
+
+uint32_t hear(engine *e, const start_state *s, const char *command, uint8_t *text, uint32_t room) {
+    transcript t = {text + 1, 0, room - 2};
+    text[0] = '\n'; /* which ends the line that was typed */
+    uint8_t flags = run_alone(e, s, command, &t);
+    rollback(e, 0);
+    if (flags & (UNJUDGED | STOPPED) || t.length == t.room) return 0;
+    for (uint32_t i = 0; i < t.length; i++) {
+        uint8_t *c = &t.bytes[i];
+        if (*c == 13) *c = '\n';
+        else if (*c < 32 || *c > 126) return 0; /* Frotz writes that in another way */
+    }
+    t.bytes[t.length] = 0;
+    return t.length + 1;
 }
 
 /* Figures of all runs so far: instructions, splits, parked parts, merges, numbers in new vectors, ends. */

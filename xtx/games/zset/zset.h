@@ -596,6 +596,12 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
                 int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
                 uint64_t *watches);
 
+/* Makes an engine ready to hear what the story says to commands in a state; 0 if there is no memory. */
+int hear_begin(engine *e, const start_state *s, uint64_t limit);
+/* What it says to one of them, as libfrotz's screen would have it: that many bytes, and a NUL behind them, in `text`, which
+ * has `room`; 0 if libfrotz must be asked. */
+uint32_t hear(engine *e, const start_state *s, const char *command, uint8_t *text, uint32_t room);
+
 /* --- cut.c -------------------------------------------------------------------------------------------------- */
 
 /* Some commands in a row. */

@@ -39,6 +39,9 @@ Random = tuple[int, int, int]
 _WORTH_SHARING = 100
 """Lanes that are worth being a part of their own which a thread takes for itself."""
 
+_WORTH_ASKING = 16
+"""The same for questions, which take longer and have less in common."""
+
 _STACK_WORDS = 1024
 _TEXT_ROOM = 1 << 16
 _ANSWER_ROOM = 8000
@@ -215,13 +218,13 @@ def library() -> ctypes.CDLL:
     loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, chars, i32, u64, i32, *[pointer] * 6]
+    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, chars, i32, u64, i32, *[pointer] * 7]
     loaded.zset_fill.argtypes = [chars, pointer, i32, chars, i32, chars, i32, i32, *[pointer] * 6]
     loaded.zset_team.argtypes, loaded.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
     loaded.zset_share.argtypes = [pointer, start, pointer, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
-    loaded.zset_ask.argtypes = [pointer, pointer, start, chars, i32, u64, pointer, i32, pointer]
+    loaded.zset_ask.argtypes = [pointer, pointer, start, chars, i32, i32, u64, pointer, i32, pointer]
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
     loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
@@ -356,7 +359,7 @@ class Engine:
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
         if self._team is None or flags.size < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
             compared = None if differences is None else differences.ctypes.data
-            failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, compared, *watch)
+            failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, compared, *watch, None)
         else:
             failed = self._library.zset_share(self._team, start, *common, _WORTH_SHARING, limit, mode, *found, *watch)
         if failed:
@@ -412,8 +415,8 @@ class Engine:
             self._texts = np.empty(len(commands) * _ANSWER_ROOM, dtype=np.uint8)
         lengths = np.zeros(len(commands), dtype=np.uint32)
         failed = self._library.zset_ask(
-            self._team, self._engine, ctypes.byref(_start(state)), Commands.of(commands).text, len(commands), limit,
-            self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
+            self._team, self._engine, ctypes.byref(_start(state)), Commands.of(commands).text, len(commands),
+            _WORTH_ASKING, limit, self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
         )  # fmt: skip
         if failed:
             raise MemoryError("no memory for what is asked")

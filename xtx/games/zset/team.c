@@ -21,8 +21,7 @@ typedef struct {
     uint8_t *flags; /* results, by command and random number */
     uint64_t *diffs, *hashes, *watches;
     const uint8_t *watched;
-    uint8_t *texts; /* where the commands' answers are wanted and not their verdicts: room for each, and how long they are */
-    uint32_t room, *lengths;
+    transcript *transcripts;
     atomic_uint next;
     atomic_int failed;
 } work;
@@ -54,25 +53,15 @@ static uint64_t cost_so_far(const engine *e) {
     return e->count_instructions + 500 * e->count_splits + e->count_lanes / 8;
 }
 
-static void hear_some(engine *e, work *w) {
-    if (!hear_begin(e, w->state, w->limit)) return;
-    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;)
-        w->lengths[i] = hear(e, w->state, w->commands[i], w->texts + (size_t)i * w->room, w->room);
-}
-
 /* Does jobs until there are none left: they may take other times than was thought, so nobody is given a fixed share. */
 static void take_part(engine *e, work *w) {
-    if (w->texts) {
-        hear_some(e, w);
-        return;
-    }
     for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;) {
         job *j = &w->jobs[i];
         size_t at = (size_t)j->first * w->each;
         uint64_t before = cost_so_far(e);
         if (zset_filter(e, w->state, w->randoms, (int32_t)w->each, w->commands[j->first], (int32_t)j->count, w->limit,
                         w->mode, w->flags + at, w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
-                        w->watches ? w->watches + at : NULL))
+                        w->watches ? w->watches + at : NULL, w->transcripts ? w->transcripts + j->first : NULL))
             atomic_store(&w->failed, 1);
         j->cost = cost_so_far(e) - before;
     }
@@ -123,7 +112,8 @@ static void start_threads(team *t) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void do_work(team *t, work *w, uint32_t helpers) {
+static void do_work(team *t, work *w) {
+    uint32_t helpers = w->job_count - 1;
     if (helpers) start_threads(t);
     if (helpers > t->started) helpers = t->started;
     if (helpers) {
@@ -185,7 +175,7 @@ int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_
     for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
     w.job_count = cut(&t->prices, w.commands, count, each, t->count, (uint32_t)least, &w.jobs);
     if (w.job_count) {
-        do_work(t, &w, w.job_count - 1);
+        do_work(t, &w);
         cut_learn(&t->prices, w.commands, w.jobs, w.job_count);
     }
     int result = w.job_count && !atomic_load(&w.failed) ? 0 : -1;
@@ -194,23 +184,56 @@ int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_
     return result;
 }
 
+/* As libfrotz's screen would have what was printed, with a NUL behind it: how long it is, or 0 if libfrotz must be asked. */
+static uint32_t on_screen(uint8_t flags, transcript *t) {
+    uint8_t *text = t->bytes - 1;
+    if (flags & (UNJUDGED | STOPPED) || t->length == t->room) return 0;
+    text[0] = '\n'; /* which ended the line that was typed */
+    for (uint32_t i = 0; i < t->length; i++) {
+        if (t->bytes[i] == 13) t->bytes[i] = '\n';
+        else if (t->bytes[i] < 32 || t->bytes[i] > 126) return 0; /* it writes that in another way */
+    }
+    t->bytes[t->length] = 0;
+    return t->length + 1;
+}
+
 /* What the story says to each command (NUL-terminated, one after the other) in a state, as libfrotz's screen would have it:
  * `room` bytes for each in `texts`, with a NUL behind the text, and in `lengths` how long it is, or 0 where libfrotz must be
- * asked. By a team, or by one engine alone. */
-int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t count, uint64_t limit,
-             uint8_t *texts, int32_t room, uint32_t *lengths) {
-    enum { WORTH_WAKING = 6 };
-    if (count <= 0 || room < 3) return 0;
-    work w = {.state = state, .limit = limit, .texts = texts, .room = (uint32_t)room, .lengths = lengths,
-              .job_count = (uint32_t)count};
-    w.commands = malloc((size_t)count * sizeof *w.commands);
-    if (!w.commands) return -1;
-    for (int32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
-    memset(lengths, 0, (size_t)count * sizeof *lengths);
-    if (t) do_work(t, &w, (w.job_count - 1) / WORTH_WAKING);
-    else hear_some(e, &w);
+ * asked. By a team, in parts of about `least` commands or more, or by one engine. */
+int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
+             uint64_t limit, uint8_t *texts, int32_t room, uint32_t *lengths) {
+    if (command_count <= 0 || least <= 0 || room < 3) return 0;
+    const int64_t random = state->random_a;
+    uint32_t count = (uint32_t)command_count, parts = t ? count / (uint32_t)least : 1;
+    if (t && parts > t->count) parts = t->count;
+    if (!parts) parts = 1;
+    work w = {.state = state, .randoms = &random, .each = 1, .limit = limit, .mode = MERGING, .job_count = parts};
+    w.commands = malloc(count * sizeof *w.commands);
+    w.jobs = malloc(parts * sizeof *w.jobs);
+    w.transcripts = malloc(count * sizeof *w.transcripts);
+    w.flags = malloc(count);
+    w.diffs = malloc(count * sizeof *w.diffs);
+    int ready = w.commands && w.jobs && w.transcripts && w.flags && w.diffs;
+    if (ready) {
+        for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) {
+            w.commands[i] = commands;
+            w.transcripts[i] = (transcript){texts + (size_t)i * (uint32_t)room + 1, 0, (uint32_t)room - 2};
+        }
+        for (uint32_t i = 0; i < parts; i++) {
+            uint32_t first = (uint32_t)((uint64_t)count * i / parts), end = (uint32_t)((uint64_t)count * (i + 1) / parts);
+            w.jobs[i] = (job){.first = first, .count = end - first};
+        }
+        if (t) do_work(t, &w);
+        else take_part(e, &w);
+        for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(w.flags[i], &w.transcripts[i]);
+    }
+    int result = ready && !atomic_load(&w.failed) ? 0 : -1;
     free(w.commands);
-    return 0;
+    free(w.jobs);
+    free(w.transcripts);
+    free(w.flags);
+    free(w.diffs);
+    return result;
 }
 
 /* How many threads of a team wait or work in this process, beside the caller's. */

@@ -1,6 +1,6 @@
 /* Printed text, the automaton that watches it, and the dictionary.
  *
- * What is printed on the screen is not kept (but for a transcript, where one lane runs alone): all that matters is
+ * What is printed on the screen is not kept, unless somebody wants to read it: all that matters otherwise is
  * whether certain texts occur in it. An Aho-Corasick automaton reads along; its state is a value like any other, so
  * that lanes that printed different things can be merged. */
 #include "zset.h"
@@ -186,11 +186,10 @@ static const string *string_at(engine *e, uint32_t address) {
 
 /* --- printing ----------------------------------------------------------------------------------------------- */
 
-static void write_transcript(engine *e, const uint8_t *bytes, uint32_t count) {
-    transcript *t = e->transcript;
-    if (!t) return;
-    if (count > t->room - t->length) count = t->room - t->length;
-    memcpy(t->bytes + t->length, bytes, count);
+static void write_down(const engine *e, uint32_t lane, const string *s) {
+    transcript *t = &e->transcripts[e->lane_of[lane]];
+    uint32_t left = t->room - t->length, count = s->length < left ? s->length : left;
+    memcpy(t->bytes + t->length, s->bytes, count);
     t->length += count;
 }
 
@@ -236,7 +235,7 @@ static void print_to_screen(engine *e, const string *s) {
         });
         e->stack[TEXT_STATE] = simplify(e, made);
     }
-    write_transcript(e, s->bytes, s->length);
+    if (e->transcripts) EACH_LANE(e->set, c, write_down(e, c, s););
 }
 
 static int print_string(engine *e, const string *s) {
@@ -290,6 +289,7 @@ static int print_lanes(engine *e, value v, text_of text) {
         keys_from(e, v);
         return 0;
     }
+    if (e->transcripts) EACH_LANE(e->set, c, write_down(e, c, text(e, number[c])););
     e->stack[TEXT_STATE] = simplify(e, made);
     return 1;
 }

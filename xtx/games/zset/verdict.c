@@ -407,6 +407,8 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     prompt p;
     reset_run(e);
     memset(e->histories, 0, count * sizeof *e->histories);
+    if (e->transcripts)
+        for (uint32_t k = 0; k < count; k++) e->transcripts[lane_of[k]].length = 0;
     if (!e->expected) e->check_count = 0;
     uint32_t *member = arena_take(e, &e->member_arena, count * sizeof *member);
     for (uint32_t k = 0; k < count; k++) {
@@ -429,7 +431,7 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     if (!store_key(e, &p)) return;
     e->now.at = decode(e, p.read->next);
     machine_run(e);
-    if (!e->transcript) rollback(e, 0);
+    if (!e->stay) rollback(e, 0);
 }
 
 /* Trees without wanderers are compared, so those are taken out of the tree at the start too. */
@@ -554,7 +556,6 @@ engine *zset_open(const description *d) {
     return NULL;
 }
 
-enum { ALONE = 0, SPLITTING = 1, MERGING = 2, CHECKING = 3 };
 enum { BATCH = 4096 }; /* lanes in a set: with more, vectors do not fit into the processor's cache */
 
 /* Runs the commands that were noted at merges alone: each must come through every state that was noted, in that order,
@@ -616,10 +617,11 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
  * them as the random generator's number, all in the same sets; results then lie by command and number. `mode`: each command by itself, in sets that are
  * only split, in sets that are merged too, or so and checked (with hashes; zset_checked tells what came of it). `hashes`,
  * where given, receives a hash of each command's final state, `differences` one of Jericho's own world difference, 0 where
- * Jericho sees none, and `watches` one of how the bits in `watched` (one byte for each of RAM) changed. */
+ * Jericho sees none, and `watches` one of how the bits in `watched` (one byte for each of RAM) changed;
+ * `transcripts`, for one random number only, what each prints. */
 int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, const char *commands,
                 int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
-                uint64_t *watches) {
+                uint64_t *watches, transcript *transcripts) {
     const verdicts to = {flags, diffs, hashes, differences, watches};
     e->checks_passed = e->merge_number = 0;
     e->wrong_command = e->wrong_address = -1;
@@ -639,7 +641,8 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
         e->limit = limit > 2 ? limit - 2 : 0; /* instructions are not counted quite as the door does */
         e->merging = mode >= MERGING;
         e->checking = mode == CHECKING && hashes;
-        e->transcript = NULL;
+        e->stay = 0;
+        e->transcripts = transcripts;
         e->hashes = own_hashes;
         e->differences = own_differences;
         e->watches = own_watches;
@@ -669,6 +672,7 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
     free(own_watches);
     e->hashes = e->differences = e->watches = NULL;
     e->watched = NULL;
+    e->transcripts = NULL;
     e->expected = NULL;
     e->checking = 0;
     arena_trim(&e->lane_arena);
@@ -700,38 +704,25 @@ typedef struct {
     uint32_t text_length, text_room;
 } end_state;
 
-/* Makes an engine ready for commands that are run by themselves; 0 if there is no memory. */
-static int begin_alone(engine *e, const start_state *s, uint64_t limit) {
-    if (!make_room(e, 1) || setjmp(e->no_room)) return 0;
+/* The verdict on one command, and all of the state after it. */
+int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
+    const char *one[1] = {command};
+    const uint32_t lane_of[1] = {0};
+    transcript t = {end->text, 0, end->text_room};
+    prompt p;
+    if (!make_room(e, 1) || setjmp(e->no_room)) return UNJUDGED;
     e->limit = limit;
     e->merging = 0;
     e->hashes = NULL;
     e->random_count = 0;
+    e->stay = 1;
+    e->transcripts = &t;
     make_base(e, s);
-    return 1;
-}
-
-/* Runs one command by itself and leaves the state after it; its verdict. */
-static uint8_t run_alone(engine *e, const start_state *s, const char *command, transcript *t) {
-    const uint32_t lane_of[1] = {0};
-    prompt p;
     uint8_t line[MAX_COMMAND + 1];
     uint32_t length;
-    e->flags[0] = UNJUDGED;
-    e->transcript = t;
-    if (!setjmp(e->no_room) && prepare(e, s, &p) && plain_line(command, p.most, line, &length))
-        run_lanes(e, s, &command, lane_of, 1);
-    else
-        e->flags[0] = UNJUDGED;
-    e->transcript = NULL;
-    return e->flags[0];
-}
-
-/* The verdict on one command, and all of the state after it. */
-int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
-    transcript t = {end->text, 0, end->text_room};
-    if (!begin_alone(e, s, limit)) return UNJUDGED;
-    uint8_t flags = run_alone(e, s, command, &t);
+    if (prepare(e, s, &p) && plain_line(command, p.most, line, &length)) run_lanes(e, s, one, lane_of, 1);
+    else e->flags[0] = UNJUDGED;
+    e->transcripts = NULL;
     memcpy(end->ram, e->memory, e->ram_size);
     for (int i = 0; i < STACK_WORDS; i++) end->stack[i] = (uint16_t)e->stack[i];
     if (e->now.at) {
@@ -746,26 +737,7 @@ int zset_step(engine *e, const start_state *s, const char *command, uint64_t lim
     end->random_counter = e->now.counter;
     end->text_length = t.length;
     rollback(e, 0);
-    return flags;
-}
-
-int hear_begin(engine *e, const start_state *s, uint64_t limit) {
-    return begin_alone(e, s, limit > 2 ? limit - 2 : 0); /* as in zset_filter */
-}
-
-uint32_t hear(engine *e, const start_state *s, const char *command, uint8_t *text, uint32_t room) {
-    transcript t = {text + 1, 0, room - 2};
-    text[0] = '\n'; /* which ends the line that was typed */
-    uint8_t flags = run_alone(e, s, command, &t);
-    rollback(e, 0);
-    if (flags & (UNJUDGED | STOPPED) || t.length == t.room) return 0;
-    for (uint32_t i = 0; i < t.length; i++) {
-        uint8_t *c = &t.bytes[i];
-        if (*c == 13) *c = '\n';
-        else if (*c < 32 || *c > 126) return 0; /* Frotz writes that in another way */
-    }
-    t.bytes[t.length] = 0;
-    return t.length + 1;
+    return e->flags[0];
 }
 
 /* Figures of all runs so far: instructions, splits, parked parts, merges, numbers in new vectors, ends. */

@@ -354,7 +354,8 @@ typedef struct {
     const int64_t *randoms; /* or several numbers to begin with, which take turns */
     uint32_t random_count;  /* 0 for none */
     const uint32_t *lane_of; /* the commands in the lanes */
-    transcript *transcript;
+    transcript *transcripts; /* of the commands, where their texts are kept */
+    int stay;                /* the state after the run is wanted */
     int merging;
     jmp_buf no_room;
 
@@ -592,15 +593,10 @@ void note_merge(engine *e);
 /* Debug mode, one command alone, come back from a routine: whether this is the state that was noted. */
 void recognise_merge(engine *e);
 
+enum { ALONE = 0, SPLITTING = 1, MERGING = 2, CHECKING = 3 };
 int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, const char *commands,
                 int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
-                uint64_t *watches);
-
-/* Makes an engine ready to hear what the story says to commands in a state; 0 if there is no memory. */
-int hear_begin(engine *e, const start_state *s, uint64_t limit);
-/* What it says to one of them, as libfrotz's screen would have it: that many bytes, and a NUL behind them, in `text`, which
- * has `room`; 0 if libfrotz must be asked. */
-uint32_t hear(engine *e, const start_state *s, const char *command, uint8_t *text, uint32_t room);
+                uint64_t *watches, transcript *transcripts);
 
 /* --- cut.c -------------------------------------------------------------------------------------------------- */
 

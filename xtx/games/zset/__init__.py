@@ -359,7 +359,8 @@ class Engine:
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
         if self._team is None or flags.size < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
             compared = None if differences is None else differences.ctypes.data
-            failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, compared, *watch, None)
+            more = compared, *watch, None
+            failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, *more)
         else:
             failed = self._library.zset_share(self._team, start, *common, _WORTH_SHARING, limit, mode, *found, *watch)
         if failed:

@@ -3,7 +3,7 @@
     python benchmarks/threads.py [GAME ...] [--states N] [--threads 1 2 4 8]
 
 At states of the second half of the walkthrough, where there are most candidates. By the clock, for the whole search and
-for the set execution in it; beside it the processor time of all threads together, which says what is done twice.
+for the trials of its candidates; beside it the processor time of all threads together, which says what is done twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 
 class Clocked(Engine):
-    """An engine that notes how long it was at work, and on how many commands."""
+    """An engine that notes how long it tries commands, and how many."""
 
     at_work = 0.0
     judged = 0
@@ -64,7 +64,7 @@ def measure(name: str, count: int, threads: Sequence[int]) -> Table:
             if turn > 1:
                 best[i] = min(best[i], (wall, engine.at_work, processors))
     table = Table(
-        "threads", "ms a search", "set execution", "ratio", "ratio of that", "processor ms",
+        "threads", "ms a search", "trials", "ratio", "ratio of trials", "processor ms",
         title=f"{name}, {len(states)} states, {engines[0].judged // len(states)} tried in each",
     )  # fmt: skip
     for number, (wall, at_work, processors) in zip(threads, best, strict=True):

@@ -157,6 +157,8 @@ PROGRAMS: dict[str, Program] = {
         ("loadb", TEXT, 2, "->", 21), ("output_stream", 3, BUFFER), ("print_char", X),
         ("output_stream", 3, BUFFER + 40), ("print_table", TEXT + 2, 2), ("output_stream", -3), ("print_char", X),
         ("output_stream", -3)),
+    "print rows to memory": doing(
+        ("output_stream", 3, BUFFER), ("print_table", TEXT + 2, 1, 2), ("output_stream", -3)),
     "print": doing(
         OBJECT, ("print_obj", X), ("print_num", A), ("loadb", TEXT, 2, "->", 22), ("print_char", Y), ("new_line",)),
     "check_unicode": doing(("mul", A, 40, "->", 21), ("check_unicode", X, "->", 20)),

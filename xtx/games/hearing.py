@@ -6,8 +6,7 @@ emulator is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Collection, Sequence
 
 from xtx.games.jericho import Emulator, Snapshot, Status
 from xtx.games.narration import clean
@@ -24,43 +23,44 @@ class Hearing:
     def __init__(self, emulator: Emulator, engine: Engine | None) -> None:
         self._emulator = emulator
         self._engine = engine
+        self._trusted: bool | None = None
+        """Whether the engine says the same as the emulator; None: not tried yet."""
 
-    def answers(self, state: Snapshot, commands: Sequence[str], engine: bool = True) -> list[str]:
-        """What the story says to each command in a state, cleaned; nothing if it cannot finish it. Without `engine`
-        that is not asked. The emulator is left in some other state."""
-        said: list[str | None] = [None] * len(commands)
-        if engine and self._trusted:
-            said = self._by_engine(state, commands)
-        left = [i for i, text in enumerate(said) if text is None]
-        if left:
-            for i, text in zip(left, self._by_emulator(state, [commands[i] for i in left]), strict=True):
-                said[i] = text
-        return [text or "" for text in said]
+    def answers(self, state: Snapshot, commands: Sequence[str], excluded: Collection[str] = ()) -> list[str]:
+        """What the story says to each command in a state, cleaned; nothing if it cannot finish it, or is not to be
+        asked. The emulator is left in some other state."""
+        said: dict[str, str | None] = dict.fromkeys(command for command in commands if command not in excluded)
+        if self._engine is not None and ENGINE not in excluded:
+            if self._trusted is None:
+                self._trusted = self._agree(self._engine, excluded)
+            if self._trusted:
+                said = dict(zip(said, self._by_engine(self._engine, state, list(said)), strict=True))
+        left = [command for command, text in said.items() if text is None]
+        said |= dict(zip(left, self._by_emulator(state, left), strict=True))
+        return [said.get(command) or "" for command in commands]
 
     def _by_emulator(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         return [clean(text or "") for text in self._emulator.ask(state, commands)]
 
-    def _by_engine(self, state: Snapshot, commands: Sequence[str]) -> list[str | None]:
-        if self._engine is None:
-            return [None] * len(commands)
+    def _by_engine(self, engine: Engine, state: Snapshot, commands: Sequence[str]) -> list[str | None]:
         self._emulator.note(ENGINE)
         tidy = self._emulator.tidy
-        return [None if text is None else clean(tidy(text)) for text in self._engine.ask(state, commands)]
+        return [None if text is None else clean(tidy(text)) for text in engine.ask(state, commands)]
 
-    @cached_property
-    def _trusted(self) -> bool:
-        """Whether the engine was heard to say the same as the emulator, at the first turns of the walkthrough."""
+    def _agree(self, engine: Engine, excluded: Collection[str]) -> bool:
+        """Whether the engine is heard to say the same as the emulator, at the first turns of the walkthrough."""
         emulator, heard = self._emulator, 0
-        if self._engine is None:
-            return False
+        tried = [command for command in _TRIED if command not in excluded]
         emulator.reset(emulator.walkthrough_seed)
         for command in ("look", *emulator.walkthrough[:_TURNS]):
             if emulator.step(command) is not Status.DONE or emulator.over:
                 break
             state = emulator.save()
-            by_engine, by_emulator = self._by_engine(state, _TRIED), self._by_emulator(state, _TRIED)
-            if any(text is not None and text != other for text, other in zip(by_engine, by_emulator, strict=True)):
+            answers = zip(tried, self._by_engine(engine, state, tried), strict=True)
+            # What the engine gives up may be what kills the emulator.
+            answered = {command: text for command, text in answers if text is not None}
+            if self._by_emulator(state, list(answered)) != list(answered.values()):
                 return False
-            heard += sum(text is not None for text in by_engine)
+            heard += len(answered)
             emulator.restore(state)
         return heard > 0

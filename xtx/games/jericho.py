@@ -38,6 +38,7 @@ BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 
 _WORLD = 8192
 """Room for the longest text that libfrotz gives, with its end."""
+_BEFORE = 16
 _ASKED = 64
 """Commands that are asked at once."""
 STEP_LIMIT = 40_000_000
@@ -255,11 +256,13 @@ class Emulator:
         return texts
 
     def tidy(self, screen: bytes) -> str:
-        """What Jericho makes of a screen's text; of no more than an answer's length."""
+        """What Jericho makes of the text on a screen."""
         if len(screen) >= _WORLD:
             raise ValueError("libfrotz's screen does not hold so much")
-        ctypes.memmove(self._texts, screen, len(screen) + 1)
-        return self._told(ctypes.string_at(self._lib.clean_observation(ctypes.addressof(self._texts))))
+        # Some of Jericho's functions write a byte or two before the text.
+        place = ctypes.addressof(self._texts) + _BEFORE
+        ctypes.memmove(place, screen, len(screen) + 1)
+        return self._told(ctypes.string_at(self._lib.clean_observation(place)))
 
     @property
     def narration(self) -> str:

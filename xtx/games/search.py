@@ -247,9 +247,7 @@ class Search:
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         """What the game says to each command; nothing if it cannot finish it, or is not to be asked."""
-        asked = [command for command in commands if command not in self._excluded]
-        said = dict(zip(asked, self._hearing.answers(state, asked, ENGINE not in self._excluded), strict=True))
-        return [said.get(command, "") for command in commands]
+        return self._hearing.answers(state, commands, self._excluded)
 
     # --- candidates ---------------------------------------------------------------------------------------------
 

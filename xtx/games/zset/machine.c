@@ -60,9 +60,9 @@ void machine_free(engine *e) {
 /* --- decoding ----------------------------------------------------------------------------------------------- */
 
 /* UNKNOWN is also all that is left to Frotz; NOTHING takes operands and does nothing that can be seen in memory or
- * text. */
+ * text; FLUSH the same, but that Frotz shows what it kept back. */
 #define OPERATIONS(X) \
-    X(UNKNOWN) X(NOTHING) X(JE) X(JL) X(JG) X(DEC_CHK) X(INC_CHK) X(JIN) X(TEST_BITS) X(OR_) X(AND_) \
+    X(UNKNOWN) X(NOTHING) X(FLUSH) X(BUFFER_MODE) X(SHOW_STATUS) X(JE) X(JL) X(JG) X(DEC_CHK) X(INC_CHK) X(JIN) X(TEST_BITS) X(OR_) X(AND_) \
     X(TEST_ATTR) X(SET_ATTR) X(CLEAR_ATTR) X(STORE_) X(INSERT_OBJ) X(LOADW) X(LOADB) X(GET_PROP) \
     X(GET_PROP_ADDR) X(GET_NEXT_PROP) X(ADD_) X(SUB_) X(MUL_) X(DIV_) X(MOD_) X(CALL) X(THROW) X(JZ) \
     X(GET_SIBLING) X(GET_CHILD) X(GET_PARENT) X(GET_PROP_LEN) X(INC) X(DEC) X(PRINT_ADDR) X(REMOVE_OBJ) \
@@ -97,7 +97,7 @@ static const form two_operands[32] = {
     [11] = {SET_ATTR, 2, 0}, [12] = {CLEAR_ATTR, 2, 0}, [13] = {STORE_, 2, 0}, [14] = {INSERT_OBJ, 2, 0},
     [15] = {LOADW, 2, S}, [16] = {LOADB, 2, S}, [17] = {GET_PROP, 2, S}, [18] = {GET_PROP_ADDR, 2, S},
     [19] = {GET_NEXT_PROP, 2, S}, [20] = {ADD_, 2, S}, [21] = {SUB_, 2, S}, [22] = {MUL_, 2, S}, [23] = {DIV_, 2, S},
-    [24] = {MOD_, 2, S}, [25] = {CALL, 1, S}, [26] = {CALL, 1, 0}, [27] = {NOTHING, 0, 0}, [28] = {THROW, 2, 0},
+    [24] = {MOD_, 2, S}, [25] = {CALL, 1, S}, [26] = {CALL, 1, 0}, [27] = {FLUSH, 0, 0}, [28] = {THROW, 2, 0},
 };
 
 static const form one_operand[16] = {
@@ -108,15 +108,15 @@ static const form one_operand[16] = {
 
 static const form no_operands[16] = {
     {RTRUE, 0, 0}, {RFALSE, 0, 0}, {PRINT, 0, T}, {PRINT_RET, 0, T}, {NOTHING, 0, 0}, {UNKNOWN, 0, 0}, {UNKNOWN, 0, 0},
-    {UNKNOWN, 0, 0}, {RET_POPPED, 0, 0}, {CATCH, 0, S}, {UNKNOWN, 0, 0}, {NEW_LINE, 0, 0}, {NOTHING, 0, 0},
+    {UNKNOWN, 0, 0}, {RET_POPPED, 0, 0}, {CATCH, 0, S}, {UNKNOWN, 0, 0}, {NEW_LINE, 0, 0}, {SHOW_STATUS, 0, 0},
     {UNKNOWN, 0, 0}, {UNKNOWN, 0, 0}, {PIRACY, 0, B}, /* CATCH is POP up to version 4 */
 };
 
 static const form many_operands[32] = {
     [0] = {CALL, 1, S}, [1] = {STOREW, 3, 0}, [2] = {STOREB, 3, 0}, [3] = {PUT_PROP, 3, 0}, [4] = {READ, 0, 0},
     [5] = {PRINT_CHAR, 1, 0}, [6] = {PRINT_NUM, 1, 0}, [7] = {RANDOM_, 1, S}, [8] = {PUSH, 1, 0}, [9] = {PULL, 1, 0},
-    [10] = {NOTHING, 0, 0}, [11] = {NOTHING, 0, 0}, [12] = {CALL, 1, S}, [13] = {NOTHING, 0, 0}, [14] = {NOTHING, 0, 0},
-    [15] = {NOTHING, 0, 0}, [17] = {NOTHING, 0, 0}, [18] = {NOTHING, 0, 0}, [19] = {OUTPUT_STREAM, 1, 0},
+    [10] = {FLUSH, 0, 0}, [11] = {FLUSH, 0, 0}, [12] = {CALL, 1, S}, [13] = {FLUSH, 0, 0}, [14] = {FLUSH, 0, 0},
+    [15] = {FLUSH, 0, 0}, [17] = {NOTHING, 0, 0}, [18] = {BUFFER_MODE, 0, 0}, [19] = {OUTPUT_STREAM, 1, 0},
     [21] = {NOTHING, 0, 0}, [22] = {READ, 0, 0}, [23] = {SCAN_TABLE, 3, S | B}, [24] = {NOT, 1, S}, [25] = {CALL, 1, 0},
     [26] = {CALL, 1, 0}, [27] = {TOKENISE, 2, 0}, [29] = {COPY_TABLE, 3, 0}, [30] = {PRINT_TABLE, 2, 0},
     [31] = {CHECK_ARG_COUNT, 1, B},
@@ -380,6 +380,8 @@ static uint32_t property_length(const engine *e, uint32_t size) {
 #define SIMPLE(v) (UNLIKELY(is_vector(v)) ? simplify(e, v) : (v))
 
 #define GIVE_UP goto cannot
+/* The text is wanted as Frotz would show it. */
+#define ANSWERING (e->transcripts && !e->stay)
 /* The lanes must agree on this value: if they do not, the set is split by it. */
 #define AGREE(v)                 \
     do {                         \
@@ -720,6 +722,19 @@ void machine_run(engine *e) {
     DO(UNKNOWN) GIVE_UP;
     DO(NOTHING)
         for (int i = 0; i < in->count; i++) OPERAND(i, a);
+        NEXT;
+    DO(FLUSH)
+        for (int i = 0; i < in->count; i++) OPERAND(i, a);
+        print_flush(e);
+        NEXT;
+    DO(BUFFER_MODE) /* without one, Frotz breaks long lines */
+        a = 1;
+        for (int i = 0; i < in->count; i++) OPERAND(i, a);
+        if (ANSWERING && a != 1) GIVE_UP;
+        print_flush(e);
+        NEXT;
+    DO(SHOW_STATUS) /* Frotz writes the line among what is printed */
+        if (ANSWERING) GIVE_UP;
         NEXT;
 
     /* comparing */
@@ -1194,6 +1209,7 @@ void machine_run(engine *e) {
         count = in->count < 4 ? in->count : 4;
         for (int i = 0; i < count; i++) OPERAND(i, many[i]);
         for (int i = 0; i < count; i++) AGREE(many[i]);
+        print_flush(e);
         switch ((int16_t)many[0]) {
         case 3:
             if (count != 2 || e->now.redirections == MAX_REDIRECTIONS || !can_write(e, many[1], 2)) GIVE_UP;

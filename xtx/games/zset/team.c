@@ -184,22 +184,44 @@ int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_
     return result;
 }
 
-/* As libfrotz's screen would have what was printed, with a NUL behind it: how long it is, or 0 if libfrotz must be asked. */
-static uint32_t on_screen(uint8_t flags, transcript *t) {
-    uint8_t *text = t->bytes - 1;
-    if (flags & (UNJUDGED | STOPPED) || t->length == t->room) return 0;
-    text[0] = '\n'; /* which ended the line that was typed */
-    for (uint32_t i = 0; i < t->length; i++) {
-        if (t->bytes[i] == 13) t->bytes[i] = '\n';
-        else if (t->bytes[i] < 32 || t->bytes[i] > 126) return 0; /* it writes that in another way */
+/* What of a text Frotz has shown when the story waits for the next line: all but the word that it keeps back. */
+static uint32_t shown(const transcript *t) {
+    uint32_t word = t->flushed;
+    uint8_t before = 0;
+    for (uint32_t i = word; i < t->length; i++) {
+        uint8_t c = t->bytes[i];
+        if (c == 13) {
+            word = i + 1;
+            before = 0;
+        } else {
+            if (i > word && (c == ' ' || (before == '-' && c != '-'))) word = i;
+            before = c;
+        }
     }
-    t->bytes[t->length] = 0;
-    return t->length + 1;
+    return word;
 }
 
-/* What the story says to each command (NUL-terminated, one after the other) in a state, as libfrotz's screen would have it:
- * `room` bytes for each in `texts`, with a NUL behind the text, and in `lengths` how long it is, or 0 where libfrotz must be
- * asked. By a team, in parts of about `least` commands or more, or by one engine. */
+/* A text as it stands on libfrotz's screen, with a NUL behind it: how long it is, or 0 if libfrotz must be asked. */
+static uint32_t on_screen(uint8_t flags, const transcript *t) {
+    enum { LONGEST_WORD = 200 }; /* at 275 Frotz ends */
+    uint8_t *text = t->bytes - 1;
+    uint32_t length = shown(t), letters = 0;
+    if (flags & UNJUDGED || t->length == t->room) return 0;
+    for (uint32_t i = 0; i < t->length; i++) {
+        uint8_t c = t->bytes[i];
+        if (c != 13 && (c < 32 || c > 126)) return 0; /* it writes that in another way */
+        letters = c == 13 || c == ' ' ? 0 : letters + 1;
+        if (letters > LONGEST_WORD) return 0;
+        if (c == 13) t->bytes[i] = '\n';
+    }
+    text[0] = '\n'; /* which ended the line that was typed */
+    t->bytes[length] = 0;
+    return length + 1;
+}
+
+/* What the story says to each command (NUL-terminated, one after the other) in a state, as it stands on libfrotz's screen:
+ * `room` bytes for each in `texts`, and in `lengths` how long it is, or 0 where libfrotz must be asked. By a team, in parts
+ * of about `least` commands or more, or by one engine. */
 int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
              uint64_t limit, uint8_t *texts, int32_t room, uint32_t *lengths) {
     if (command_count <= 0 || least <= 0 || room < 3) return 0;
@@ -210,24 +232,27 @@ int zset_ask(team *t, engine *e, const start_state *state, const char *commands,
     work w = {.state = state, .randoms = &random, .each = 1, .limit = limit, .mode = MERGING, .job_count = parts};
     w.commands = malloc(count * sizeof *w.commands);
     w.jobs = malloc(parts * sizeof *w.jobs);
-    w.transcripts = malloc(count * sizeof *w.transcripts);
+    w.transcripts = calloc(count, sizeof *w.transcripts);
     w.flags = malloc(count);
     w.diffs = malloc(count * sizeof *w.diffs);
-    int ready = w.commands && w.jobs && w.transcripts && w.flags && w.diffs;
-    if (ready) {
+    int result = -1;
+    if (w.commands && w.jobs && w.transcripts && w.flags && w.diffs) {
         for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) {
             w.commands[i] = commands;
-            w.transcripts[i] = (transcript){texts + (size_t)i * (uint32_t)room + 1, 0, (uint32_t)room - 2};
+            w.transcripts[i].bytes = texts + (size_t)i * (uint32_t)room + 1;
+            w.transcripts[i].room = (uint32_t)room - 2;
         }
-        for (uint32_t i = 0; i < parts; i++) {
-            uint32_t first = (uint32_t)((uint64_t)count * i / parts), end = (uint32_t)((uint64_t)count * (i + 1) / parts);
+        for (uint32_t i = 0, first = 0, end; i < parts; i++, first = end) {
+            end = (uint32_t)((uint64_t)count * (i + 1) / parts);
             w.jobs[i] = (job){.first = first, .count = end - first};
         }
         if (t) do_work(t, &w);
         else take_part(e, &w);
-        for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(w.flags[i], &w.transcripts[i]);
+        if (!atomic_load(&w.failed)) {
+            for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(w.flags[i], &w.transcripts[i]);
+            result = 0;
+        }
     }
-    int result = ready && !atomic_load(&w.failed) ? 0 : -1;
     free(w.commands);
     free(w.jobs);
     free(w.transcripts);

@@ -193,6 +193,14 @@ static void write_down(const engine *e, uint32_t lane, const string *s) {
     t->length += count;
 }
 
+void print_flush(engine *e) {
+    if (!e->transcripts) return;
+    EACH_LANE(e->set, c, {
+        transcript *t = &e->transcripts[e->lane_of[c]];
+        t->flushed = t->length;
+    });
+}
+
 /* Into memory, where output is redirected. */
 static int print_to_memory(engine *e, const uint8_t *bytes, uint32_t count) {
     uint32_t table = e->now.redirection[e->now.redirections - 1];
@@ -377,9 +385,11 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
             }
             bytes[length++] = (uint8_t)one;
         }
-        if (row + 1 < height && length < LONGEST_TEXT) bytes[length++] = 13;
         address = (uint16_t)(address + width + skip);
     }
+    /* Frotz moves the cursor between rows, and prints nothing there. */
+    if (e->transcripts && !e->stay && height > 1) return -1;
+    print_flush(e);
     return print_bytes(e, bytes, length);
 }
 

@@ -408,7 +408,7 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     reset_run(e);
     memset(e->histories, 0, count * sizeof *e->histories);
     if (e->transcripts)
-        for (uint32_t k = 0; k < count; k++) e->transcripts[lane_of[k]].length = 0;
+        for (uint32_t k = 0; k < count; k++) e->transcripts[lane_of[k]].length = e->transcripts[lane_of[k]].flushed = 0;
     if (!e->expected) e->check_count = 0;
     uint32_t *member = arena_take(e, &e->member_arena, count * sizeof *member);
     for (uint32_t k = 0; k < count; k++) {
@@ -708,9 +708,12 @@ typedef struct {
 int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
     const char *one[1] = {command};
     const uint32_t lane_of[1] = {0};
-    transcript t = {end->text, 0, end->text_room};
+    transcript t = {.bytes = end->text, .room = end->text_room};
     prompt p;
-    if (!make_room(e, 1) || setjmp(e->no_room)) return UNJUDGED;
+    if (!make_room(e, 1) || setjmp(e->no_room)) {
+        e->transcripts = NULL;
+        return UNJUDGED;
+    }
     e->limit = limit;
     e->merging = 0;
     e->hashes = NULL;
@@ -720,9 +723,10 @@ int zset_step(engine *e, const start_state *s, const char *command, uint64_t lim
     make_base(e, s);
     uint8_t line[MAX_COMMAND + 1];
     uint32_t length;
-    if (prepare(e, s, &p) && plain_line(command, p.most, line, &length)) run_lanes(e, s, one, lane_of, 1);
-    else e->flags[0] = UNJUDGED;
+    int ready = prepare(e, s, &p) && plain_line(command, p.most, line, &length);
+    if (ready) run_lanes(e, s, one, lane_of, 1);
     e->transcripts = NULL;
+    if (!ready) return UNJUDGED;
     memcpy(end->ram, e->memory, e->ram_size);
     for (int i = 0; i < STACK_WORDS; i++) end->stack[i] = (uint16_t)e->stack[i];
     if (e->now.at) {

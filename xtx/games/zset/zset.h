@@ -258,9 +258,11 @@ typedef struct {
     char text[28];
 } cached_word;
 
+/* What a command prints. Frotz keeps the last word back until something flushes it: a space, a new line, or an instruction,
+ * up to which all is `flushed`. */
 typedef struct {
     uint8_t *bytes;
-    uint32_t length, room;
+    uint32_t length, room, flushed;
 } transcript;
 
 typedef struct {
@@ -563,6 +565,8 @@ int print_number(engine *e, value number);
 int print_string_at(engine *e, uint32_t address);
 int print_strings_at(engine *e, value v, int packed);
 int print_object(engine *e, value object);
+/* Notes that an instruction made Frotz show all that was printed. */
+void print_flush(engine *e);
 int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, uint32_t skip);
 
 typedef struct {

@@ -53,7 +53,7 @@ class Hearing:
         tried = [command for command in _TRIED if command not in excluded]
         emulator.reset(emulator.walkthrough_seed)
         for command in ("look", *emulator.walkthrough[:_TURNS]):
-            if emulator.step(command) is not Status.DONE or emulator.over:
+            if command in excluded or emulator.step(command) is not Status.DONE or emulator.over:
                 break
             state = emulator.save()
             answers = zip(tried, self._by_engine(engine, state, tried), strict=True)

@@ -62,7 +62,8 @@ void machine_free(engine *e) {
 /* UNKNOWN is also all that is left to Frotz; NOTHING takes operands and does nothing that can be seen in memory or
  * text; FLUSH the same, but that Frotz shows what it kept back. */
 #define OPERATIONS(X) \
-    X(UNKNOWN) X(NOTHING) X(FLUSH) X(BUFFER_MODE) X(SHOW_STATUS) X(JE) X(JL) X(JG) X(DEC_CHK) X(INC_CHK) X(JIN) X(TEST_BITS) X(OR_) X(AND_) \
+    X(UNKNOWN) X(NOTHING) X(FLUSH) X(BUFFER_MODE) X(SHOW_STATUS) \
+    X(JE) X(JL) X(JG) X(DEC_CHK) X(INC_CHK) X(JIN) X(TEST_BITS) X(OR_) X(AND_) \
     X(TEST_ATTR) X(SET_ATTR) X(CLEAR_ATTR) X(STORE_) X(INSERT_OBJ) X(LOADW) X(LOADB) X(GET_PROP) \
     X(GET_PROP_ADDR) X(GET_NEXT_PROP) X(ADD_) X(SUB_) X(MUL_) X(DIV_) X(MOD_) X(CALL) X(THROW) X(JZ) \
     X(GET_SIBLING) X(GET_CHILD) X(GET_PARENT) X(GET_PROP_LEN) X(INC) X(DEC) X(PRINT_ADDR) X(REMOVE_OBJ) \

@@ -219,9 +219,9 @@ static uint32_t on_screen(uint8_t flags, const transcript *t) {
     return length + 1;
 }
 
-/* What the story says to each command (NUL-terminated, one after the other) in a state, as it stands on libfrotz's screen:
- * `room` bytes for each in `texts`, and in `lengths` how long it is, or 0 where libfrotz must be asked. By a team, in parts
- * of about `least` commands or more, or by one engine. */
+/* What the story says to each command (NUL-terminated, one after the other) in a state, as it stands on libfrotz's
+ * screen: `room` bytes for each in `texts`, and in `lengths` how long it is, or 0 where libfrotz must be asked. By a
+ * team, in parts of about `least` commands or more, or by one engine. */
 int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
              uint64_t limit, uint8_t *texts, int32_t room, uint32_t *lengths) {
     if (command_count <= 0 || least <= 0 || room < 3) return 0;

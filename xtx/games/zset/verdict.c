@@ -408,7 +408,10 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
     reset_run(e);
     memset(e->histories, 0, count * sizeof *e->histories);
     if (e->transcripts)
-        for (uint32_t k = 0; k < count; k++) e->transcripts[lane_of[k]].length = e->transcripts[lane_of[k]].flushed = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            transcript *t = &e->transcripts[lane_of[k]];
+            t->length = t->flushed = 0;
+        }
     if (!e->expected) e->check_count = 0;
     uint32_t *member = arena_take(e, &e->member_arena, count * sizeof *member);
     for (uint32_t k = 0; k < count; k++) {

@@ -258,8 +258,8 @@ typedef struct {
     char text[28];
 } cached_word;
 
-/* What a command prints. Frotz keeps the last word back until something flushes it: a space, a new line, or an instruction,
- * up to which all is `flushed`. */
+/* What a command prints. Frotz keeps the last word back until something flushes it: a space, a new line, or an
+ * instruction, up to which all is `flushed`. */
 typedef struct {
     uint8_t *bytes;
     uint32_t length, room, flushed;

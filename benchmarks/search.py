@@ -28,7 +28,8 @@ from xtx.games.catalog import default_game, find_story
 from xtx.games.jericho import Emulator, Snapshot, Verdicts
 from xtx.games.search import Search
 from xtx.games.story import Story
-from xtx.games.zset import UNJUDGED, Engine, Random, Rules
+from xtx.games.zset import UNJUDGED, Engine, Random
+from xtx.games.zset.rules import Rules
 
 GAMES = ("deephome", "dragon", "ludicorp", "library", "detective", "inhumane", "zork1", "zork3", "enchanter",
          "balances", "omniquest", "pentari")  # fmt: skip

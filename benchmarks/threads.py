@@ -19,7 +19,8 @@ from rich.table import Table
 from xtx.games.catalog import default_game, find_story
 from xtx.games.jericho import Emulator, Snapshot, Verdicts
 from xtx.games.search import Search
-from xtx.games.zset import Engine, Random, Rules
+from xtx.games.zset import Engine, Random
+from xtx.games.zset.rules import Rules
 
 ROUNDS = 5
 

@@ -32,7 +32,8 @@ from xtx.games.narration import clean
 from xtx.games.search import RANDOM_STATES
 from xtx.games.story import Story, read_story
 from xtx.games.zmachine import read_dictionary
-from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Random, Rules
+from xtx.games.zset import UNJUDGED, Engine, MismatchError, Mode, Random
+from xtx.games.zset.rules import Rules
 
 ROOT = Path(__file__).parents[1]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"

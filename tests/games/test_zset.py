@@ -16,7 +16,8 @@ import zcode
 import zset_verify as verify
 
 from xtx.games.jericho import Emulator, Snapshot
-from xtx.games.zset import UNJUDGED, Engine, MismatchError, Rules, engine_for
+from xtx.games.zset import UNJUDGED, Engine, MismatchError, engine_for
+from xtx.games.zset.rules import Rules
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"

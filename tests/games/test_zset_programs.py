@@ -18,7 +18,8 @@ from zcode import BUFFER, PARSE, TABLE, TEXT, Code, Var
 
 from xtx.games.jericho import Emulator, Status, Verdict
 from xtx.games.story import read_story
-from xtx.games.zset import UNJUDGED, Engine, Mode, Rules
+from xtx.games.zset import UNJUDGED, Engine, Mode
+from xtx.games.zset.rules import Rules
 
 A, B, WORD, TOP = Var(17), Var(18), Var(19), Var(0)
 """The first and the second letter of the command as numbers from 0, the first word's address, and the stack."""

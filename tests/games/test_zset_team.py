@@ -12,7 +12,8 @@ import pytest
 
 from tests import zset_verify as verify
 from xtx.games.jericho import Emulator, Snapshot, Verdicts
-from xtx.games.zset import Engine, Rules
+from xtx.games.zset import Engine
+from xtx.games.zset.rules import Rules
 
 LOWWATER = Path(__file__).parents[2] / "xtx/games/data/lowwater.z5"
 

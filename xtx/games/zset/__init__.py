@@ -7,13 +7,10 @@ cannot judge is marked, to be tried there. docs/set-execution.md explains how; t
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -23,6 +20,7 @@ import numpy.typing as npt
 from xtx.games.commands import Commands
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts, WorldStruct
 from xtx.games.zmachine import Ram
+from xtx.games.zset.rules import Rules
 
 UNJUDGED = 128
 """Flag of a command that must be tried in Frotz; beside those of `Verdict`."""
@@ -119,93 +117,6 @@ class _End(ctypes.Structure):
         ("text_length", ctypes.c_uint32),
         ("text_room", ctypes.c_uint32),
     )
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What a game's verdicts depend on beside its story file; plain data, found once for each story."""
-
-    set_mask: bytes
-    clear_mask: bytes
-    wanderers: tuple[int, ...]
-    first_object: int
-    small: bool
-    objects: int
-    score: tuple[int, int]
-    """Address and size of the score; size 0 where there is none."""
-    special: tuple[int, ...] = ()
-    """RAM bytes that Jericho watches, in its order."""
-    final: tuple[int, ...] = ()
-    """RAM bytes by which Jericho sees that the game has ended."""
-    final_texts: tuple[tuple[bytes, int], ...] = ()
-    """Texts by which it does: 1 for those that mean the end, 2 for a victory, 0 where the text alone does not say."""
-    ignores: tuple[int, int, int] = (0, 0, 0)
-    """Addresses of Jericho's functions that say which moves, set and cleared attributes do not count; 0 for none."""
-
-    @classmethod
-    def of(cls, emulator: Emulator) -> Rules:
-        """The rules of the story in an emulator. Those of its functions must outlive the engine."""
-        change, header, scores = emulator.change, emulator.header, emulator.score_addresses
-        library = emulator._lib
-        count = max(0, library.get_special_ram_size())
-        watched = ctypes.POINTER(ctypes.c_uint16).in_dll(library, "special_ram_addrs")
-        functions = (library.ignore_moved_obj, library.ignore_attr_diff, library.ignore_attr_clr)
-        final, texts = _ends(emulator)
-        return cls(
-            set_mask=change.set_mask.tobytes(),
-            clear_mask=change.clear_mask.tobytes(),
-            wanderers=tuple(change.wanderers.tolist()),
-            first_object=header.first_object,
-            small=header.small,
-            objects=emulator.tree.count,
-            score=(min(scores, default=0), len(scores)),
-            special=tuple(watched[i] for i in range(count)),
-            final=final,
-            final_texts=texts,
-            ignores=tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions),  # type: ignore[arg-type]
-        )
-
-
-def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[tuple[bytes, int], ...]]:
-    """By which RAM bytes and by which texts Jericho sees that the game has ended.
-
-    Its functions look for texts that are in its own library: every text in there is shown to them."""
-    library = emulator._lib
-    state = emulator.save()
-
-    def ended(text: bytes) -> int:
-        library.set_narrative_text(text)
-        return 1 if library.game_over() > 0 else 2 if library.victory() > 0 else 0
-
-    texts = set()
-    for text in set(re.findall(rb"[\x20-\x7e\n\r\t]{3,2000}(?=\0)", _jericho_library().read_bytes())):
-        if ended(text):
-            # The compiler stores a text that is the end of another one only once: cut off what does not matter.
-            while len(text) > 1 and ended(text[1:]):
-                text = text[1:]
-            while len(text) > 1 and ended(text[:-1]):
-                text = text[:-1]
-            texts.add(text)
-    ram, found = emulator.ram, []
-    before = (library.game_over(), library.victory()) if not ended(b"") else None
-    for address in range(64, emulator.header.dynamic_size):
-        ram[address] ^= 0xFF
-        if before is not None and (library.game_over(), library.victory()) != before:
-            found.append(address)
-        ram[address] ^= 0xFF
-    # A text says by itself what it means if it is the same wherever it stands and nothing in memory has a say.
-    alone = not found and before is not None
-    meanings = {t: {ended(t), ended(b"You fall.\n" + t), ended(t + b"\n\n>"), ended(b" " + t + b" ")} for t in texts}
-    emulator.restore(state)
-    return tuple(found), tuple(sorted((t, min(m) if alone and len(m) == 1 else 0) for t, m in meanings.items()))
-
-
-def _jericho_library() -> Path:
-    # Jericho loads a copy that it deletes at once.
-    spec = find_spec("jericho")
-    if spec is None or spec.origin is None:
-        raise ImportError("jericho is not installed")
-    return Path(spec.origin).parent / "libfrotz.so"
 
 
 @cache

@@ -381,8 +381,6 @@ static uint32_t property_length(const engine *e, uint32_t size) {
 #define SIMPLE(v) (UNLIKELY(is_vector(v)) ? simplify(e, v) : (v))
 
 #define GIVE_UP goto cannot
-/* The text is wanted as Frotz would show it. */
-#define ANSWERING (e->transcripts && !e->stay)
 /* The lanes must agree on this value: if they do not, the set is split by it. */
 #define AGREE(v)                 \
     do {                         \
@@ -731,11 +729,11 @@ void machine_run(engine *e) {
     DO(BUFFER_MODE) /* without one, Frotz breaks long lines */
         a = 1;
         for (int i = 0; i < in->count; i++) OPERAND(i, a);
-        if (ANSWERING && a != 1) GIVE_UP;
+        if (answering(e) && a != 1) GIVE_UP;
         print_flush(e);
         NEXT;
     DO(SHOW_STATUS) /* Frotz writes the line among what is printed */
-        if (ANSWERING) GIVE_UP;
+        if (answering(e)) GIVE_UP;
         NEXT;
 
     /* comparing */

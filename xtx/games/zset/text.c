@@ -388,7 +388,7 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
         address = (uint16_t)(address + width + skip);
     }
     /* Frotz moves the cursor between rows, and prints nothing there. */
-    if (e->transcripts && !e->stay && height > 1) return -1;
+    if (answering(e) && height > 1) return -1;
     print_flush(e);
     return print_bytes(e, bytes, length);
 }

@@ -565,6 +565,8 @@ int print_number(engine *e, value number);
 int print_string_at(engine *e, uint32_t address);
 int print_strings_at(engine *e, value v, int packed);
 int print_object(engine *e, value object);
+/* Whether texts are wanted as Frotz would show them. */
+static inline int answering(const engine *e) { return e->transcripts && !e->stay; }
 /* Notes that an instruction made Frotz show all that was printed. */
 void print_flush(engine *e);
 int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, uint32_t skip);

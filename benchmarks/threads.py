@@ -39,7 +39,7 @@ class Clocked(Engine):
             return super().filter_each(state, randoms, commands, *more, **named)  # type: ignore[arg-type]
         finally:
             self.at_work += time.perf_counter() - start
-            self.judged += len(commands) * len(randoms)
+            self.judged += len(commands)
 
 
 def measure(name: str, count: int, threads: Sequence[int]) -> Table:
@@ -66,7 +66,7 @@ def measure(name: str, count: int, threads: Sequence[int]) -> Table:
                 best[i] = min(best[i], (wall, engine.at_work, processors))
     table = Table(
         "threads", "ms a search", "trials", "ratio", "ratio of trials", "processor ms",
-        title=f"{name}, {len(states)} states, {engines[0].judged // len(states)} tried in each",
+        title=f"{name}, {len(states)} states, {engines[0].judged // len(states)} candidates in each",
     )  # fmt: skip
     for number, (wall, at_work, processors) in zip(threads, best, strict=True):
         table.add_row(

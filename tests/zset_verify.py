@@ -179,14 +179,17 @@ def check_answers(emulator: Emulator, engine: Engine, state: Snapshot, commands:
 def check_randoms(
     engine: Engine, team: Engine | None, state: Snapshot, commands: Sequence[str], name: str, limit: int = 3_000_000
 ) -> Tally:
-    """Whether commands that are tried under several random numbers at once end as under each of them, in a team too."""
+    """Whether commands that are tried under several random numbers at once, or first under one of them, end as under
+    each of them, in a team too."""
     count = len(commands)
     watched = np.full(len(state.ram), 0x5A, dtype=np.uint8)
-    teams = {"at once": engine} if team is None else {"at once": engine, "in a team": team}
-    hashes = {how: np.zeros(len(RANDOMS) * count, dtype=np.uint64) for how in teams}
+    ways = {"at once": (engine, False), "first alone": (engine, True)}
+    if team is not None:
+        ways |= {"in a team": (team, False), "first alone in a team": (team, True)}
+    hashes = {how: np.zeros(len(RANDOMS) * count, dtype=np.uint64) for how in ways}
     verdicts = {
-        how: each.filter_each(state, RANDOMS, commands, limit, hashes=hashes[how], watched=watched)
-        for how, each in teams.items()
+        how: each.filter_each(state, RANDOMS, commands, limit, Mode.MERGING, hashes[how], watched, first_alone)
+        for how, (each, first_alone) in ways.items()
     }
     tally = Tally(randoms=len(RANDOMS) * count)
     for number, rng in enumerate(RANDOMS):
@@ -195,8 +198,11 @@ def check_randoms(
         alone = engine.filter(here, commands, limit, Mode.SPLITTING, own, watched)
         for how, found in ((how, each[number]) for how, each in verdicts.items()):
             judged = (found.flags | alone.flags) & UNJUDGED == 0
-            differs = (found.flags != alone.flags) | (found.diffs != alone.diffs) | (found.watches != alone.watches)
-            differs |= hashes[how][number * count : (number + 1) * count] != own
+            differs = (found.flags != alone.flags) | (found.diffs != alone.diffs)
+            ends = (found.watches != alone.watches) | (hashes[how][number * count : (number + 1) * count] != own)
+            if number and ways[how][1]:  # nothing was watched, and what draws no numbers was not tried again
+                ends = (hashes[how][number * count : (number + 1) * count] != own) & (found.flags & Verdict.RANDOM > 0)
+            differs |= ends
             tally.wrong += [
                 f"{name} {commands[i]!r} with {rng[0]} {how}: ends otherwise"
                 for i in np.flatnonzero(differs & judged).tolist()[:5]

@@ -16,7 +16,7 @@ from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, 
 from xtx.games.story import read_story
 from xtx.games.world import World
 from xtx.games.zmachine import Dictionary, Ram
-from xtx.games.zset import Random, engine_for
+from xtx.games.zset import Engine, engine_for
 
 ROOT = Path(__file__).parents[2]
 LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
@@ -310,26 +310,26 @@ def test_the_troll_can_be_attacked(real_story: Callable[[str], Path]) -> None:
 def test_all_random_numbers_at_once_find_the_same(
     real_story: Callable[[str], Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How a search tries them depends on the states before; what it finds must not."""
+    """How a search tries them depends on the states before, and on the engine; what it finds must not."""
     bench = Bench(real_story(name))
-    asked: list[int] = []
-    plain = Search._judge
+    asked: list[bool] = []
+    plain = Engine.filter_each
 
-    def judge(self: Search, state: Snapshot, randoms: Sequence[Random], *more: Any) -> list[Verdicts]:
-        asked.append(len(randoms))
-        return plain(self, state, randoms, *more)
+    def filter_each(self: Engine, *given: Any, first_alone: bool, **named: Any) -> list[Verdicts]:
+        asked.append(first_alone)
+        return plain(self, *given, first_alone=first_alone, **named)
 
-    monkeypatch.setattr(Search, "_judge", judge)
+    monkeypatch.setattr(Engine, "filter_each", filter_each)
     with engine_for(bench.emulator) as engine:
         for length in (0, 6, 12):
             found = []
-            for chance in (0.0, 1.0):
-                search = Search(bench.emulator, engine=engine, world=bench.world)
+            for chance, judge in ((0.0, engine), (1.0, engine), (0.0, None)):
+                search = Search(bench.emulator, engine=judge, world=bench.world)
                 search._chance = chance
                 bench.go(*bench.emulator.walkthrough[:length], seed=bench.emulator.walkthrough_seed)
                 found.append(search.findings(bench.world.canonical(RNG)))
-            assert found[0] == found[1]
-    assert asked == [1, 3, 4] * 3
+            assert found[0] == found[1] == found[2]
+    assert asked == [True, False] * 3
     bench.emulator.close()
 
 

@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,9 +17,9 @@ import zcode
 import zset_verify as verify
 from zcode import BUFFER, PARSE, TABLE, TEXT, Code, Var
 
-from xtx.games.jericho import Emulator, Status, Verdict
+from xtx.games.jericho import Emulator, Status, Verdict, Verdicts
 from xtx.games.story import read_story
-from xtx.games.zset import UNJUDGED, Engine, Mode
+from xtx.games.zset import UNJUDGED, Engine, Mode, judge_each
 from xtx.games.zset.rules import Rules
 
 A, B, WORD, TOP = Var(17), Var(18), Var(19), Var(0)
@@ -272,6 +273,49 @@ def test_random_numbers_that_differ(version: int, tmp_path: Path) -> None:
         for rng, found in zip(counting, engine.filter_each(state, counting, LINES), strict=True):
             emulator.restore(msgspec.structs.replace(state, rng=rng))
             assert (found.flags == emulator.filter(LINES).flags).all()
+
+
+class Hesitating(Engine):
+    """An engine that leaves every third command open, under each random number another."""
+
+    def filter_each(self, *given: Any, **named: Any) -> list[Verdicts]:
+        found = super().filter_each(*given, **named)
+        for number, verdicts in enumerate(found):
+            verdicts.flags[number % 3 :: 3] = UNJUDGED
+            verdicts.diffs[number % 3 :: 3] = 0
+        return found
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("judges", [Engine, Hesitating, None])
+@pytest.mark.parametrize("first_alone", [True, False])
+def test_what_draws_random_numbers_is_judged_under_each(
+    version: int, judges: type[Engine] | None, first_alone: bool, tmp_path: Path
+) -> None:
+    """Some commands draw none; whoever judges, the verdicts are those of all commands under all numbers."""
+
+    def program(code: Code) -> None:
+        draw = Code(0)
+        draw.op("random", 3, store=22)
+        draw.op("insert_obj", 4, Y)
+        code.op("je", A, 2, 3, branch=(True, len(draw.bytes)))
+        code.bytes += draw.bytes
+
+    path = tmp_path / f"story.z{version}"
+    path.write_bytes(story_of(program, version))
+    with verify.opened(path) as (emulator, _):
+        emulator.reset(1)
+        state = emulator.save()
+        engine = None if judges is None else judges.of(emulator)
+        found = judge_each(emulator, engine, state, verify.RANDOMS, LINES, None, first_alone)
+        for rng, verdicts in zip(verify.RANDOMS, found, strict=True):
+            emulator.restore(msgspec.structs.replace(state, rng=rng))
+            theirs = emulator.filter(LINES)
+            assert (verdicts.flags == theirs.flags).all() and (verdicts.diffs == theirs.diffs).all()
+        chancy = theirs.flags & Verdict.RANDOM > 0
+        assert chancy.any() and not chancy.all()
+        if engine is not None:
+            engine.close()
 
 
 @pytest.mark.parametrize("version", [3, 5])

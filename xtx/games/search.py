@@ -33,7 +33,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
 from xtx.games.zmachine import Ram, read_dictionary
-from xtx.games.zset import ENGINE, Engine, Random, judge_each
+from xtx.games.zset import ENGINE, Engine, judge_each
 
 SEARCH_VERSION = 8
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
@@ -367,9 +367,7 @@ class Search:
         watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
         asking = [c for c in _ASKING if c not in self._excluded]
         commands = Commands.of(candidates)
-        # Where most commands draw random numbers wherever one is, all are tried with all of those at once.
-        randoms = RANDOM_STATES if self._chance > _MOSTLY_CHANCE else RANDOM_STATES[:1]
-        found = self._judge(state, randoms, commands.behind(asking), watched)
+        found = self._judge(state, commands.behind(asking), watched)
         idle = found[0].watches[: len(asking)]
         verdicts, *others = (each.part(slice(len(asking), None)) for each in found)
         watches = verdicts.watches
@@ -378,11 +376,7 @@ class Search:
         chancy = np.flatnonzero(verdicts.flags & Verdict.RANDOM)
         self._chance += (len(chancy) / max(1, len(commands)) - self._chance) / 4
         if len(chancy):
-            if others:
-                tried = [each.part(chancy) for each in others]
-            else:
-                tried = self._judge(state, RANDOM_STATES[1:], commands.chosen(chancy))
-            for again in tried:
+            for again in (each.part(chancy) for each in others):
                 other = self._effects(again.flags, again.diffs)
                 stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
                 # A combination that is 0 only if all effects are 0.
@@ -414,17 +408,12 @@ class Search:
             left = [i for i in left if " " not in candidates[i]]
         return np.array(left, dtype=np.intp)
 
-    def _judge(
-        self,
-        state: Snapshot,
-        randoms: Sequence[Random],
-        candidates: Sequence[str],
-        watched: Ram | None = None,
-    ) -> list[Verdicts]:
+    def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None) -> list[Verdicts]:
         """What becomes of the candidates under each of the random numbers; an engine that failed here is not asked
         again."""
         engine = None if ENGINE in self._excluded else self._engine
-        return judge_each(self._emulator, engine, state, randoms, candidates, watched)
+        first_alone = self._chance <= _MOSTLY_CHANCE
+        return judge_each(self._emulator, engine, state, RANDOM_STATES, candidates, watched, first_alone)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""

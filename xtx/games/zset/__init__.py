@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.commands import Commands
-from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts, WorldStruct
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict, Verdicts, WorldStruct
 from xtx.games.zmachine import Ram
 from xtx.games.zset.rules import Rules
 
@@ -129,12 +129,12 @@ def library() -> ctypes.CDLL:
     loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, chars, i32, u64, i32, *[pointer] * 7]
+    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, i32, chars, i32, u64, i32, *[pointer] * 7]
     loaded.zset_fill.argtypes = [chars, pointer, i32, chars, i32, chars, i32, i32, *[pointer] * 6]
     loaded.zset_team.argtypes, loaded.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
-    loaded.zset_share.argtypes = [pointer, start, pointer, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
+    loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
     loaded.zset_ask.argtypes = [pointer, pointer, start, chars, i32, i32, u64, pointer, i32, pointer]
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
@@ -233,9 +233,12 @@ class Engine:
         mode: Mode = Mode.MERGING,
         hashes: npt.NDArray[np.uint64] | None = None,
         watched: Ram | None = None,
+        first_alone: bool = False,
     ) -> list[Verdicts]:
         """`filter` under each of several states of the random generator. What does not depend on that is done once for
-        all. `hashes` are those under the first of them, then under the second, and so on."""
+        all. `hashes` are those under the first of them, then under the second, and so on. With `first_alone` only what
+        draws random numbers under the first is tried under the others: the verdicts are the same, but what is watched
+        is watched under the first alone, and what was not tried has no hash."""
         self._check(state)
         if watched is not None and len(watched) != self._ram_size:
             raise ValueError("there must be one byte for each of RAM")
@@ -247,7 +250,7 @@ class Engine:
                 self._run(state, [rng], commands, limit, mode, part, watched)[0]
                 for rng, part in zip(randoms, parts, strict=True)
             ]
-        return self._run(state, randoms, commands, limit, mode, hashes, watched)
+        return self._run(state, randoms, commands, limit, mode, hashes, watched, first_alone=first_alone)
 
     def _run(
         self,
@@ -259,16 +262,18 @@ class Engine:
         hashes: npt.NDArray[np.uint64] | None = None,
         watched: Ram | None = None,
         differences: npt.NDArray[np.uint64] | None = None,
+        first_alone: bool = False,
     ) -> list[Verdicts]:
         shape = len(commands), len(randoms)
         flags = np.full(shape, UNJUDGED, dtype=np.uint8)
         diffs, watches, finals = (np.zeros(shape, dtype=np.uint64) for _ in range(3))
         numbers = np.array([rng[0] for rng in randoms], dtype=np.int64)
         start = ctypes.byref(_start(msgspec.structs.replace(state, rng=randoms[0])))
-        common = numbers.ctypes.data, len(randoms), Commands.of(commands).text, len(commands)
+        common = numbers.ctypes.data, len(randoms), first_alone, Commands.of(commands).text, len(commands)
         found = flags.ctypes.data, diffs.ctypes.data, None if hashes is None else finals.ctypes.data
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
-        if self._team is None or flags.size < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
+        lanes = len(commands) if first_alone else flags.size
+        if self._team is None or lanes < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
             compared = None if differences is None else differences.ctypes.data
             more = compared, *watch, None
             failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, *more)
@@ -278,9 +283,7 @@ class Engine:
             raise MemoryError("no memory for the candidates")
         if hashes is not None:
             hashes[:] = finals.T.ravel()
-        return [
-            Verdicts(*map(np.ascontiguousarray, columns)) for columns in zip(flags.T, diffs.T, watches.T, strict=True)
-        ]
+        return [Verdicts(*columns) for columns in zip(flags.T, diffs.T, watches.T, strict=True)]
 
     def differences(
         self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
@@ -394,20 +397,43 @@ def judge_each(
     randoms: Sequence[Random],
     commands: Sequence[str],
     watched: Ram | None = None,
+    first_alone: bool = True,
 ) -> list[Verdicts]:
-    """`judge` under each of several states of the random generator."""
-    states = [msgspec.structs.replace(state, rng=rng) for rng in randoms]
+    """`judge` under each of several states of the random generator; what is watched is watched under the first. The
+    engine is quicker without `first_alone` where most commands draw random numbers."""
+    first, *others = (msgspec.structs.replace(state, rng=rng) for rng in randoms)
     if engine is None:
-        return [_in_emulator(emulator, each, commands, watched) for each in states]
-    emulator.note(ENGINE)
-    found = engine.filter_each(state, randoms, commands, watched=watched)
-    for each, verdicts in zip(states, found, strict=True):
+        found = [_in_emulator(emulator, first, commands, watched), *(_unjudged(len(commands)) for _ in others)]
+    else:
+        emulator.note(ENGINE)
+        found = engine.filter_each(state, randoms, commands, watched=watched, first_alone=first_alone)
+    with_first, *with_others = found
+    _fill(with_first, np.flatnonzero(with_first.flags & UNJUDGED), emulator, first, commands, watched)
+    for each, verdicts in zip(others, with_others, strict=True):
         left = np.flatnonzero(verdicts.flags & UNJUDGED)
-        if len(left):
-            others = _in_emulator(emulator, each, [commands[i] for i in left.tolist()], watched)
-            verdicts.flags[left], verdicts.diffs[left] = others.flags, others.diffs
-            verdicts.watches[left] = others.watches
+        verdicts.flags[left], verdicts.diffs[left] = with_first.flags[left], with_first.diffs[left]
+        _fill(verdicts, left[with_first.flags[left] & Verdict.RANDOM > 0], emulator, each, commands)
     return found
+
+
+def _unjudged(count: int) -> Verdicts:
+    numbers = np.zeros((2, count), dtype=np.uint64)
+    return Verdicts(np.full(count, UNJUDGED, dtype=np.uint8), *numbers)
+
+
+def _fill(
+    verdicts: Verdicts,
+    left: npt.NDArray[np.intp],
+    emulator: Emulator,
+    state: Snapshot,
+    commands: Sequence[str],
+    watched: Ram | None = None,
+) -> None:
+    """Puts the emulator's verdicts where there are none yet."""
+    if len(left):
+        found = _in_emulator(emulator, state, [commands[i] for i in left.tolist()], watched)
+        verdicts.flags[left], verdicts.diffs[left] = found.flags, found.diffs
+        verdicts.watches[left] = found.watches
 
 
 def _in_emulator(emulator: Emulator, state: Snapshot, commands: Sequence[str], watched: Ram | None) -> Verdicts:

@@ -17,7 +17,7 @@ typedef struct {
     job *jobs;
     uint32_t job_count, each; /* each: random numbers for a command */
     uint64_t limit;
-    int32_t mode;
+    int32_t mode, first_alone; /* as in zset_filter */
     uint8_t *flags; /* results, by command and random number */
     uint64_t *diffs, *hashes, *watches;
     const uint8_t *watched;
@@ -59,9 +59,10 @@ static void take_part(engine *e, work *w) {
         job *j = &w->jobs[i];
         size_t at = (size_t)j->first * w->each;
         uint64_t before = cost_so_far(e);
-        if (zset_filter(e, w->state, w->randoms, (int32_t)w->each, w->commands[j->first], (int32_t)j->count, w->limit,
-                        w->mode, w->flags + at, w->diffs + at, w->hashes ? w->hashes + at : NULL, NULL, w->watched,
-                        w->watches ? w->watches + at : NULL, w->transcripts ? w->transcripts + j->first : NULL))
+        if (zset_filter(e, w->state, w->randoms, (int32_t)w->each, w->first_alone, w->commands[j->first],
+                        (int32_t)j->count, w->limit, w->mode, w->flags + at, w->diffs + at,
+                        w->hashes ? w->hashes + at : NULL, NULL, w->watched, w->watches ? w->watches + at : NULL,
+                        w->transcripts ? w->transcripts + j->first : NULL))
             atomic_store(&w->failed, 1);
         j->cost = cost_so_far(e) - before;
     }
@@ -163,17 +164,18 @@ void zset_disband(team *t) {
 }
 
 /* zset_filter in parts of about `least` lanes or more. */
-int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_t random_count, const char *commands,
-               int32_t command_count, int32_t least, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
-               uint64_t *hashes, const uint8_t *watched, uint64_t *watches) {
+int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_t random_count, int32_t first_alone,
+               const char *commands, int32_t command_count, int32_t least, uint64_t limit, int32_t mode, uint8_t *flags,
+               uint64_t *diffs, uint64_t *hashes, const uint8_t *watched, uint64_t *watches) {
     if (command_count <= 0 || least <= 0) return 0;
     uint32_t count = (uint32_t)command_count, each = random_count > 1 ? (uint32_t)random_count : 1;
-    work w = {.state = state, .randoms = randoms, .each = each, .limit = limit, .mode = mode, .flags = flags,
-              .diffs = diffs, .hashes = hashes, .watches = watches, .watched = watched};
+    work w = {.state = state, .randoms = randoms, .each = each, .limit = limit, .mode = mode,
+              .first_alone = first_alone, .flags = flags, .diffs = diffs, .hashes = hashes, .watches = watches,
+              .watched = watched};
     w.commands = malloc(count * sizeof *w.commands);
     if (!w.commands) return -1;
     for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
-    w.job_count = cut(&t->prices, w.commands, count, each, t->count, (uint32_t)least, &w.jobs);
+    w.job_count = cut(&t->prices, w.commands, count, first_alone ? 1 : each, t->count, (uint32_t)least, &w.jobs);
     if (w.job_count) {
         do_work(t, &w);
         cut_learn(&t->prices, w.commands, w.jobs, w.job_count);

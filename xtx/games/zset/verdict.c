@@ -615,29 +615,60 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
     if (e->checking) run_noted(e, s, command, lane_of, to->flags, to->diffs, to->hashes);
 }
 
+/* Runs commands in as many sets as that takes. */
+static void run_all(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
+                    int32_t mode, const verdicts *to) {
+    uint32_t most = mode == ALONE ? 1 : BATCH;
+    for (uint32_t i = 0; i < count; i += most)
+        run_range(e, s, command, lane_of + i, count - i < most ? count - i : most, to);
+}
+
+/* Of `count` commands that were tried with the first of `each` random numbers: leaves those that drew any, with all
+ * further numbers, in `lane_of`, and returns how many that makes. All others do the same whatever the number. */
+static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, const verdicts *to) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < count * each; i += each) {
+        const uint8_t flags = to->flags[i];
+        for (uint32_t k = i + 1; k < i + each; k++) {
+            if (flags & RANDOM && !(flags & UNJUDGED)) {
+                lane_of[left++] = k;
+                continue;
+            }
+            to->flags[k] = flags;
+            to->diffs[k] = to->diffs[i];
+        }
+    }
+    return left;
+}
+
 /* What becomes of each command (NUL-terminated, one after the other), tried from a state: flags and hashes as in
  * door_filter, and UNJUDGED for those that must be tried there. With several `randoms` each command is tried with each of
- * them as the random generator's number, all in the same sets; results then lie by command and number. `mode`: each command by itself, in sets that are
- * only split, in sets that are merged too, or so and checked (with hashes; zset_checked tells what came of it). `hashes`,
- * where given, receives a hash of each command's final state, `differences` one of Jericho's own world difference, 0 where
- * Jericho sees none, and `watches` one of how the bits in `watched` (one byte for each of RAM) changed;
- * `transcripts`, for one random number only, what each prints. */
-int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, const char *commands,
-                int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
-                uint64_t *watches, transcript *transcripts) {
-    const verdicts to = {flags, diffs, hashes, differences, watches};
+ * them as the random generator's number, all in the same sets; results then lie by command and number. With `first_alone`
+ * only those are tried with more than the first number, which is the state's own, that draw any: what is not tried has no
+ * hash, and watches are those with the first. `mode`: each command by itself, in sets that are only split, in sets that are merged too, or
+ * so and checked (with hashes; zset_checked tells what came of it). `hashes`, where given, receives a hash of each
+ * command's final state, `differences` one of Jericho's own world difference, 0 where Jericho sees none, and `watches` one
+ * of how the bits in `watched` (one byte for each of RAM) changed; `transcripts`, for one random number only, what each
+ * prints. */
+int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, int32_t first_alone,
+                const char *commands, int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
+                uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
+                transcript *transcripts) {
+    verdicts to = {flags, diffs, hashes, differences, watches};
     e->checks_passed = e->merge_number = 0;
     e->wrong_command = e->wrong_address = -1;
     if (count <= 0) return 0;
     uint32_t each = random_count > 1 ? (uint32_t)random_count : 1, n = (uint32_t)count * each, plain = 0;
+    first_alone = first_alone && each > 1;
     e->randoms = randoms;
-    e->random_count = random_count > 1 ? each : 0;
+    e->random_count = random_count > 1 && !first_alone ? each : 0;
     const char **command = malloc(n * sizeof *command);
     uint32_t *lane_of = malloc(n * sizeof *lane_of);
     uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
     uint64_t *own_differences = differences ? malloc(n * sizeof *own_differences) : NULL;
     uint64_t *own_watches = watches ? malloc(n * sizeof *own_watches) : NULL;
-    int room = command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) && (own_watches || !watches);
+    int room = command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) &&
+               (own_watches || !watches);
     volatile int result = -1;
     if (room && make_room(e, n) && !setjmp(e->no_room)) {
         prompt p;
@@ -659,13 +690,17 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
             command[i] = next;
             flags[i] = UNJUDGED;
             diffs[i] = 0;
+            if (first_alone && i % each) continue;
             if (ready && plain_line(next, p.most, line, &length)) lane_of[plain++] = i;
         }
-        if (mode == ALONE)
-            for (uint32_t i = 0; i < plain; i++) run_range(e, s, command, lane_of + i, 1, &to);
-        else
-            for (uint32_t i = 0; i < plain; i += BATCH)
-                run_range(e, s, command, lane_of + i, plain - i < BATCH ? plain - i : BATCH, &to);
+        run_all(e, s, command, lane_of, plain, mode, &to);
+        if (first_alone) {
+            uint32_t chancy = leave_chancy(lane_of, (uint32_t)count, each, &to);
+            e->random_count = each;
+            e->watched = NULL;
+            to.watches = NULL;
+            run_all(e, s, command, lane_of, chancy, mode, &to);
+        }
         result = 0;
     }
     free(command);

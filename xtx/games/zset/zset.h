@@ -600,9 +600,10 @@ void note_merge(engine *e);
 void recognise_merge(engine *e);
 
 enum { ALONE = 0, SPLITTING = 1, MERGING = 2, CHECKING = 3 };
-int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, const char *commands,
-                int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, uint64_t *differences, const uint8_t *watched,
-                uint64_t *watches, transcript *transcripts);
+int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, int32_t first_alone,
+                const char *commands, int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
+                uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
+                transcript *transcripts);
 
 /* --- cut.c -------------------------------------------------------------------------------------------------- */
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import lmdb
 
-from xtx.games.ahead import pack
 from xtx.games.game import StoryGame
+from xtx.games.packed import pack
 from xtx.games.stage import set_stage
 
 SEEDS = (0, 1, 2)

@@ -4,18 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from xtx.games.ahead import pack, unpack
 from xtx.games.game import StoryGame
 from xtx.games.stage import set_stage
 
 MOVES = 14
 """Of the walkthrough; each costs a search where nothing is known ahead."""
-
-
-def test_what_is_packed_is_unpacked_whatever_the_order() -> None:
-    found = {b"b" * 16: b"two", b"a" * 16: b"one"}
-    assert unpack(pack(found)) == found
-    assert pack(found) == pack(dict(reversed(found.items())))
 
 
 def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(monkeypatch: pytest.MonkeyPatch) -> None:

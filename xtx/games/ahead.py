@@ -8,12 +8,11 @@ present version is never looked up. tests/games/test_ahead.py searches some of t
 from __future__ import annotations
 
 import hashlib
-import lzma
 import os
 from functools import cache
 from importlib.resources import files
 
-import msgspec
+from xtx.games.packed import unpack
 
 SUFFIX = ".ahead"
 
@@ -34,13 +33,3 @@ def _read(md5: str) -> dict[bytes, bytes]:
         if hashlib.md5(content, usedforsecurity=False).hexdigest() == md5:
             return unpack(file.read_bytes())
     return {}
-
-
-def pack(found: dict[bytes, bytes]) -> bytes:
-    """The entries as a file; the same ones give the same bytes."""
-    return lzma.compress(msgspec.msgpack.encode(sorted(found.items())))
-
-
-def unpack(content: bytes) -> dict[bytes, bytes]:
-    """The entries of such a file."""
-    return dict(msgspec.msgpack.decode(lzma.decompress(content), type=list[tuple[bytes, bytes]]))

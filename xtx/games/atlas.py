@@ -12,7 +12,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,9 @@ from typing import TypeVar
 import lmdb
 
 from xtx.core import UserError
+
+DEADLY = b"!"
+"""In front of a state's key: under it stand the commands that are never to be tried there."""
 
 _FORMAT = b"xtx atlas 1"
 _FORMAT_KEY = b"format"
@@ -77,6 +80,26 @@ class Atlas:
     def put(self, key: bytes, value: bytes) -> None:
         """Stores a value; makes the store larger when it is full."""
         self._change(lambda transaction: transaction.put(key, _checksum(value) + value))
+
+    def put_all(self, values: Mapping[bytes, bytes]) -> None:
+        """Stores many values at once: all of them, or none if there is no room."""
+        stored = sorted((key, _checksum(value) + value) for key, value in values.items())
+
+        def put(transaction: lmdb.Transaction) -> None:
+            for key, value in stored:
+                transaction.put(key, value)
+
+        self._change(put)
+
+    def entries(self) -> dict[bytes, bytes]:
+        """All that is stored, by key, but for what is damaged."""
+        found = self._within(
+            False, lambda transaction: {bytes(key): bytes(value) for key, value in transaction.cursor()}
+        )
+        for name in (_FORMAT_KEY, _HITS, _MISSES):
+            found.pop(name, None)
+        parts = ((key, value[:_CHECKSUM], value[_CHECKSUM:]) for key, value in found.items())
+        return {key: value for key, checksum, value in parts if _checksum(value) == checksum}
 
     def statistics(self) -> Statistics:
         """Size and hit rate over all runs so far, those of this process included."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from xtx.core import UserError
 from xtx.games import catalog
+from xtx.games.files import write_whole
 from xtx.games.profile import read_profile
 from xtx.games.story import Story, read_story
 
@@ -71,7 +71,7 @@ def _add(path: Path, profile: Path | None) -> Addition:
     if entry is not None:
         if profile is not None:
             raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile")
-        changed = _write(catalog.user_folder() / entry.file, story.content)
+        changed = write_whole(catalog.user_folder() / entry.file, story.content)
         return Addition(path, "added" if changed else "there", entry.name)
     if story.profile is None:
         known = catalog.find_profile(story.md5)
@@ -81,8 +81,8 @@ def _add(path: Path, profile: Path | None) -> Addition:
     name = story.profile.name
     _check_name(name, story.md5)
     target = catalog.user_folder() / (name + path.suffix.lower())
-    changed = _write(target, story.content)
-    changed |= _write(target.with_suffix(".json"), (profile or path.with_suffix(".json")).read_bytes())
+    changed = write_whole(target, story.content)
+    changed |= write_whole(target.with_suffix(".json"), (profile or path.with_suffix(".json")).read_bytes())
     return Addition(path, "added" if changed else "there", name)
 
 
@@ -109,25 +109,3 @@ def _check_name(name: str, md5: str) -> None:
     fixed = next((e for e in catalog.entries() if e.name.lower() == name.lower()), None)
     if fixed is not None and fixed.md5 != md5 and (fixed.embedded or catalog.supported(fixed.md5)):
         raise Refusal(f"there is another game called {name}: give the story another name in its profile")
-
-
-def _write(target: Path, content: bytes) -> bool:
-    """Whether the file had to be written; it appears whole, or not at all."""
-    try:
-        if target.is_file() and target.read_bytes() == content:
-            return False
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".adding-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, 0o644)
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); nothing was changed there") from None
-    return True

@@ -13,7 +13,7 @@ import msgspec
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.ahead import found_ahead
-from xtx.games.atlas import Atlas
+from xtx.games.atlas import DEADLY, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
@@ -343,7 +343,7 @@ class StoryGame:
         self._remembered.pop(key, None)
         if self._atlas is None:
             return
-        self._atlas.put(b"!" + key, msgspec.msgpack.encode(sorted(deadly)))
+        self._atlas.put(DEADLY + key, msgspec.msgpack.encode(sorted(deadly)))
         stored = self._atlas.get(key)
         if stored is not None:
             found = msgspec.msgpack.decode(stored, type=Findings)
@@ -353,7 +353,7 @@ class StoryGame:
     def _deadly(self, key: bytes) -> frozenset[str]:
         """Commands that are never to be tried in a state, not even in a search."""
         known = self._killers.get(key, frozenset())
-        stored = self._atlas.get(b"!" + key) if self._atlas is not None else None
+        stored = self._atlas.get(DEADLY + key) if self._atlas is not None else None
         return known | frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else known
 
     def _find_layout(self, avoid: Collection[str]) -> Layout:

@@ -20,9 +20,13 @@ KEY, OTHER, THIRD = b"k" * 16, b"o" * 16, b"!" + b"t" * 15
 FOUND = {KEY: b"one", OTHER: b"two", THIRD: b""}
 
 
+def deadly(*commands: str) -> bytes:
+    return msgspec.msgpack.encode(sorted(commands))
+
+
 def atlas_with(folder: Path, found: dict[bytes, bytes]) -> Path:
     with Atlas(folder) as atlas:
-        atlas.put_all(found)
+        atlas.update(lambda _: found)
     return folder
 
 
@@ -37,27 +41,57 @@ def test_what_is_packed_is_unpacked_whatever_the_order() -> None:
 
 
 def test_an_atlas_is_taken_to_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    here = atlas_with(tmp_path / "here", {**FOUND, DEADLY + KEY: b"deadly"})
+    here = atlas_with(tmp_path / "here", {**FOUND, DEADLY + KEY: deadly("bomb")})
     packed = tmp_path / "new folder" / "packed"
     assert main(["games", "atlas", "--atlas", str(here), "--pack", str(packed)]) == 0
     there = atlas_with(tmp_path / "there", {OTHER: b"two"})
     assert main(["games", "atlas", "--atlas", str(there), "--add", str(packed)]) == 0
     assert "3 of 4 entries were new" in capsys.readouterr().out
-    assert held(there) == held(here) == {**FOUND, DEADLY + KEY: b"deadly"}
+    assert held(there) == held(here) == {**FOUND, DEADLY + KEY: deadly("bomb")}
     assert main(["games", "atlas", "--atlas", str(there), "--add", str(packed)]) == 0
     assert "0 of 4 entries were new" in capsys.readouterr().out
     assert main(["games", "atlas", "--atlas", str(tmp_path / "nowhere"), "--add", str(packed)]) == 0
     assert held(tmp_path / "nowhere") == held(here)
 
 
-def test_what_is_known_stays_but_not_what_kills(tmp_path: Path) -> None:
-    with Atlas(tmp_path / "atlas") as atlas:
-        atlas.put_all({KEY: b"ours", OTHER: b"ours", DEADLY + OTHER: b"ours"})
-        theirs = {KEY: b"theirs", OTHER: b"theirs", DEADLY + KEY: b"theirs", DEADLY + OTHER: b"theirs"}
-        assert add_packed(atlas, theirs) == 2
-        assert atlas.entries() == {
-            KEY: b"theirs", DEADLY + KEY: b"theirs", OTHER: b"ours", DEADLY + OTHER: b"ours",
-        }  # fmt: skip
+def test_what_is_known_stays(tmp_path: Path) -> None:
+    folder = atlas_with(tmp_path / "atlas", {KEY: b"ours"})
+    with Atlas(folder) as atlas:
+        assert add_packed(atlas, {KEY: b"theirs", OTHER: b"theirs"}) == 1
+        assert atlas.entries() == {KEY: b"ours", OTHER: b"theirs"}
+
+
+BOMB, BOTH = deadly("bomb"), deadly("bomb", "x")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "after"),
+    [
+        ({DEADLY + KEY: BOMB}, {KEY: b"theirs"}, {DEADLY + KEY: BOMB}),
+        ({KEY: b"ours"}, {DEADLY + KEY: BOMB}, {DEADLY + KEY: BOMB}),
+        ({KEY: b"ours"}, {DEADLY + KEY: BOMB, KEY: b"theirs"}, {DEADLY + KEY: BOMB, KEY: b"theirs"}),
+        ({KEY: b"ours", DEADLY + KEY: BOMB}, {KEY: b"theirs"}, {KEY: b"ours", DEADLY + KEY: BOMB}),
+        ({DEADLY + KEY: BOMB}, {KEY: b"theirs", DEADLY + KEY: BOMB}, {KEY: b"theirs", DEADLY + KEY: BOMB}),
+        ({DEADLY + KEY: BOMB}, {DEADLY + KEY: deadly("x"), KEY: b"theirs"}, {DEADLY + KEY: BOTH}),
+        ({DEADLY + KEY: BOMB, KEY: b"ours"}, {DEADLY + KEY: deadly("x"), KEY: b"theirs"}, {DEADLY + KEY: BOTH}),
+        (
+            {DEADLY + KEY: BOMB, KEY: b"ours"},
+            {DEADLY + KEY: BOTH, KEY: b"theirs"},
+            {DEADLY + KEY: BOTH, KEY: b"theirs"},
+        ),
+        ({DEADLY + KEY: BOTH, KEY: b"ours"}, {DEADLY + KEY: BOMB, KEY: b"theirs"}, {DEADLY + KEY: BOTH, KEY: b"ours"}),
+        ({DEADLY + KEY: BOTH}, {DEADLY + KEY: BOMB, KEY: b"theirs"}, {DEADLY + KEY: BOTH}),
+    ],
+)
+def test_what_was_found_goes_with_what_must_not_be_tried(
+    ours: dict[bytes, bytes], theirs: dict[bytes, bytes], after: dict[bytes, bytes], tmp_path: Path
+) -> None:
+    """In whatever order it stands in the file, and a second time nothing is new."""
+    for number, order in enumerate((theirs, dict(reversed(theirs.items())))):
+        with Atlas(atlas_with(tmp_path / str(number), ours)) as atlas:
+            add_packed(atlas, order)
+            assert atlas.entries() == after
+            assert add_packed(atlas, order) == 0
 
 
 def test_a_damaged_entry_is_not_packed(tmp_path: Path) -> None:
@@ -76,6 +110,7 @@ SPOILED: dict[str, Callable[[bytes], bytes]] = {
     "no pairs": lambda _: lzma.compress(msgspec.msgpack.encode([1, 2, 3])),
     "no entries": lambda _: lzma.compress(msgspec.msgpack.encode([])),
     "other keys": lambda _: lzma.compress(msgspec.msgpack.encode([(b"format", b"mine")])),
+    "no commands": lambda _: lzma.compress(msgspec.msgpack.encode([(DEADLY + KEY, b"mine")])),
     "long keys": lambda _: lzma.compress(msgspec.msgpack.encode([(b"x" * 17, b"mine")])),
 }
 
@@ -110,6 +145,15 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert main(["games", "atlas", "--atlas", "atlas", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["atlas"] and held(tmp_path / "atlas") == FOUND
+
+
+def test_a_packed_file_does_not_give_way_to_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = atlas_with(tmp_path / "atlas", FOUND), tmp_path / "file"
+    file.write_bytes(pack(FOUND))
+    (folder / "data.mdb").write_bytes(os.urandom(1 << 16))
+    assert main(["games", "atlas", "--atlas", str(folder), "--pack", str(file)]) == 2
+    assert "nothing in the atlas" in capsys.readouterr().err
+    assert read_packed(file) == FOUND
 
 
 def test_an_atlas_that_is_not_there_cannot_be_packed(tmp_path: Path) -> None:

@@ -296,8 +296,9 @@ def test_what_draws_random_numbers_is_judged_under_each(
 
     def program(code: Code) -> None:
         draw = Code(0)
-        draw.op("random", 3, store=22)
-        draw.op("insert_obj", 4, Y)
+        draw.op("random", 20, store=22)
+        draw.op("set_attr", 2, Y)
+        doing(OBJECT, ("set_attr", X, 3))(code)
         code.op("je", A, 2, 3, branch=(True, len(draw.bytes)))
         code.bytes += draw.bytes
 
@@ -312,9 +313,17 @@ def test_what_draws_random_numbers_is_judged_under_each(
             emulator.restore(msgspec.structs.replace(state, rng=rng))
             theirs = emulator.filter(LINES)
             assert (verdicts.flags == theirs.flags).all() and (verdicts.diffs == theirs.diffs).all()
-        chancy = theirs.flags & Verdict.RANDOM > 0
-        assert chancy.any() and not chancy.all()
+        chancy = found[0].flags & Verdict.RANDOM > 0
+        assert chancy.any() and (found[0].flags[~chancy] & Verdict.CHANGED).any()
+        assert len({tuple(verdicts.diffs[chancy]) for verdicts in found}) > 2
         if engine is not None:
+            hashes = np.zeros(len(LINES) * len(found), dtype=np.uint64)
+            alone = Engine.filter_each(
+                engine, state, verify.RANDOMS, LINES, hashes=hashes, first_alone=first_alone
+            )  # fmt: skip
+            for verdicts, own in zip(alone, found, strict=True):  # nothing was left to the emulator
+                assert (verdicts.flags == own.flags).all() and (verdicts.diffs == own.diffs).all()
+            assert (hashes.reshape(len(found), -1)[1, ~chancy] == 0).all() == first_alone
             engine.close()
 
 

@@ -39,6 +39,8 @@ def run(args: Args) -> None:
             raise UserError(nothing)
         print(nothing)
         return
+    if args.pack is not None and args.pack.resolve().parent == path.resolve():
+        raise UserError(f"{args.pack} would lie in the atlas's own folder; name a file elsewhere")
     found = read_packed(args.add) if args.add is not None else {}
     with Atlas(path) as atlas:
         if args.add is not None:

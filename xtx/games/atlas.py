@@ -70,26 +70,30 @@ class Atlas:
 
     def get(self, key: bytes) -> bytes | None:
         """The value stored under a key, if there is an undamaged one."""
-        value = self._read(key)
-        if value is not None and _checksum(value[_CHECKSUM:]) == value[:_CHECKSUM]:
+        value = _undamaged(self._read(key))
+        if value is None:
+            self.misses += 1
+        else:
             self.hits += 1
-            return value[_CHECKSUM:]
-        self.misses += 1
-        return None
+        return value
 
     def put(self, key: bytes, value: bytes) -> None:
         """Stores a value; makes the store larger when it is full."""
         self._change(lambda transaction: transaction.put(key, _checksum(value) + value))
 
-    def put_all(self, values: Mapping[bytes, bytes]) -> None:
-        """Stores many values at once: all of them, or none if there is no room."""
-        stored = sorted((key, _checksum(value) + value) for key, value in values.items())
+    def update(self, choose: Callable[[Callable[[bytes], bytes | None]], Mapping[bytes, bytes | None]]) -> None:
+        """Stores what `choose` decides on, None for what is to go, all of it or nothing. It is given a function that
+        says what is stored under a key; meanwhile nobody else stores anything."""
 
-        def put(transaction: lmdb.Transaction) -> None:
-            for key, value in stored:
-                transaction.put(key, value)
+        def change(transaction: lmdb.Transaction) -> None:
+            chosen = choose(lambda key: _undamaged(transaction.get(key)))
+            for key, value in sorted(chosen.items()):
+                if value is None:
+                    transaction.delete(key)
+                else:
+                    transaction.put(key, _checksum(value) + value)
 
-        self._change(put)
+        self._change(change)
 
     def entries(self) -> dict[bytes, bytes]:
         """All that is stored, by key, but for what is damaged."""
@@ -98,8 +102,8 @@ class Atlas:
         )
         for name in (_FORMAT_KEY, _HITS, _MISSES):
             found.pop(name, None)
-        parts = ((key, value[:_CHECKSUM], value[_CHECKSUM:]) for key, value in found.items())
-        return {key: value for key, checksum, value in parts if _checksum(value) == checksum}
+        undamaged = ((key, _undamaged(value)) for key, value in found.items())
+        return {key: value for key, value in undamaged if value is not None}
 
     def statistics(self) -> Statistics:
         """Size and hit rate over all runs so far, those of this process included."""
@@ -173,6 +177,14 @@ def _within(environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Tran
 
 def _checksum(value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=_CHECKSUM).digest()
+
+
+def _undamaged(stored: bytes | memoryview | None) -> bytes | None:
+    """What is stored behind its checksum, if that is right."""
+    if stored is None:
+        return None
+    value = bytes(stored[_CHECKSUM:])
+    return value if _checksum(value) == stored[:_CHECKSUM] else None
 
 
 _Key = tuple[int, str]

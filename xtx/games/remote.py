@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Message, encode, linger
+from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Linger, Message, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -52,6 +52,7 @@ class Remote:
         self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
         self._channel: socket.socket | None = None
         self._poller = select.poll()
+        self._linger = Linger()
         self._received = bytearray()
         self._answer: Answer | None = None
         self._gone = False
@@ -122,7 +123,7 @@ class Remote:
     def listen(self, awake_until: float = 0.0) -> bool:
         """Waits for something to come, for a moment, and awake until a certain time; says whether anything did."""
         if self._channel is not None:
-            linger(self._channel, awake_until)
+            self._linger.wait(self._channel, awake_until)
         return bool(self._poller.poll(1000 * MOMENT)) and self.read()
 
     def read(self) -> bool:

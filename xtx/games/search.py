@@ -41,7 +41,7 @@ SEARCH_VERSION = 8
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
 """Random numbers to come, in libfrotz's terms. A candidate that uses any is tried under each: the blow that misses
 the troll under one of them hits under another. The first draws of the four, out of a hundred, are all low, all high,
-all below and all above the middle."""
+all below and all above the middle. The first is none that a story can set itself."""
 
 _ASKING = ("look", "examine me")
 """Commands that do nothing themselves: what changes with them as well is the work of time."""

@@ -40,6 +40,9 @@ HEADER = struct.Struct("<I")
 LINGER = 2e-4
 """Seconds for which one stays awake for what is likely to come at once."""
 
+_TIRED = 500
+"""So many times one falls asleep at once after others held the processor for long."""
+
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """Stands where there is nothing to say."""
 
@@ -312,11 +315,12 @@ def serve(channel: socket.socket, desk: Desk) -> None:
     host: Host | None = None
     last: type = Setup
     quick: set[type] = set()
+    linger = Linger()
     channel.sendall(encode(Ready()))
     while True:
         since = time.perf_counter()
         if last in quick:  # where the next request came soon after one of this kind, it is likely to do so again
-            linger(channel, since + LINGER)
+            linger.wait(channel, since + LINGER)
         header = stream.read(HEADER.size)
         if len(header) < HEADER.size:
             break
@@ -345,18 +349,31 @@ def serve(channel: socket.socket, desk: Desk) -> None:
         host.close()
 
 
-def linger(channel: socket.socket, until: float) -> None:
-    """Waits awake for something to come, but no longer than until a certain time: to be woken takes as long as a quick
-    game's step."""
-    while time.perf_counter() < until:
-        try:
-            channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            os.sched_yield()  # the processor is anybody's who has work
-        except ConnectionError:
+class Linger:
+    """Waits awake for something to come, for to be woken takes as long as a quick game's step. Not where the processor
+    is shared with somebody who has enough to do: who gives way to him waits for his turn to end, and who sleeps is
+    woken at once."""
+
+    def __init__(self) -> None:
+        self._tired = 0
+
+    def wait(self, channel: socket.socket, until: float) -> None:
+        """Returns when something has come, or when it is time to fall asleep."""
+        if self._tired:
+            self._tired -= 1
             return
-        else:
-            return
+        while (now := time.perf_counter()) < until:
+            try:
+                channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                os.sched_yield()  # the processor is anybody's who has work
+                if time.perf_counter() - now > 2 * LINGER:
+                    self._tired = _TIRED
+                    return
+            except ConnectionError:
+                return
+            else:
+                return
 
 
 def die_with(parent: int) -> None:

@@ -238,7 +238,8 @@ class Engine:
         """`filter` under each of several states of the random generator. What does not depend on that is done once for
         all. `hashes` are those under the first of them, then under the second, and so on. With `first_alone` only what
         draws random numbers under the first is tried under the others: the verdicts are the same, but what is watched
-        is watched under the first alone, and what was not tried has no hash."""
+        is watched under the first alone, what was not tried has no hash, and a command that cannot be ended under the
+        first counts as such under all."""
         self._check(state)
         if watched is not None and len(watched) != self._ram_size:
             raise ValueError("there must be one byte for each of RAM")
@@ -399,8 +400,10 @@ def judge_each(
     watched: Ram | None = None,
     first_alone: bool = True,
 ) -> list[Verdicts]:
-    """`judge` under each of several states of the random generator; what is watched is watched under the first. The
-    engine is quicker without `first_alone` where most commands draw random numbers."""
+    """`judge` under each of several states of the random generator; what is watched is watched under the first, and a
+    command that cannot be ended under the first may count as such under all. That a command draws numbers is seen by
+    the generator's state, so the first must be none that a story can set itself (a number up to 32,767). The engine is
+    quicker without `first_alone` where most commands draw random numbers."""
     first, *others = (msgspec.structs.replace(state, rng=rng) for rng in randoms)
     if engine is None:
         found = [_in_emulator(emulator, first, commands, watched), *(_unjudged(len(commands)) for _ in others)]

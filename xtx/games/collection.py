@@ -71,7 +71,7 @@ def _add(path: Path, profile: Path | None) -> Addition:
     if entry is not None:
         if profile is not None:
             raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile")
-        changed = write_whole(catalog.user_folder() / entry.file, story.content)
+        changed = _put(catalog.user_folder() / entry.file, story.content)
         return Addition(path, "added" if changed else "there", entry.name)
     if story.profile is None:
         known = catalog.find_profile(story.md5)
@@ -81,8 +81,8 @@ def _add(path: Path, profile: Path | None) -> Addition:
     name = story.profile.name
     _check_name(name, story.md5)
     target = catalog.user_folder() / (name + path.suffix.lower())
-    changed = write_whole(target, story.content)
-    changed |= write_whole(target.with_suffix(".json"), (profile or path.with_suffix(".json")).read_bytes())
+    changed = _put(target, story.content)
+    changed |= _put(target.with_suffix(".json"), (profile or path.with_suffix(".json")).read_bytes())
     return Addition(path, "added" if changed else "there", name)
 
 
@@ -109,3 +109,14 @@ def _check_name(name: str, md5: str) -> None:
     fixed = next((e for e in catalog.entries() if e.name.lower() == name.lower()), None)
     if fixed is not None and fixed.md5 != md5 and (fixed.embedded or catalog.supported(fixed.md5)):
         raise Refusal(f"there is another game called {name}: give the story another name in its profile")
+
+
+def _put(target: Path, content: bytes) -> bool:
+    """Whether the file had to be written."""
+    try:
+        if target.is_file() and target.read_bytes() == content:
+            return False
+    except OSError as error:
+        raise UserError(f"{target} cannot be read ({error.strerror}); nothing was changed there") from None
+    write_whole(target, content)
+    return True

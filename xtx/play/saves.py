@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import msgspec
 
 from xtx.core import UserError
 from xtx.games.catalog import user_folder
+from xtx.games.files import write_whole
 
 _MAGIC = b"xtx saved game 1\n"
 _DIGEST = 16
 _NAME = re.compile(r"[\w-][\w .-]{0,59}")
 _ENDING = ".save"
+_FOR_ME = 0o600
 
 
 class SavedGame(msgspec.Struct, frozen=True):
@@ -51,20 +51,7 @@ def write_save(game: str, name: str, saved: SavedGame) -> Path:
     """The file that now holds the saved game: the old one or the new one, whenever the power fails."""
     path = _path(game, name)
     content = msgspec.msgpack.encode(saved)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(_MAGIC + _digest(content) + content)
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror})") from None
+    write_whole(path, _MAGIC + _digest(content) + content, _FOR_ME)
     return path
 
 

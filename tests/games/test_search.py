@@ -208,22 +208,22 @@ def test_things_can_be_examined(hang: Bench) -> None:
 def test_buttons_of_different_colours_are_told_apart() -> None:
     words = ["button", "red", "blue", "yellow"]
     owners = {"button": {1, 2, 3}, "red": {1}, "blue": {2}, "yellow": {3}}
-    assert [t.name for t in _tell_apart(words, owners)] == ["red", "blue", "yellow"]
+    assert [t.name for t in _tell_apart(words, owners, "nothing special")] == ["red", "blue", "yellow"]
 
 
 def test_words_for_one_thing_are_one_thing() -> None:
-    assert _tell_apart(["lamp", "brass", "lantern"], {"lamp": {5}, "brass": {5}}) == [
-        Thing("lamp", ("lamp", "brass", "lantern"))
+    assert _tell_apart(["lamp", "brass", "lantern"], {"lamp": {5}, "brass": {5}}, "It is off.") == [
+        Thing("lamp", ("lamp", "brass", "lantern"), "It is off.")
     ]
     # Two objects of which one has no word of its own cannot be told apart.
-    assert [t.name for t in _tell_apart(["door", "north"], {"door": {1, 2}, "north": {1}})] == ["door"]
-    assert [t.name for t in _tell_apart(["fog"], {})] == ["fog"]
+    assert [t.name for t in _tell_apart(["door", "north"], {"door": {1, 2}, "north": {1}}, "")] == ["door"]
+    assert [t.name for t in _tell_apart(["fog"], {}, "")] == ["fog"]
 
 
 def test_the_best_word_of_each_is_its_name() -> None:
     words = ["knob", "lever", "long", "round"]
     owners = {"knob": {1}, "round": {1}, "lever": {2}, "long": {2}}
-    assert _tell_apart(words, owners) == [Thing("knob", ("knob", "round")), Thing("lever", ("lever", "long"))]
+    assert _tell_apart(words, owners, "") == [Thing("knob", ("knob", "round")), Thing("lever", ("lever", "long"))]
 
 
 def test_spells_are_tried_on_oneself_and_things_pushed_somewhere(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

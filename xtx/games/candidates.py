@@ -23,6 +23,9 @@ _OWN_VERB = 25
 """Verbs that players of all kinds of games have used less often than this are the story's own, spells above all. Only
 those are tried on the player: the others would mostly kill him."""
 
+_SLACK = 16
+"""Bytes behind the candidates that fill.c may write to, as it copies whole words."""
+
 _NONSENSE = 4
 """So many immovable things that all work in the same place of a command are a story's carelessness."""
 
@@ -33,8 +36,16 @@ _CARELESS = 7
 class Grammar:
     """The templates of a story, made ready to be filled."""
 
-    def __init__(self, templates: Sequence[str], frequency: Callable[[str], int], walls: bool = False) -> None:
-        """`frequency` says how usual a command's verb is; with `walls` those of a room can be pushed and entered."""
+    def __init__(
+        self,
+        templates: Sequence[str],
+        frequency: Callable[[str], int],
+        walls: bool = False,
+        before: Sequence[str] = (),
+    ) -> None:
+        """`frequency` says how usual a command's verb is; with `walls` those of a room can be pushed and entered.
+        `before` are commands that candidates are likely to be put behind."""
+        self.before = tuple(before)
         # `look` and `wait` do nothing themselves, but what they wait for may change the world.
         wall = [f"{verb} {side} wall" for verb in ("push", "enter") for side in SIDES[:4]] if walls else []
         self.templates = tuple(dict.fromkeys((*templates, "look", "wait", *wall)))
@@ -50,6 +61,8 @@ class Grammar:
         self._lengths = np.array([sum(map(len, three)) + 1 for three in parts])
         self.pairs = np.flatnonzero(self.kinds == _TWO_NAMES)
         """The templates for two names."""
+        self.moving = [self.templates.index(form) for form in ("take OBJ", "drop OBJ") if form in self.templates]
+        """Those that show what can be carried."""
 
     def fill(self, names: Sequence[str]) -> Candidates:
         """Every template filled with every name, in the templates' order, each command once."""
@@ -60,29 +73,26 @@ class Grammar:
         counts = np.array([1, n, n + 1, n * (n - 1), n * s])
         filled = np.array([0, letters, letters + 2, 2 * (n - 1) * letters, s * letters + n * side_letters])
         most = int(counts[self.kinds].sum())
-        text = np.empty(int((counts[self.kinds] * self._lengths + filled[self.kinds]).sum()) + 1, dtype=np.uint8)
-        starts = np.empty(most + 1, dtype=np.uint32)
-        forms = np.empty(most, dtype=np.uint16)
+        ahead = _joined(self.before)
+        first = len(self.before)
+        room = len(ahead) + int((counts[self.kinds] * self._lengths + filled[self.kinds]).sum())
+        text = np.empty(room + _SLACK, dtype=np.uint8)
+        text[: len(ahead)] = np.frombuffer(ahead, np.uint8)
+        starts = np.empty(first + most + 1, dtype=np.uint32)
+        starts[: first + 1] = np.cumsum([0, *(len(command.encode()) + 1 for command in self.before)])
+        forms = np.empty(first + most, dtype=np.uint16)
+        forms[:first] = len(self.templates) + np.arange(first)
         words = np.empty(most, dtype=np.uint8)
         lines = np.full((len(self.templates), n), -1, dtype=np.int32)
         squares = np.empty((len(self.pairs), n, n), dtype=np.int32)
         count = library().zset_fill(
             self._parts, self.kinds.ctypes.data, len(self.templates), _joined(names), n, _joined(SIDES), s, most,
-            *(a.ctypes.data for a in (text, starts, forms, words, lines, squares)),
+            text.ctypes.data, *(a.ctypes.data for a in (starts[first:], forms[first:], words, lines, squares)),
         )  # fmt: skip
         if count < 0:
             raise MemoryError("no memory for the candidates")
-        starts = starts[: count + 1].copy()
-        return Candidates(
-            text[: starts[-1]].tobytes(),
-            starts,
-            self,
-            names,
-            forms[:count].copy(),
-            words[:count].copy(),
-            lines,
-            squares,
-        )
+        all_of_them = Commands(text, starts[: first + count + 1], forms[: first + count])
+        return Candidates(all_of_them, self.before, self, names, words[:count], lines, squares)
 
 
 def _kind(template: str, often: int) -> int:
@@ -101,19 +111,22 @@ class Candidates(Commands):
 
     def __init__(
         self,
-        text: bytes,
-        starts: npt.NDArray[np.uint32],
+        commands: Commands,
+        before: Sequence[str],
         grammar: Grammar,
         names: tuple[str, ...],
-        forms: npt.NDArray[np.uint16],
         words: npt.NDArray[np.uint8],
         lines: npt.NDArray[np.int32],
         squares: npt.NDArray[np.int32],
     ) -> None:
-        super().__init__(text, starts)
+        """The groups of `commands` are the templates' numbers. It begins with those of `before`, which do not count."""
+        assert commands.groups is not None
+        first = len(before)
+        super().__init__(commands.text, commands.starts[first:], commands.groups[first:])
+        self._behind = tuple(before), commands
         self._grammar = grammar
         self.names = names
-        self.forms = forms
+        self.forms = commands.groups[first:]
         """From which template each command was made."""
         self.words = words
         """How many words it has."""
@@ -122,21 +135,24 @@ class Candidates(Commands):
         self._squares = squares
         """For each template for two names: the command with each pair of them, -1 for none."""
 
-    @property
-    def frequency(self) -> npt.NDArray[np.int64]:
-        """How usual each command's verb is."""
-        return self._grammar.frequency[self.forms]
+    def frequency(self, which: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+        """How usual the verbs of some commands are."""
+        return self._grammar.frequency[self.forms[which]]
 
     def without(self, excluded: Collection[str]) -> Candidates:
         """The candidates but for those."""
         kept = np.array([command not in excluded for command in self])
         left = np.flatnonzero(kept)
         number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)  # the last for -1 itself
-        some = self.chosen(left)
         return Candidates(
-            some.text, some.starts, self._grammar, self.names, self.forms[left], self.words[left],
-            number[self._lines], number[self._squares],
+            self.chosen(left), (), self._grammar, self.names, self.words[left], number[self._lines],
+            number[self._squares],
         )  # fmt: skip
+
+    def behind(self, first: Sequence[str]) -> Commands:
+        """These commands with others before them."""
+        before, commands = self._behind
+        return commands if tuple(first) == before else super().behind(first)
 
     def without_nonsense(self, effect: Effects, told: Collection[str] = ()) -> Effects:
         """The effects without repeated nonsense: a sloppy story lets one throw the castle, the gate, the road and
@@ -146,17 +162,18 @@ class Candidates(Commands):
         speaks of."""
         names, squares = self.names, self._squares
         fixed = ~self._portable(effect)
-        # None is -1, and so the last of all.
-        known = np.append(effect, np.uint64(0))
-        works = (known != 0)[squares]
-        verbs = self._grammar.verbs
-        common = np.bincount(verbs[self.forms[(effect != 0) & (self.words > 2)]], minlength=verbs.max() + 1)
-        enough = common[verbs[self._grammar.pairs]] >= _NONSENSE
+        if np.count_nonzero(fixed) < _NONSENSE:
+            return effect
         # What is left of an effect can only grow less: where there are too few now, nothing needs to be looked at.
-        taken = (np.count_nonzero(works & fixed[:, None], axis=1) >= _NONSENSE) & enough[:, None]
-        aimed = (np.count_nonzero(works & fixed, axis=2) >= _CARELESS) & enough[:, None]
-        taken[taken] = _kinds(np.where(fixed, known[squares.swapaxes(1, 2)[taken]], 0)) >= _NONSENSE
-        aimed[aimed] = _kinds(np.where(fixed, known[squares[aimed]], 0)) >= _CARELESS
+        taken, aimed = np.zeros((2, *squares.shape[:2]), dtype=np.bool_)
+        found = library().zset_suspects(
+            effect.ctypes.data, squares.ctypes.data, *squares.shape[:2], fixed.ctypes.data, _NONSENSE, _CARELESS,
+            taken.ctypes.data, aimed.ctypes.data,
+        )  # fmt: skip
+        if found < 0:
+            raise MemoryError("no memory for the candidates")
+        if not found:
+            return effect
         effect = effect.copy()
         for t in np.flatnonzero(taken.any(axis=1) | aimed.any(axis=1)).tolist():
             for b in np.flatnonzero(taken[t]).tolist():
@@ -175,8 +192,7 @@ class Candidates(Commands):
 
     def _portable(self, effect: Effects) -> npt.NDArray[np.bool_]:
         """Which of the names are of things that can be taken or dropped."""
-        forms = self._grammar.templates
-        rows = [self._lines[forms.index(form)] for form in ("take OBJ", "drop OBJ") if form in forms]
+        rows = self._lines[self._grammar.moving]
         known = np.append(effect, np.uint64(0))
         moved = [set(column) - {0} for column in zip(*(known[row].tolist() for row in rows), strict=True)]
         moved = moved or [set() for _ in self.names]
@@ -184,11 +200,3 @@ class Candidates(Commands):
         shared = Counter(e for effects in moved for e in effects)
         able = zip(self.names, moved, strict=True)
         return np.array([name == "all" or any(shared[e] < 3 for e in effects) for name, effects in able])
-
-
-def _kinds(effects: Effects) -> npt.NDArray[np.intp]:
-    """How many different effects there are in each row."""
-    rows = np.sort(effects, axis=1)  # those without effect come first
-    kinds: npt.NDArray[np.intp] = np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1)
-    kinds += rows[:, 0] != 0
-    return kinds

@@ -8,16 +8,20 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+Text = npt.NDArray[np.uint8]
 Starts = npt.NDArray[np.uint32]
+Groups = npt.NDArray[np.uint16]
 
 
 class Commands(Sequence[str]):
     """Commands one after the other, each with a NUL behind it: as the engine takes them."""
 
-    def __init__(self, text: bytes, starts: Starts) -> None:
-        """`starts` says where each begins, and where the last one ends."""
+    def __init__(self, text: Text, starts: Starts, groups: Groups | None = None) -> None:
+        """`starts` says where in the text each begins, and where the last one ends. `groups`, where they are known, are
+        numbers that neighbours have in common which were made in the same way: such cost about the same."""
         self.text = text
         self.starts = starts
+        self.groups = groups
 
     @classmethod
     def of(cls, commands: Sequence[str]) -> Commands:
@@ -25,7 +29,7 @@ class Commands(Sequence[str]):
         if isinstance(commands, Commands):
             return commands
         lines = [command.replace("\0", "\\").encode("utf-8", "replace") + b"\0" for command in commands]
-        return Commands(b"".join(lines), _starts([len(line) for line in lines]))
+        return Commands(np.frombuffer(b"".join(lines), np.uint8), _starts([len(line) for line in lines]))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -38,23 +42,25 @@ class Commands(Sequence[str]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         index = range(len(self))[index]
-        return self.text[self.starts[index] : self.starts[index + 1] - 1].decode()
+        return self.text[self.starts[index] : self.starts[index + 1] - 1].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.text.decode().split("\0")[:-1])
+        return iter(self.text[self.starts[0] : self.starts[-1]].tobytes().decode().split("\0")[:-1])
 
     def chosen(self, indices: Sequence[int] | npt.NDArray[np.intp]) -> Commands:
         """Some of the commands, in the order they have here."""
         kept = np.zeros(len(self), dtype=bool)
         kept[indices] = True
         lengths = np.diff(self.starts)
-        text = np.frombuffer(self.text, np.uint8)[np.repeat(kept, lengths)].tobytes()
-        return Commands(text, _starts(lengths[kept]))
+        text = self.text[self.starts[0] : self.starts[-1]][np.repeat(kept, lengths)]
+        return Commands(text, _starts(lengths[kept]), None if self.groups is None else self.groups[kept])
 
     def behind(self, first: Sequence[str]) -> Commands:
         """These commands with others before them."""
         before = Commands.of(first)
-        return Commands(before.text + self.text, np.concatenate([before.starts[:-1], self.starts + before.starts[-1]]))
+        text = np.concatenate([before.text, self.text[self.starts[0] : self.starts[-1]]])
+        starts = [before.starts[:-1], self.starts - self.starts[0] + before.starts[-1]]
+        return Commands(text, np.concatenate(starts).astype(np.uint32))
 
 
 def _starts(lengths: Sequence[int] | npt.NDArray[np.uint32]) -> Starts:

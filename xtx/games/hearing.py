@@ -7,6 +7,7 @@ emulator is asked."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache, partial
 
 from xtx.games.jericho import Emulator, Snapshot, Status
 from xtx.games.narration import clean
@@ -17,6 +18,10 @@ _TURNS = 8
 """So many turns of the walkthrough they are tried in."""
 
 
+def _read(emulator: Emulator, screen: bytes) -> str:
+    return clean(emulator.tidy(screen))
+
+
 class Hearing:
     """The answers of one story."""
 
@@ -25,6 +30,7 @@ class Hearing:
         self._engine = engine
         self._trusted: bool | None = None
         """Whether the engine says the same as the emulator; None: not tried yet."""
+        self._read = lru_cache(maxsize=4096)(partial(_read, emulator))
 
     def answers(self, state: Snapshot, commands: Sequence[str], excluded: Collection[str] = ()) -> list[str]:
         """What the story says to each command in a state, cleaned; nothing if it cannot finish it, or is not to be
@@ -44,8 +50,7 @@ class Hearing:
 
     def _by_engine(self, engine: Engine, state: Snapshot, commands: Sequence[str]) -> list[str | None]:
         self._emulator.note(ENGINE)
-        tidy = self._emulator.tidy
-        return [None if text is None else clean(tidy(text)) for text in engine.ask(state, commands)]
+        return [None if screen is None else self._read(screen) for screen in engine.ask(state, commands)]
 
     def _agree(self, engine: Engine, excluded: Collection[str]) -> bool:
         """Whether the engine is heard to say the same as the emulator, at the first turns of the walkthrough."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 
 import msgspec
 import numpy as np
@@ -24,7 +24,6 @@ from xtx.games.hearing import Hearing
 from xtx.games.jericho import (
     Emulator,
     Snapshot,
-    Verdict,
     Verdicts,
     recognized,
     verb_frequency,
@@ -32,8 +31,9 @@ from xtx.games.jericho import (
 from xtx.games.typed import to_the_program
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
-from xtx.games.zmachine import Ram, read_dictionary
+from xtx.games.zmachine import Dictionary, Ram, read_dictionary
 from xtx.games.zset import ENGINE, Engine, judge_each
+from xtx.games.zset.effects import effects_of
 
 SEARCH_VERSION = 8
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
@@ -134,15 +134,20 @@ def _understood(answer: str) -> str:
     return "" if not recognized(answer) or _COMPLAINTS.match(answer) else answer
 
 
-def _tell_apart(words: Sequence[str], owners: dict[str, set[int]]) -> list[Thing]:
+@lru_cache(maxsize=4096)  # as are descriptions and names
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.lower()))
+
+
+def _tell_apart(words: Sequence[str], owners: dict[str, set[int]], answer: str) -> list[Thing]:
     """The things behind words that examine alike: one, unless their names say that they are different objects
     ("nothing special about the button", whether red, yellow or blue). Better words come first."""
     objects = {o for word in words for o in owners.get(word, ())}
     if len(objects) > 1:
         names = {o: [w for w in words if owners.get(w) == {o}] for o in sorted(objects)}
         if sum(bool(own) for own in names.values()) > 1:
-            return [Thing(own[0], tuple(own)) for own in names.values() if own]
-    return [Thing(words[0], tuple(words))]
+            return [Thing(own[0], tuple(own), answer) for own in names.values() if own]
+    return [Thing(words[0], tuple(words), answer)]
 
 
 def _split(thing: Thing, firsts: Collection[str]) -> list[Thing]:
@@ -151,6 +156,32 @@ def _split(thing: Thing, firsts: Collection[str]) -> list[Thing]:
     if len(own) < 2:
         return [thing]
     return [Thing(name, (name,), thing.answer) for name in own]
+
+
+def _pairs(dictionary: Dictionary, text: str) -> tuple[tuple[str, str], ...]:
+    """The words that stand beside each other in a line and may name a thing together."""
+    text = text.lower()
+    pairs = dict.fromkeys(_PAIR.findall(text))
+    pairs |= {(first, noun[:-1]): None for first, noun in pairs if noun.endswith("s")}
+    for first, second, noun in _PLURAL.findall(text):  # "stone and wooden doors"
+        pairs |= {(first, noun): None, (second, noun): None}
+    return tuple(pair for pair in pairs if all(w not in _NO_PART and dictionary.can_name(w) for w in pair))
+
+
+def _with_pairs(things: list[Thing], examined: Mapping[tuple[str, str], str]) -> list[Thing]:
+    """The things, and those that only two words name: the stone door beside the wooden door, or beside a staff
+    that is wooden too. `examined` is what the game says of pairs of words."""
+    alone = {alias: t.answer for t in things for alias in t.aliases}
+    found: dict[str, dict[str, str]] = {}
+    for (first, noun), answer in examined.items():
+        if answer:
+            found.setdefault(noun, {})[first] = answer
+    for noun, answers in sorted(found.items()):
+        if len(answers) > 1:
+            things = [part for t in things for part in _split(t, answers)]
+            new = [first for first, answer in sorted(answers.items()) if alone.get(first) != answer]
+            things = things + [Thing(f"{f} {noun}", (f"{f} {noun}",), answers[f]) for f in new]
+    return things
 
 
 class Search:
@@ -175,6 +206,7 @@ class Search:
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], Candidates] = {}
+        self._pairs = lru_cache(maxsize=4096)(partial(_pairs, self._dictionary))
         self._excluded: Collection[str] = ()
         self._chance = 0.0
         """Share of the candidates that drew random numbers in the last few states."""
@@ -255,33 +287,34 @@ class Search:
         """What can be named here: words that the game can examine, merged where they name the same thing."""
         ranks: dict[str, int] = {}
         owners: dict[str, set[int]] = {}
-        for number, name in self._names_around(state):
-            parts = _WORD.findall(name.lower())
+        around = self._names_around(state)
+        for number, name in around:
+            parts = _words(name)
             for i, word in enumerate(parts):
                 # The last word of an object's name is its noun; those before it are adjectives.
                 ranks[word] = max(ranks.get(word, 0), 3 if i == len(parts) - 1 else 1)
                 owners.setdefault(word, set()).add(number)
-        for word in _WORD.findall(f"{look} {inventory}".lower()):
+        for word in (*_words(look), *_words(inventory)):
             ranks.setdefault(word, 2)
         named = [
             word
             for word in sorted(ranks, key=lambda w: (-ranks[w], len(w), w))
             if word not in _NOT_OBJECTS and word not in _WAYS and self._dictionary.can_name(word)
         ]
-        examined = self._examined(state, (*_DIRECTIONS, *named))
+        texts = (look, inventory, *(name for _, name in around))
+        pairs = list(dict.fromkeys(pair for text in texts for pair in self._pairs(text)))
+        # In one go: to ask at all takes as long as some questions do.
+        examined = self._examined(state, (*_DIRECTIONS, *named, *map(" ".join, pairs)))
         # What is said of several directions is said of no thing.
         directions = Counter(examined[: len(_DIRECTIONS)])
         nowhere = {answer for answer, times in directions.items() if times > 1}
         answers: dict[str, list[str]] = {}
-        for word, answer in zip(named, examined[len(_DIRECTIONS) :], strict=True):
+        for word, answer in zip(named, examined[len(_DIRECTIONS) : -len(pairs) or None], strict=True):
             if answer and answer not in nowhere:
                 answers.setdefault(answer, []).append(word)
-        things = [
-            replace(thing, answer=answer) for answer, words in answers.items() for thing in _tell_apart(words, owners)
-        ]
+        things = [thing for answer, words in answers.items() for thing in _tell_apart(words, owners, answer)]
         things += self._described(state, answers, {*ranks, *_NOT_OBJECTS, *_COMPASS}, nowhere)
-        names = "\n".join(name for _, name in self._names_around(state))
-        things = self._with_pairs(state, things, f"{look}\n{inventory}\n{names}".lower())
+        things = _with_pairs(things, dict(zip(pairs, examined[len(examined) - len(pairs) :], strict=True)))
         return sorted(things, key=lambda t: t.name)
 
     def _described(
@@ -289,7 +322,7 @@ class Search:
     ) -> list[Thing]:
         """The things that only the descriptions of other things speak of: the spells in a book, the acorn in a crack.
         Those of which the game has nothing of their own to say are left out: they are everywhere."""
-        words = dict.fromkeys((*_UNTOLD, *(word for answer in answers for word in _WORD.findall(answer.lower()))))
+        words = dict.fromkeys((*_UNTOLD, *(word for answer in answers for word in _words(answer))))
         new = [word for word in words if word not in asked and self._dictionary.can_name(word)]
         found: dict[str, list[str]] = {}
         for word, answer in zip(new, self._examined(state, new), strict=True):
@@ -298,31 +331,11 @@ class Search:
         things = [Thing(words[0], tuple(words), answer, told=True) for answer, words in found.items()]
         return things[:_DESCRIBED]
 
-    def _with_pairs(self, state: Snapshot, things: list[Thing], text: str) -> list[Thing]:
-        """The things, and those that only two words name: the stone door beside the wooden door, or beside a staff
-        that is wooden too."""
-        alone = {alias: t.answer for t in things for alias in t.aliases}
-        pairs = dict.fromkeys(_PAIR.findall(text))
-        pairs |= {(first, noun[:-1]): None for first, noun in pairs if noun.endswith("s")}
-        for first, second, noun in _PLURAL.findall(text):  # "stone and wooden doors"
-            pairs |= {(first, noun): None, (second, noun): None}
-        found: dict[str, dict[str, str]] = {}
-        fit = [pair for pair in pairs if all(w not in _NO_PART and self._dictionary.can_name(w) for w in pair)]
-        for (first, noun), answer in zip(fit, self._examined(state, list(map(" ".join, fit))), strict=True):
-            if answer:
-                found.setdefault(noun, {})[first] = answer
-        for noun, answers in sorted(found.items()):
-            if len(answers) > 1:
-                things = [part for t in things for part in _split(t, answers)]
-                new = [first for first, answer in sorted(answers.items()) if alone.get(first) != answer]
-                things = things + [Thing(f"{f} {noun}", (f"{f} {noun}",), answers[f]) for f in new]
-        return things
-
     def _examined(self, state: Snapshot, names: Sequence[str]) -> list[str]:
         """The answer to examining each, or nothing if the game does not know what is meant."""
         return [_understood(answer) for answer in self.answers(state, [f"examine {name}" for name in names])]
 
-    def _names_around(self, state: Snapshot) -> Iterable[tuple[int, str]]:
+    def _names_around(self, state: Snapshot) -> Sequence[tuple[int, str]]:
         """Numbers and names of the objects in the player's room and on the player."""
         emulator = self._emulator
         tree = emulator.tree
@@ -344,7 +357,7 @@ class Search:
 
     @cached_property
     def _grammar(self) -> Grammar:
-        return Grammar(self._templates, self._verb_frequency, self._dictionary.can_name("wall"))
+        return Grammar(self._templates, self._verb_frequency, self._dictionary.can_name("wall"), _ASKING)
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
         """Candidates beyond the templates, for `--wide-grammar`."""
@@ -352,7 +365,7 @@ class Search:
         spoken = self.answers(state, [f"{name}, wait" for name in names])
         persons = [name for name, answer in zip(names, spoken, strict=True) if listens(answer)]
         taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
-        read = {w for t in things for w in _WORD.findall(t.answer.lower())} - taken
+        read = {w for t in things for w in _words(t.answer)} - taken
         printed = sorted(w for w in read if self._dictionary.knows(w) and not to_the_program(w))
         return list(wide_candidates(names, persons, self._templates, text, printed))
 
@@ -368,27 +381,15 @@ class Search:
         asking = [c for c in _ASKING if c not in self._excluded]
         commands = Commands.of(candidates)
         found = self._judge(state, commands.behind(asking), watched)
-        idle = found[0].watches[: len(asking)]
-        verdicts, *others = (each.part(slice(len(asking), None)) for each in found)
-        watches = verdicts.watches
-        effect = self._effects(verdicts.flags, verdicts.diffs)
-        stopped = (verdicts.flags & Verdict.STOPPED) > 0
-        chancy = np.flatnonzero(verdicts.flags & Verdict.RANDOM)
-        self._chance += (len(chancy) / max(1, len(commands)) - self._chance) / 4
-        if len(chancy):
-            for again in (each.part(chancy) for each in others):
-                other = self._effects(again.flags, again.diffs)
-                stopped[chancy] |= (again.flags & Verdict.STOPPED) > 0
-                # A combination that is 0 only if all effects are 0.
-                effect[chancy] = effect[chancy] * np.uint64(0x9E3779B97F4A7C15) + other
-        effect[stopped] = 0
-        quiet = (effect == 0) & ~stopped & ((verdicts.flags & Verdict.TAKEN) == 0)
-        # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
-        # which all places are one room.
-        touched = np.flatnonzero(quiet & ((verdicts.flags & Verdict.EVENT) > 0) & (watches != 0))
-        touched = touched[~np.isin(watches[touched], idle)]
-        hidden = self._believable(candidates, watches, touched.tolist())
-        effect[hidden] = watches[hidden] | np.uint64(1)
+        tried = [verdicts.part(slice(len(asking), None)) for verdicts in found]
+        effect, touched, chancy = effects_of(tried, found[0].watches[: len(asking)])
+        self._chance += (chancy / max(1, len(commands)) - self._chance) / 4
+        if len(touched):
+            # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
+            # which all places are one room.
+            watches = tried[0].watches
+            hidden = self._believable(candidates, watches, touched.tolist())
+            effect[hidden] = watches[hidden] | np.uint64(1)
         return effect
 
     @staticmethod
@@ -421,7 +422,7 @@ class Search:
         if not len(indices):
             return ()
         if isinstance(candidates, Candidates):
-            frequency, length = candidates.frequency[indices], candidates.words[indices]
+            frequency, length = candidates.frequency(indices), candidates.words[indices]
         else:
             commands = [candidates[i] for i in indices.tolist()]
             frequency = np.array([self._verb_frequency(c) for c in commands])
@@ -431,11 +432,6 @@ class Search:
         first = np.ones(len(order), dtype=bool)
         first[1:] = effect[chosen][1:] != effect[chosen][:-1]
         return tuple(candidates[i] for i in np.sort(chosen[first]).tolist())
-
-    @staticmethod
-    def _effects(flags: npt.NDArray[np.uint8], diffs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        counts = ((flags & Verdict.CHANGED) > 0) & ((flags & Verdict.TAKEN) == 0)
-        return np.where(counts, diffs, np.uint64(0))
 
     def _verb_frequency(self, command: str) -> int:
         verb = command.split(maxsplit=1)[0] if command.strip() else ""

@@ -129,13 +129,15 @@ def library() -> ctypes.CDLL:
     loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
-    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, i32, chars, i32, u64, i32, *[pointer] * 7]
+    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, i32, pointer, i32, u64, i32, *[pointer] * 7]
+    loaded.zset_effects.argtypes = [pointer, i32, pointer, ctypes.c_int64, i32, pointer, i32, *[pointer] * 3]
+    loaded.zset_suspects.argtypes = [pointer, pointer, i32, i32, pointer, i32, i32, pointer, pointer]
     loaded.zset_fill.argtypes = [chars, pointer, i32, chars, i32, chars, i32, i32, *[pointer] * 6]
     loaded.zset_team.argtypes, loaded.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
-    loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, chars, i32, i32, u64, i32, *[pointer] * 5]
-    loaded.zset_ask.argtypes = [pointer, pointer, start, chars, i32, i32, u64, pointer, i32, pointer]
+    loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, *[pointer] * 3, i32, i32, u64, i32, *[pointer] * 5]
+    loaded.zset_ask.argtypes = [pointer, pointer, start, pointer, i32, i32, u64, pointer, i32, pointer]
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
     loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
@@ -267,19 +269,28 @@ class Engine:
     ) -> list[Verdicts]:
         shape = len(commands), len(randoms)
         flags = np.full(shape, UNJUDGED, dtype=np.uint8)
-        diffs, watches, finals = (np.zeros(shape, dtype=np.uint64) for _ in range(3))
+        diffs, watches = (np.zeros(shape, dtype=np.uint64) for _ in range(2))
+        finals = np.zeros(shape if hashes is not None else 0, dtype=np.uint64)
         numbers = np.array([rng[0] for rng in randoms], dtype=np.int64)
         start = ctypes.byref(_start(msgspec.structs.replace(state, rng=randoms[0])))
-        common = numbers.ctypes.data, len(randoms), first_alone, Commands.of(commands).text, len(commands)
+        given = Commands.of(commands)
+        how = numbers.ctypes.data, len(randoms), first_alone
         found = flags.ctypes.data, diffs.ctypes.data, None if hashes is None else finals.ctypes.data
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
         lanes = len(commands) if first_alone else flags.size
         if self._team is None or lanes < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
             compared = None if differences is None else differences.ctypes.data
             more = compared, *watch, None
-            failed = self._library.zset_filter(self._engine, start, *common, limit, mode, *found, *more)
+            first = given.text[given.starts[0] :].ctypes.data
+            failed = self._library.zset_filter(
+                self._engine, start, *how, first, len(commands), limit, mode, *found, *more
+            )  # fmt: skip
         else:
-            failed = self._library.zset_share(self._team, start, *common, _WORTH_SHARING, limit, mode, *found, *watch)
+            groups = None if given.groups is None else given.groups.ctypes.data
+            failed = self._library.zset_share(
+                self._team, start, *how, given.text.ctypes.data, given.starts.ctypes.data, groups, len(commands),
+                _WORTH_SHARING, limit, mode, *found, *watch,
+            )  # fmt: skip
         if failed:
             raise MemoryError("no memory for the candidates")
         if hashes is not None:
@@ -330,9 +341,11 @@ class Engine:
         if self._texts.size < len(commands) * _ANSWER_ROOM:
             self._texts = np.empty(len(commands) * _ANSWER_ROOM, dtype=np.uint8)
         lengths = np.zeros(len(commands), dtype=np.uint32)
+        given = Commands.of(commands)
+        lines = given.text[given.starts[0] :].ctypes.data
         failed = self._library.zset_ask(
-            self._team, self._engine, ctypes.byref(_start(state)), Commands.of(commands).text, len(commands),
-            _WORTH_ASKING, limit, self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
+            self._team, self._engine, ctypes.byref(_start(state)), lines, len(commands), _WORTH_ASKING, limit,
+            self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
         )  # fmt: skip
         if failed:
             raise MemoryError("no memory for what is asked")

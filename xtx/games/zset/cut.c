@@ -16,7 +16,13 @@ enum { MOST = 2048 };
  * what is left is cut in such ones, in percent. */
 enum { FEW = 1500, GAPS = 15 };
 
-static int same_verb(const char *a, const char *b) {
+/* Whether the command before this one is of the same group, and so of the same kind and verb. */
+static int as_before(const cutting *c, uint32_t i) { return c->groups && i && c->groups[i] == c->groups[i - 1]; }
+
+/* Whether the command before this one has the same verb. */
+static int same_verb(const cutting *c, uint32_t i) {
+    if (as_before(c, i)) return 1;
+    const char *a = c->commands[i - 1], *b = c->commands[i];
     for (; *a == *b; a++, b++)
         if (!*a || *a == ' ') return 1;
     return (!*a || *a == ' ') && (!*b || *b == ' ');
@@ -35,26 +41,26 @@ void cut_begin(prices *p) {
 }
 
 /* Fills sum[i] with what the commands before the i-th are expected to cost. */
-static void add_up(const prices *p, const char *const *commands, uint32_t count, float *sum) {
+static void add_up(const prices *p, const cutting *c, float *sum) {
     double total = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int row = i && same_verb(commands[i - 1], commands[i]);
+    float price = 1;
+    for (uint32_t i = 0; i < c->count; i++) {
         sum[i] = (float)total;
-        total += p->price[kind_of(commands[i])] * (float)(row ? 1 : 1 + ROW);
+        if (!as_before(c, i)) price = p->price[kind_of(c->commands[i])];
+        total += price * (float)(i && same_verb(c, i) ? 1 : 1 + ROW);
     }
-    sum[count] = (float)total;
+    sum[c->count] = (float)total;
 }
 
 /* The end of a part, moved to where another verb begins, if that is near: commands with the same verb go together for
  * longest, and to run them in two sets costs most. */
-static uint32_t between_verbs(const char *const *commands, const float *sum, uint32_t count, uint32_t first,
-                              uint32_t end) {
+static uint32_t between_verbs(const cutting *c, const float *sum, uint32_t first, uint32_t end) {
     const float near = (sum[end] - sum[first]) / 16;
     uint32_t later = end, before = end;
-    while (later < count && same_verb(commands[later - 1], commands[later])) later++;
-    while (before > first + 1 && same_verb(commands[before - 1], commands[before])) before--;
+    while (later < c->count && same_verb(c, later)) later++;
+    while (before > first + 1 && same_verb(c, before)) before--;
     float up = sum[later] - sum[end], down = sum[end] - sum[before];
-    if (later < count && up <= near && (up <= down || before == first + 1)) return later;
+    if (later < c->count && up <= near && (up <= down || before == first + 1)) return later;
     return before > first + 1 && down <= near ? before : end;
 }
 
@@ -66,8 +72,8 @@ static int dearest_first(const void *a, const void *b) {
 
 /* Cuts in rounds: in each, every engine gets a part, all of them together most of what is left, and all of it if too
  * little would be left to be worth another round. */
-static uint32_t deal(const char *const *commands, const float *sum, uint32_t count, uint32_t each, uint32_t engines,
-                     uint32_t least, job *jobs) {
+static uint32_t deal(const cutting *c, const float *sum, uint32_t each, uint32_t engines, uint32_t least, job *jobs) {
+    const uint32_t count = c->count;
     uint32_t n = 0, in_round = engines, most = MOST / each ? MOST / each : 1;
     const int few = (uint64_t)each * count < (uint64_t)engines * FEW;
     float size = 0;
@@ -79,7 +85,7 @@ static uint32_t deal(const char *const *commands, const float *sum, uint32_t cou
             in_round = 1;
         }
         for (end = first + 1; end < count && end - first < most && sum[end] - sum[first] < size;) end++;
-        if (end < count) end = between_verbs(commands, sum, count, first, end);
+        if (end < count) end = between_verbs(c, sum, first, end);
         if (end + least / 2 > count && count - first <= most) end = count;
         float expected = sum[end] - sum[first];
         if (jobs) jobs[n] = (job){.first = first, .count = end - first, .expected = expected};
@@ -87,18 +93,17 @@ static uint32_t deal(const char *const *commands, const float *sum, uint32_t cou
     return n;
 }
 
-uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t each, uint32_t engines,
-             uint32_t least, job **jobs) {
-    float *sum = malloc(((size_t)count + 1) * sizeof *sum);
+uint32_t cut(const prices *p, const cutting *c, uint32_t each, uint32_t engines, uint32_t least, job **jobs) {
+    float *sum = malloc(((size_t)c->count + 1) * sizeof *sum);
     *jobs = NULL;
     uint32_t n = 0;
     least = (least + each - 1) / each;
     if (sum) {
-        add_up(p, commands, count, sum);
-        n = deal(commands, sum, count, each, engines, least, NULL);
+        add_up(p, c, sum);
+        n = deal(c, sum, each, engines, least, NULL);
         *jobs = malloc(n * sizeof **jobs);
         if (*jobs) {
-            deal(commands, sum, count, each, engines, least, *jobs);
+            deal(c, sum, each, engines, least, *jobs);
             qsort(*jobs, n, sizeof **jobs, dearest_first);
         }
     }
@@ -106,7 +111,7 @@ uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint3
     return *jobs ? n : 0;
 }
 
-void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count) {
+void cut_learn(prices *p, const cutting *c, const job *jobs, uint32_t count) {
     double cost = 0, expected = 0;
     for (uint32_t j = 0; j < count; j++) {
         cost += (double)jobs[j].cost;
@@ -118,7 +123,7 @@ void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t
         if (step > 2) step = 2;
         uint32_t kind, last = KINDS;
         for (uint32_t i = jobs[j].first; i < jobs[j].first + jobs[j].count; i++, last = kind) {
-            kind = kind_of(commands[i]);
+            kind = last != KINDS && as_before(c, i) ? last : kind_of(c->commands[i]);
             if (kind == last) continue; /* once for each row */
             float price = p->price[kind] * step;
             p->price[kind] = price < 0.05f ? 0.05f : price > 20 ? 20 : price;

@@ -29,7 +29,8 @@ void arena_close(arena *a) {
 /* Gives back what a run used beyond the usual. */
 void arena_trim(arena *a) {
     const size_t usual = (size_t)1 << 25;
-    if (a->base && a->size > usual) madvise(a->base + usual, a->size - usual, MADV_DONTNEED);
+    if (a->peak > usual) madvise(a->base + usual, a->size - usual, MADV_DONTNEED);
+    a->peak = 0;
 }
 
 void *arena_take(engine *e, arena *a, size_t bytes) {
@@ -37,6 +38,7 @@ void *arena_take(engine *e, arena *a, size_t bytes) {
     if (bytes > a->size - a->top) out_of_room(e);
     void *taken = a->base + a->top;
     a->top += bytes;
+    if (a->top > a->peak) a->peak = a->top;
     return taken;
 }
 

@@ -163,10 +163,12 @@ void zset_disband(team *t) {
     free(t);
 }
 
-/* zset_filter in parts of about `least` lanes or more. */
+/* zset_filter in parts of about `least` lanes or more. `starts` says where in `text` each command begins; `groups` may be
+ * NULL. */
 int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_t random_count, int32_t first_alone,
-               const char *commands, int32_t command_count, int32_t least, uint64_t limit, int32_t mode, uint8_t *flags,
-               uint64_t *diffs, uint64_t *hashes, const uint8_t *watched, uint64_t *watches) {
+               const char *text, const uint32_t *starts, const uint16_t *groups, int32_t command_count, int32_t least,
+               uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, const uint8_t *watched,
+               uint64_t *watches) {
     if (command_count <= 0 || least <= 0) return 0;
     uint32_t count = (uint32_t)command_count, each = random_count > 1 ? (uint32_t)random_count : 1;
     work w = {.state = state, .randoms = randoms, .each = each, .limit = limit, .mode = mode,
@@ -174,11 +176,12 @@ int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_
               .watched = watched};
     w.commands = malloc(count * sizeof *w.commands);
     if (!w.commands) return -1;
-    for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) w.commands[i] = commands;
-    w.job_count = cut(&t->prices, w.commands, count, first_alone ? 1 : each, t->count, (uint32_t)least, &w.jobs);
+    for (uint32_t i = 0; i < count; i++) w.commands[i] = text + starts[i];
+    cutting c = {.commands = w.commands, .groups = groups, .count = count};
+    w.job_count = cut(&t->prices, &c, first_alone ? 1 : each, t->count, (uint32_t)least, &w.jobs);
     if (w.job_count) {
         do_work(t, &w);
-        cut_learn(&t->prices, w.commands, w.jobs, w.job_count);
+        cut_learn(&t->prices, &c, w.jobs, w.job_count);
     }
     int result = w.job_count && !atomic_load(&w.failed) ? 0 : -1;
     free(w.commands);

@@ -129,7 +129,7 @@ static inline lanes lanes_of(const uint32_t *member, uint32_t count) {
 /* A piece of memory that is used like a stack; what is in it never moves. */
 typedef struct {
     uint8_t *base;
-    size_t top, size;
+    size_t top, size, peak; /* peak: the highest top since the arena was trimmed */
 } arena;
 
 enum {
@@ -621,14 +621,20 @@ typedef struct {
     float price[KINDS];
 } prices;
 
+/* What is to be cut. */
+typedef struct {
+    const char *const *commands;
+    const uint16_t *groups; /* equal for neighbours that are of one kind, as far as that is known; NULL if it is not */
+    uint32_t count;
+} cutting;
+
 /* Nothing is known yet. */
 void cut_begin(prices *p);
 /* Cuts the commands, each of which has some lanes, into jobs of about `least` lanes or more, for some engines; the
  * dearest come first. Their number; 0 if there is no memory. The caller frees them. */
-uint32_t cut(const prices *p, const char *const *commands, uint32_t count, uint32_t each, uint32_t engines,
-             uint32_t least, job **jobs);
+uint32_t cut(const prices *p, const cutting *c, uint32_t each, uint32_t engines, uint32_t least, job **jobs);
 /* Notes what the jobs did cost. */
-void cut_learn(prices *p, const char *const *commands, const job *jobs, uint32_t count);
+void cut_learn(prices *p, const cutting *c, const job *jobs, uint32_t count);
 
 static inline uint64_t scramble(uint64_t x) {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

@@ -231,9 +231,18 @@ class StoryGame:
         """The valid actions of the present state; none at the end of a game."""
         if self._canonical is None:
             return ()
-        actions = self._findings(self._here, self._canonical).actions
+        return self._allowed(self._findings(self._here, self._canonical))
+
+    def known_actions(self) -> tuple[str, ...] | None:
+        """The same if they need not be searched, else None."""
+        if self._canonical is None:
+            return ()
+        found = self._known(self._here)
+        return None if found is None else self._allowed(found)
+
+    def _allowed(self, found: Findings) -> tuple[str, ...]:
         forbidden = self.forbidden.get(self._here)
-        return _without(actions, forbidden) if forbidden else actions
+        return _without(found.actions, forbidden) if forbidden else found.actions
 
     def _describe(self, key: bytes, canonical: Snapshot) -> tuple[str, str]:
         found = self._known(key)

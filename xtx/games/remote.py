@@ -96,7 +96,12 @@ class Remote:
     def _await(self) -> None:
         desk = self.desk
         desk.call, desk.start = -1, desk.trace.progress
-        self._progress, self._since = desk.trace.progress, time.monotonic()
+        self.await_more()
+
+    def await_more(self) -> None:
+        """From now on another answer is awaited, to what was sent before."""
+        self._progress, self._since = self.desk.trace.progress, time.monotonic()
+        self._decode()
 
     @property
     def wanted(self) -> int:
@@ -136,11 +141,15 @@ class Remote:
             data = b""
         self._gone = not data
         self._received += data
-        size = HEADER.unpack_from(self._received)[0] if len(self._received) >= HEADER.size else sys.maxsize
-        if len(self._received) >= HEADER.size + size:
-            self._answer = _DECODER.decode(memoryview(self._received)[HEADER.size :])
-            self._received = bytearray()
+        self._decode()
         return True
+
+    def _decode(self) -> None:
+        """Makes the first answer of what has come, if it is there and the one before was taken."""
+        size = HEADER.unpack_from(self._received)[0] if len(self._received) >= HEADER.size else sys.maxsize
+        if self._answer is None and len(self._received) >= HEADER.size + size:
+            self._answer = _DECODER.decode(memoryview(self._received)[HEADER.size : HEADER.size + size])
+            self._received = self._received[HEADER.size + size :]
 
     @property
     def settled(self) -> bool:

@@ -86,6 +86,10 @@ class ToyGame:
         """The valid actions of the present state."""
         return self._observe().actions
 
+    def known_actions(self) -> tuple[str, ...] | None:
+        """The same at every other step, None at the others, as if they had to be searched."""
+        return None if self._state.step % 2 else self.valid_actions()
+
     def save(self) -> bytes:
         """The state, for `restore`."""
         return json.dumps(asdict(self._state)).encode()

@@ -95,6 +95,8 @@ class GameVector:
         self._reported: set[str] = set()
         self._under_way: Asked | None = None
         self._moved: list[Step] = []
+        self._known_actions: list[tuple[str, ...] | None] = []
+        """Of what was moved last; None for those that are on their way."""
         self._closed = False
         if workers is None:
             workers = len(os.sched_getaffinity(0))
@@ -176,9 +178,9 @@ class GameVector:
         """`step` in two parts: what the actions lead to, but for the valid actions of the new states. Those are being
         searched while the caller does something else; `arrive` must be the next call."""
         self._moved = self._move(actions, last, early=True)
-        self._under_way = self._ask_all(
-            {i: Find(slot.local) for i, slot in enumerate(self._slots) if slot.live}
-        )  # fmt: skip
+        self._under_way = self._await_all(
+            {i: Find(self._slots[i].local) for i, known in enumerate(self._known_actions) if known is None}
+        )
         return self._moved
 
     def arrive(self) -> list[Step]:
@@ -188,8 +190,8 @@ class GameVector:
         asked, self._under_way = self._under_way, None
         found = self._answers(asked)
         return [
-            _with_actions(step, found[i].step.observation.actions) if i in found else step
-            for i, step in enumerate(self._moved)
+            _with_actions(step, found[i].step.observation.actions if known is None else known)
+            for i, (step, known) in enumerate(zip(self._moved, self._known_actions, strict=True))
         ]
 
     def _move(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
@@ -203,6 +205,7 @@ class GameVector:
         results = self._call(
             {i: Move(self._slots[i].local, action, i in last, early=early) for i, action in chosen.items()}
         )
+        self._known_actions = [results[i].actions for i in chosen]
         steps = []
         for i, action in chosen.items():
             step, slot = results[i].step, self._slots[i]
@@ -282,6 +285,15 @@ class GameVector:
         except BaseException:
             self._end_workers_of(asked)
             raise
+        return asked
+
+    def _await_all(self, calls: Mapping[int, Call]) -> Asked:
+        """`_ask_all` for what the workers are doing already, unasked."""
+        if self._host is not None:
+            return Asked(calls)
+        asked = Asked(calls, self._divide(calls))
+        for number in asked.tasks:
+            self._remotes[number].await_more()
         return asked
 
     def _end_workers_of(self, asked: Asked) -> None:

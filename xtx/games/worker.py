@@ -21,7 +21,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -69,6 +69,9 @@ class HostedGame(Game, Protocol):
 
     def valid_actions(self) -> tuple[str, ...]:
         """The valid actions of the present state."""
+
+    def known_actions(self) -> tuple[str, ...] | None:
+        """The same if they need not be searched, else None."""
 
     @property
     def here(self) -> bytes:
@@ -123,7 +126,8 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """The action itself killed earlier workers: do not try it, and forbid it."""
     avoid: tuple[str, ...] = ()
     early: bool = False
-    """Answer without the valid actions, which will be asked for by `Find`."""
+    """Answer without the valid actions if they must be searched; they follow in an answer of their own, as if all those
+    games had been asked to `Find` them."""
 
 
 class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -176,6 +180,8 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     """New verdicts."""
     step: Step = NO_STEP
     state: bytes = b""
+    actions: tuple[str, ...] | None = ()
+    """After an early `Move`, whose step has none: the valid actions; None if they follow."""
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -246,6 +252,10 @@ class Host:
         since, more = self._searching()
         return Results(results, time.perf_counter() - began, since - searched, more - searches)
 
+    def pause(self) -> None:
+        """Says on the desk that nothing is being tried."""
+        self._desk.start, self._desk.call = self._desk.trace.progress, -1
+
     def _searching(self) -> tuple[float, int]:
         """Seconds of searching so far, and searches."""
         return sum(game.search_seconds for game in self._games), sum(game.searches for game in self._games)
@@ -269,8 +279,9 @@ class Host:
                     # Not for good yet: the atlas must not tell others before the parent does.
                     game.forbid(game.here, call.action)
                     game.newly_forbidden.append((game.here, call.action))
-                step = game.move if call.early else game.step
-                result = _result(game, call, step(call.action, last=call.last))
+                step = (game.move if call.early else game.step)(call.action, last=call.last)
+                actions = game.known_actions() if call.early and not step.terminated else ()
+                result = _result(game, call, step, actions)
             case Find():
                 found = replace(NO_STEP.observation, actions=game.valid_actions())
                 result = _result(game, call, Step(found, 0, False, False))
@@ -292,11 +303,19 @@ class Host:
         return result
 
 
-def _result(game: HostedGame, call: Reset | Move | Restore | Find, step: Step) -> Result:
+def _result(
+    game: HostedGame, call: Reset | Move | Restore | Find, step: Step, actions: tuple[str, ...] | None = ()
+) -> Result:
     deadly = {*call.avoid, call.action} if isinstance(call, Move) and call.hopeless else set(call.avoid)
     forbidden = [(key, action, action in deadly) for key, action in game.newly_forbidden]
     game.newly_forbidden.clear()
-    return Result(game.here, forbidden, step)
+    return Result(game.here, forbidden, step, actions=actions)
+
+
+def _still_to_find(request: Request, answer: Results) -> list[Call]:
+    """What is left to be done after early moves, without being asked."""
+    done = zip(request.calls, answer.results, strict=True)
+    return [Find(call.game) for call, result in done if result.actions is None]
 
 
 # --- the process ----------------------------------------------------------------------------------------------------
@@ -324,29 +343,39 @@ def serve(channel: socket.socket, desk: Desk) -> None:
         header = stream.read(HEADER.size)
         if len(header) < HEADER.size:
             break
-        if time.perf_counter() - since < 2 * LINGER:
-            quick.add(last)
-        else:
-            quick.discard(last)
+        (quick.add if time.perf_counter() - since < 2 * LINGER else quick.discard)(last)
         body = stream.read(*HEADER.unpack(header))
-        answer: Answer
         try:
             message = decoder.decode(body)
             if isinstance(message, Setup):
                 host = Host(message, desk)
-                answer = host.ready
-            elif host is None:
-                raise RuntimeError("a worker's first message must be its setup")
-            else:
-                last = type(message.calls[0]) if message.calls else Request
-                answer = host.answer(message)
+            last = type(message.calls[0]) if isinstance(message, Request) and message.calls else type(message)
+            for answer in _answers(host, message):
+                channel.sendall(encode(answer))
+        except ConnectionError:
+            raise
         except UserError as error:
-            answer = Failure(str(error), True)
+            channel.sendall(encode(Failure(str(error), True)))
         except Exception:
-            answer = Failure(traceback.format_exc(), False)
-        channel.sendall(encode(answer))
+            channel.sendall(encode(Failure(traceback.format_exc(), False)))
     if host is not None:
         host.close()
+
+
+def _answers(host: Host | None, message: Message) -> Iterator[Answer]:
+    """What there is to say to a message, one after the other."""
+    if host is None:
+        raise RuntimeError("a worker's first message must be its setup")
+    if isinstance(message, Setup):
+        yield host.ready
+        return
+    answer = host.answer(message)
+    later = _still_to_find(message, answer)
+    if later:
+        host.pause()  # who is lost now is not lost over what was already answered
+    yield answer
+    if later:
+        yield host.answer(Request(later))
 
 
 class Linger:

@@ -5,9 +5,11 @@
 #include "zset.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -39,9 +41,10 @@ typedef struct team {
     uint32_t count, started;
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
-    /* under the lock */
+    /* changed under the lock only */
     work *work;
-    uint32_t places, busy; /* threads that may still begin with it, and those that are at it */
+    uint32_t places, asleep; /* threads that may still begin with it, and those of them that nobody has woken yet */
+    atomic_uint busy;        /* threads that are at it */
     int closing;
     /* not shared */
     prices prices;
@@ -68,6 +71,11 @@ static void take_part(engine *e, work *w) {
     }
 }
 
+/* Wakes two threads, each of which will wake two more: to wake one takes a while, and so they share that too. */
+static void wake_some(team *t) {
+    for (int i = 0; i < 2 && t->asleep; i++, t->asleep--) pthread_cond_signal(&t->wake);
+}
+
 static void *wait_for_work(void *given) {
     const member *m = given;
     team *t = m->team;
@@ -78,6 +86,7 @@ static void *wait_for_work(void *given) {
         work *w = t->work;
         t->places--;
         t->busy++;
+        wake_some(t);
         pthread_mutex_unlock(&t->lock);
         take_part(m->e, w);
         pthread_mutex_lock(&t->lock);
@@ -90,7 +99,8 @@ static void *wait_for_work(void *given) {
 /* What only this process has: made at the beginning, and once more after a fork, whatever the parent's threads did. */
 static void settle(team *t) {
     t->process = getpid();
-    t->started = t->places = t->busy = 0;
+    t->started = t->places = t->asleep = 0;
+    atomic_store(&t->busy, 0);
     t->closing = 0;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
@@ -113,6 +123,18 @@ static void start_threads(team *t) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* Waits awake for the others to end, for they will soon; gives way meanwhile to whoever has work. */
+static void wait_awake(const team *t) {
+    enum { LONGEST = 300000 }; /* nanoseconds */
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    while (atomic_load(&t->busy)) {
+        sched_yield();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec > LONGEST) break;
+    }
+}
+
 static void do_work(team *t, work *w) {
     uint32_t helpers = w->job_count - 1;
     if (helpers) start_threads(t);
@@ -120,14 +142,17 @@ static void do_work(team *t, work *w) {
     if (helpers) {
         pthread_mutex_lock(&t->lock);
         t->work = w;
-        t->places = helpers;
-        for (uint32_t i = 0; i < helpers; i++) pthread_cond_signal(&t->wake);
+        t->places = t->asleep = helpers;
+        wake_some(t);
         pthread_mutex_unlock(&t->lock);
     }
     take_part(t->members[0].e, w);
     if (!helpers) return;
     pthread_mutex_lock(&t->lock);
-    t->places = 0; /* who has not woken up by now need not begin */
+    t->places = t->asleep = 0; /* who has not woken up by now need not begin */
+    pthread_mutex_unlock(&t->lock);
+    wait_awake(t);
+    pthread_mutex_lock(&t->lock);
     while (t->busy) pthread_cond_wait(&t->done, &t->lock);
     t->work = NULL;
     pthread_mutex_unlock(&t->lock);

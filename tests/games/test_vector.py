@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from xtx.games.catalog import default_game, find_story
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
+from xtx.games.worker import Results, encode
 
 # --- the number of workers ------------------------------------------------------------------------------------------
 
@@ -61,6 +63,24 @@ def test_a_step_in_two_parts_is_the_same(killing: bool) -> None:
     for workers in (0, 1, 3):
         with vector(TOY, 5, workers) as games:
             assert random_walk(games, 20, step=step) == plain
+
+
+def test_answers_that_come_together_are_taken_one_by_one() -> None:
+    remote, first, second = remote_module.Remote(0), Results([], searches=1), Results([], searches=2)
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        remote._channel, remote.process = here, None
+        both = encode(first) + encode(second)
+        for part in (both[:3], both[3:-2], both[-2:]):
+            there.sendall(part)
+            assert remote.read()
+        assert remote.take() == first and remote.take() is None
+        remote.await_more()
+        assert remote.take() == second
+        remote.await_more()
+        assert remote.take() is None
+    remote.free()
 
 
 def test_a_vector_can_be_closed_while_its_games_are_on_their_way() -> None:

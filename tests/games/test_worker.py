@@ -81,6 +81,45 @@ def test_it_answers_until_the_socket_closes() -> None:
         ]
 
 
+def early(channel: socket.socket, *actions: str) -> Results:
+    """The first answer to early moves."""
+    answer = ask(channel, Request([Move(game, action, False, early=True) for game, action in enumerate(actions)]))
+    assert isinstance(answer, Results)
+    assert not any(result.step.observation.actions for result in answer.results)
+    return answer
+
+
+def test_what_must_be_searched_follows_unasked_and_what_is_known_does_not() -> None:
+    with served() as channel:
+        ask(channel, TOY)
+        ask(channel, Request([Reset(0, 1), Reset(1, 1)]))
+        # In the toy world every other step is as if it led to a new state.
+        assert [result.actions for result in early(channel, "take lamp", "sing").results] == [None, None]
+        found = receive(channel)
+        assert isinstance(found, Results)
+        assert [result.step.observation.actions for result in found.results] == [
+            ("east", "drop lamp"),
+            ("east", "take lamp"),
+        ]
+        ask(channel, Request([Move(1, "sing", False)]))
+        mixed = early(channel, "sing", "sing").results
+        assert [result.actions for result in mixed] == [("east", "drop lamp"), None]
+        later = receive(channel)
+        assert isinstance(later, Results)
+        assert [result.step.observation.actions for result in later.results] == [("east", "take lamp")]
+        assert [result.here for result in later.results] == [mixed[1].here]
+        assert results(ask(channel, Request([Move(0, "sing", False)]))) == ["Nothing happens."]
+
+
+def test_who_is_lost_between_a_step_and_its_search_is_not_lost_over_the_step() -> None:
+    host, desk, _games = toy_host()
+    answers = worker._answers(host, Request([Move(0, "sing", False), Move(1, "sing", False, early=True)]))
+    next(answers)
+    assert desk.call == -1 and desk.start == desk.trace.progress
+    next(answers)
+    assert desk.call == 0 and next(answers, None) is None
+
+
 def test_mistakes_are_answers() -> None:
     with served() as channel:
         early = ask(channel, Request([Reset(0, 1)]))

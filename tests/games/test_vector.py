@@ -109,12 +109,19 @@ def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp
 def test_a_verdict_counts_from_the_same_moment_over_any_number_of_workers() -> None:
     # The lever holds the process for ever. Game 2 pulls it; until then it is offered to all, afterwards to none.
     seen = []
-    for workers in (1, 2, 3):
+    for workers, in_two in ((1, False), (2, False), (3, False), (1, True), (3, True)):
         lines: list[str] = []
         with vector(TRAP, 4, workers, patience=0.4, on_report=lines.append) as games:
+
+            def step(*actions: str, games: GameVector = games, in_two: bool = in_two) -> list[Step]:
+                if not in_two:
+                    return games.step(actions)
+                games.move(actions)
+                return games.arrive()
+
             walk = [games.reset(), games.step({0: "take lamp", 1: "sing"})]
-            walk.append(games.step(["sing", "sing", "pull lever", "sing"]))
-            walk.append(games.step(["drop lamp", "sing", "sing", "pull lever"]))
+            walk.append(step("sing", "sing", "pull lever", "sing"))
+            walk.append(step("drop lamp", "sing", "sing", "pull lever"))
             seen.append((walk, games.forbidden))
         assert len(lines) == 1 and "pull lever" in lines[0] and "no sign of life" in lines[0]
     assert all(one == seen[0] for one in seen)

@@ -4,6 +4,7 @@ survey and what it is made of ask here, so that all of them try in the same way.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
@@ -23,6 +24,9 @@ IDLE = ("look", "inventory", "examine me")
 _WORTH_A_SET = 20
 """So many commands are judged quicker by set execution than one by one."""
 
+_MOST_THREADS = 8
+"""Threads that judge; while a story is surveyed there is nothing else to do for the processors."""
+
 
 class Trials:
     """The trials of one story."""
@@ -36,7 +40,7 @@ class Trials:
         self._engine: Engine | None = None
         if ENGINE not in self.avoid:
             with contextlib.suppress(ValueError):  # a story that it cannot run
-                self._engine = Engine.of(emulator)
+                self._engine = Engine.of(emulator, min(_MOST_THREADS, len(os.sched_getaffinity(0))))
 
     def close(self) -> None:
         """Frees the engine."""

@@ -103,9 +103,9 @@ def test_aggregates_worked_out_by_hand() -> None:
 
 def test_iqm_is_trim_mean() -> None:
     # scipy.stats.trim_mean(np.arange(20), 0.1) is documented as 9.5; for 0.25 the middle ten have the same mean
-    assert stats.aggregate_iqm([np.arange(20.0)]) == 9.5
+    assert stats.aggregate_iqm([np.arange(20.0)]) == pytest.approx(9.5, abs=1e-12)
     # trim_mean cuts int(0.25 * 6) = 1 at each side
-    assert stats.aggregate_iqm([np.array([0.0, 1, 2, 3, 4, 100])]) == 2.5
+    assert stats.aggregate_iqm([np.array([0.0, 1, 2, 3, 4, 100])]) == pytest.approx(2.5, abs=1e-12)
 
 
 def test_intervals_hold_what_can_be_drawn() -> None:
@@ -135,6 +135,18 @@ def test_bootstrap_is_stratified() -> None:
 def test_games_may_have_different_numbers_of_seeds() -> None:
     estimate = stats.aggregates([np.array([0.2]), np.array([0.4, 0.8])])["mean"]
     assert estimate.value == pytest.approx(0.4)
+
+
+def test_a_game_with_more_seeds_does_not_count_more() -> None:
+    once = [np.array([0.1]), np.array([0.5]), np.array([0.6])]
+    twice = [np.array([0.1, 0.1]), np.array([0.5]), np.array([0.6])]
+    # A quarter of all is three quarters of a game: 0.25 * 0.1 + 0.5 + 0.25 * 0.6 of one and a half
+    assert stats.aggregate_iqm(twice) == pytest.approx((0.025 + 0.5 + 0.15) / 1.5)
+    cut = stats.share_cut(once, twice)
+    assert stats.aggregate_iqm(once, cut) == pytest.approx(stats.aggregate_iqm(twice, cut))
+    assert stats.aggregates(once, cut=cut)["IQM"].value == pytest.approx(stats.aggregates(twice)["IQM"].value)
+    assert stats.share_cut(once) == 0 and cut == 0.25 and stats.share_cut(SCORES) == 2 / 8
+    assert_allclose(stats.performance_profile(twice, [0.05, 0.1, 0.55]).share, [1, 2 / 3, 1 / 3])
 
 
 def test_performance_profile() -> None:

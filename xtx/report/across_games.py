@@ -146,10 +146,11 @@ def _said_of_steps(field: Field) -> list[str]:
 
 def _summary(board: Board, field: Field, name: str) -> list[Block]:
     """Aggregate metrics and performance profiles; `name` tells the plots' files apart."""
-    estimates = {label: stats.aggregates(games) for label, games in field.scores.items()}
+    cut = stats.share_cut(*field.scores.values())
+    estimates = {label: stats.aggregates(games, cut=cut) for label, games in field.scores.items()}
     colours = board.colours
     metrics = list(stats.AGGREGATES)
-    certain = field.seeds[1] > 1
+    certain = {label: any(len(game) > 1 for game in games) for label, games in field.scores.items()}
     figures = [
         Figure(
             f"aggregate-{metric.replace(' ', '-')}{name}".lower(),
@@ -158,7 +159,7 @@ def _summary(board: Board, field: Field, name: str) -> list[Block]:
         )
         for metric in metrics
     ]
-    rows = [Row([a, *(interval(e[metric], certain) for metric in metrics)], a) for a, e in estimates.items()]
+    rows = [Row([a, *(interval(e[metric], certain[a]) for metric in metrics)], a) for a, e in estimates.items()]
     return [Gallery([*figures, _profiles(board, field, name)]), Table(("agent", *metrics), rows)]
 
 

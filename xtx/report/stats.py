@@ -7,7 +7,7 @@ Precipice"; where games have equally many seeds the results equal those of their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,9 +159,19 @@ def aggregate_median(scores: Scores) -> float:
     return float(np.median([game.mean() for game in scores]))
 
 
-def aggregate_iqm(scores: Scores) -> float:
-    """The interquartile mean: of all scores of all games, without the lowest and the highest quarter."""
-    return float(_trimmed(np.concatenate(list(scores))[None])[0])
+def aggregate_iqm(scores: Scores, cut: float | None = None) -> float:
+    """The interquartile mean: of all scores of all games, without the lowest and the highest quarter. Every game has
+    the same weight, however many seeds. `cut` is the share that is left out at each end; see `share_cut`."""
+    return float(_trimmed([game[None] for game in scores], share_cut(scores) if cut is None else cut)[0])
+
+
+def share_cut(*agents: Scores) -> float:
+    """The share of the scores that an interquartile mean leaves out at each end: as SciPy's trim_mean, and so rliable,
+    as many whole scores as there are in a quarter. Where agents or games have different numbers of seeds, a quarter
+    exactly, for all of them: otherwise one and the same result would count more for whom has more seeds."""
+    numbers = {len(game) for scores in agents for game in scores}
+    total = len(agents[0]) * max(numbers)
+    return int(0.25 * total) / total if len(numbers) == 1 else 0.25
 
 
 def optimality_gap(scores: Scores, optimal: float = 1.0) -> float:
@@ -169,18 +179,17 @@ def optimality_gap(scores: Scores, optimal: float = 1.0) -> float:
     return float(optimal - np.mean([np.minimum(game, optimal).mean() for game in scores]))
 
 
-AGGREGATES: dict[str, Callable[[Scores], float]] = {
-    "median": aggregate_median,
-    "IQM": aggregate_iqm,
-    "mean": aggregate_mean,
-    "optimality gap": optimality_gap,
-}
+AGGREGATES = ("median", "IQM", "mean", "optimality gap")
 
 
-def _trimmed(rows: Floats) -> Floats:
-    """[rows]: their means without the lowest and the highest quarter, as SciPy's trim_mean has it."""
-    cut = int(0.25 * rows.shape[1])
-    result: Floats = np.sort(rows, axis=1)[:, cut : rows.shape[1] - cut].mean(axis=1)
+def _trimmed(games: Sequence[Floats], cut: float) -> Floats:
+    """[rows]: means of what is left of each row without its lowest and highest scores; games: [rows, seeds] each"""
+    values = np.concatenate(list(games), axis=1)
+    weights = np.concatenate([np.full(game.shape[1], 1 / (game.shape[1] * len(games))) for game in games])
+    order = np.argsort(values, axis=1, kind="stable")
+    ends = np.cumsum(weights[order], axis=1)
+    kept = np.clip(ends, cut, 1 - cut) - np.clip(ends - weights[order], cut, 1 - cut)
+    result: Floats = (np.take_along_axis(values, order, axis=1) * kept).sum(axis=1) / kept.sum(axis=1)
     return result
 
 
@@ -193,21 +202,30 @@ class Estimate:
     high: float
 
 
-def aggregates(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Estimate]:
-    """Median, IQM, mean and optimality gap, each with its stratified-bootstrap interval.
+def aggregates(
+    scores: Scores, resamples: int = RESAMPLES, seed: int = 0, cut: float | None = None
+) -> dict[str, Estimate]:
+    """Median, IQM, mean and optimality gap, each with its stratified-bootstrap interval. `cut` is the IQM's.
 
     With a single seed a game cannot be resampled: where all games are such, the interval is the figure itself.
     """
+    cut = share_cut(scores) if cut is None else cut
     samples = _resample(scores, resamples, np.random.default_rng(seed))
     means = np.stack([game.mean(axis=1) for game in samples])
     capped = np.stack([np.minimum(game, 1.0).mean(axis=1) for game in samples])
     drawn = {
         "median": np.median(means, axis=0),
-        "IQM": _trimmed(np.concatenate(samples, axis=1)),
+        "IQM": _trimmed(samples, cut),
         "mean": means.mean(axis=0),
         "optimality gap": 1.0 - capped.mean(axis=0),
     }
-    return {name: Estimate(of(scores), *_interval(drawn[name])) for name, of in AGGREGATES.items()}
+    values = {
+        "median": aggregate_median(scores),
+        "IQM": aggregate_iqm(scores, cut),
+        "mean": aggregate_mean(scores),
+        "optimality gap": optimality_gap(scores),
+    }
+    return {name: Estimate(values[name], *_interval(drawn[name])) for name in AGGREGATES}
 
 
 @dataclass(frozen=True)
@@ -223,13 +241,13 @@ class Profile:
 def performance_profile(
     scores: Scores, thresholds: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 ) -> Profile:  # fmt: skip
-    """The share of all runs of all games above each threshold, with a band from the stratified bootstrap."""
+    """The share of the runs above each threshold, averaged over games, with a band from the stratified bootstrap."""
     at = np.asarray(thresholds, np.float64)
-    everything = np.concatenate(list(scores))
-    samples = np.concatenate(_resample(scores, resamples, np.random.default_rng(seed)), axis=1)
-    drawn = np.stack([(samples > threshold).mean(axis=1) for threshold in at], axis=1)
-    low, high = np.quantile(drawn, _tails(), axis=0)
-    return Profile(at, (everything[None] > at[:, None]).mean(axis=1), low, high)
+    samples = _resample(scores, resamples, np.random.default_rng(seed))
+    drawn = np.mean([[(game > threshold).mean(axis=1) for threshold in at] for game in samples], axis=0)
+    share: Floats = np.mean([(game[None] > at[:, None]).mean(axis=1) for game in scores], axis=0)
+    low, high = np.quantile(drawn, _tails(), axis=1)
+    return Profile(at, share, low, high)
 
 
 def probability_of_improvement(

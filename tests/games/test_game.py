@@ -71,6 +71,19 @@ def test_observations_are_the_same_with_a_cold_a_warm_and_no_atlas(
     assert searched
 
 
+def test_the_hit_rate_is_that_of_states_that_need_no_search(make: Make, tmp_path: Path) -> None:
+    game = make(atlas=str(tmp_path / "atlas"))
+    game.reset(1)
+    game.reset(1)  # remembered, without a look into the atlas
+    game.step("take coin")
+    game.close()
+    again = make(atlas=str(tmp_path / "atlas"))
+    again.reset(1)  # from the atlas
+    assert again._atlas is not None
+    found = again._atlas.statistics()
+    assert (found.hits, found.misses) == (2, 2)
+
+
 def test_another_profile_is_not_answered_from_the_atlas(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,6 @@ def run(args: Args) -> None:
             entries, size = write_packed(atlas, args.pack)
             print(f"{entries:,} entries in {size / 1e6:.1f} MB; take them in with: xtx games atlas --add {args.pack}")
         now = atlas.statistics()
-    asked = now.hits + now.misses
-    rate = f"{100 * now.hits / asked:.1f} % of {asked:,} look-ups were hits" if asked else "nothing was looked up yet"
-    print(f"{path}\n{now.entries:,} entries in {now.bytes / 1e6:.1f} MB on disk; {rate}")
+    met = now.hits + now.misses
+    known = f", {100 * now.hits / met:.1f} % of them known" if met else ""
+    print(f"{path}\n{now.entries:,} entries in {now.bytes / 1e6:.1f} MB on disk; games came to {met:,} states{known}")

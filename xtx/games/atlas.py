@@ -50,7 +50,9 @@ class Statistics:
     entries: int
     bytes: int
     hits: int
+    """How often a game came to a state that was known."""
     misses: int
+    """How often one had to be searched."""
 
 
 class Atlas:
@@ -70,12 +72,15 @@ class Atlas:
 
     def get(self, key: bytes) -> bytes | None:
         """The value stored under a key, if there is an undamaged one."""
-        value = _undamaged(self._read(key))
-        if value is None:
-            self.misses += 1
-        else:
+        return _undamaged(self._read(key))
+
+    def count(self, known: bool) -> None:
+        """Notes for the hit rate that a game came to a state, and whether it had to be searched: an atlas cannot know,
+        for games also remember what they were told."""
+        if known:
             self.hits += 1
-        return value
+        else:
+            self.misses += 1
 
     def put(self, key: bytes, value: bytes) -> None:
         """Stores a value; makes the store larger when it is full."""

@@ -246,6 +246,8 @@ class StoryGame:
 
     def _describe(self, key: bytes, canonical: Snapshot) -> tuple[str, str]:
         found = self._known(key)
+        if self._atlas is not None:
+            self._atlas.count(found is not None)
         if found is not None:
             return found.look, found.inventory
         self._heed(key)

@@ -139,20 +139,22 @@ def test_a_very_small_terminal() -> None:
 def test_under_tmux(tmp_path: Path) -> None:
     tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
 
-    def screen_with(text: str) -> list[str]:
+    def screen_with(text: str, last: str = "") -> list[str]:
+        """A screen on which that can be read, whose last line begins so: it may be caught half drawn."""
         for _ in range(100):
             shown = subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
-            if text in shown:
-                return [line for line in shown.splitlines() if line]
+            lines = [line for line in shown.splitlines() if line]
+            if text in shown and lines[-1].startswith(last):
+                return lines
             time.sleep(0.1)
         raise AssertionError(shown)
 
     subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", *XTX], check=True)
     try:
         subprocess.run([*tmux, "set-option", "remain-on-exit", "on"], check=True)
-        screen_with("0 moves")
+        screen_with("0 moves", last=">")
         subprocess.run([*tmux, "send-keys", "north", "Enter"], check=True)
-        lines = screen_with("1 move")
+        lines = screen_with("1 move", last=">")
         assert lines[-2].startswith(" Tide Office")
         assert lines[-2].endswith("score 0/75   1 move")
         assert lines[-1].startswith(">")

@@ -83,6 +83,32 @@ def test_answers_that_come_together_are_taken_one_by_one() -> None:
     remote.free()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_interrupted_move_leaves_no_answer_behind(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The games search already when it is interrupted; what they find must not be taken for a later answer."""
+    with vector(TOY, 2, workers) as games:
+        first = games.reset()
+        with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+            broken.setattr(games, "_merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            games.move(["take lamp", "sing"])
+        assert games.reset() == first
+        assert [step.observation.text for step in games.step(["take lamp", "sing"])] == ["Done.", "Nothing happens."]
+
+
+def test_without_workers_verdicts_count_from_the_same_moment_too() -> None:
+    with vector(TOY, 2, 0) as games:
+        games.reset()
+        assert games._host is not None
+        one = games._host._games[0]
+        one.forbid(one.here, "east")  # as if the first game had found that out in its first step
+        one.newly_forbidden.append((one.here, "east"))
+        offered = []
+        for _ in range(2):  # the toy's first step leads as it were to a new state, the second does not
+            games.move(["sing", "sing"])
+            offered.append([("east" in step.observation.actions) for step in games.arrive()])
+        assert offered == [[False, True], [False, False]]
+
+
 def test_a_vector_can_be_closed_while_its_games_are_on_their_way() -> None:
     for workers in (0, 2):
         with vector(TOY, 3, workers) as games:
@@ -98,18 +124,28 @@ def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp
         with vector(spec, 2, 2, patience=1.0) as games:
             games.reset()
             walk = []
-            for _ in range(3):
+            for way in ("down", "wait", "up"):
                 if in_two:
-                    games.move(["wait", "wait"])
-                walk.append(games.arrive() if in_two else games.step(["wait", "wait"]))
+                    games.move([way, way])
+                    assert games._under_way is not None and bool(games._under_way.calls) == (way == "down")
+                walk.append(games.arrive() if in_two else games.step([way, way]))
             found.append((walk, games.forbidden))
-    assert found[0] == found[1]
+    assert found[0] == found[1] and len(found[0][1]) == 2
+
+
+def test_a_candidate_that_kills_several_workers_at_once_is_blamed_by_each() -> None:
+    """Without an atlas no worker hears from the others that it was to blame."""
+    with vector(GameSpec(HANG), 4, 3, patience=5.0) as games:
+        seen = games.reset()
+        assert len({o.actions for o in seen}) == 1 and [action for _, action, _ in games.forbidden] == ["burst"]
 
 
 def test_a_verdict_counts_from_the_same_moment_over_any_number_of_workers() -> None:
     # The lever holds the process for ever. Game 2 pulls it; until then it is offered to all, afterwards to none.
     seen = []
-    for workers, in_two in ((1, False), (2, False), (3, False), (1, True), (3, True)):
+    ways: list[tuple[int, bool, int | None]] = [(1, False, None), (2, False, None), (3, False, None)]
+    ways += [(1, True, None), (3, True, None), (1, True, 0), (3, True, 0), (3, True, 2)]
+    for workers, in_two, killed in ways:
         lines: list[str] = []
         with vector(TRAP, 4, workers, patience=0.4, on_report=lines.append) as games:
 
@@ -117,12 +153,15 @@ def test_a_verdict_counts_from_the_same_moment_over_any_number_of_workers() -> N
                 if not in_two:
                     return games.step(actions)
                 games.move(actions)
+                if killed is not None:  # noqa: B023
+                    os.kill(games.pids[killed], signal.SIGKILL)  # noqa: B023
                 return games.arrive()
 
             walk = [games.reset(), games.step({0: "take lamp", 1: "sing"})]
             walk.append(step("sing", "sing", "pull lever", "sing"))
             walk.append(step("drop lamp", "sing", "sing", "pull lever"))
             seen.append((walk, games.forbidden))
+        lines = [line for line in lines if killed is None or "SIGKILL" not in line]
         assert len(lines) == 1 and "pull lever" in lines[0] and "no sign of life" in lines[0]
     assert all(one == seen[0] for one in seen)
     walk, forbidden = seen[0]

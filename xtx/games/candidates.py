@@ -52,9 +52,6 @@ class Grammar:
         usual = [frequency(template) for template in self.templates]
         kinds = [_kind(template, often) for template, often in zip(self.templates, usual, strict=True)]
         parts = [[part.encode() for part in (*template.split("OBJ", 2), "", "")[:3]] for template in self.templates]
-        verbs = [template.split(" ", 1)[0] for template in self.templates]
-        numbers = {verb: i for i, verb in enumerate(dict.fromkeys(verbs))}
-        self.verbs = np.array([numbers[verb] for verb in verbs])
         self.frequency = np.array(usual, dtype=np.int64)
         self.kinds = np.array(kinds, dtype=np.uint8)
         self._parts = b"".join(part + b"\0" for three in parts for part in three)

@@ -30,7 +30,7 @@ class Hearing:
         self._engine = engine
         self._trusted: bool | None = None
         """Whether the engine says the same as the emulator; None: not tried yet."""
-        self._read = lru_cache(maxsize=4096)(partial(_read, emulator))
+        self._read = lru_cache(maxsize=1024)(partial(_read, emulator))
 
     def answers(self, state: Snapshot, commands: Sequence[str], excluded: Collection[str] = ()) -> list[str]:
         """What the story says to each command in a state, cleaned; nothing if it cannot finish it, or is not to be

@@ -134,7 +134,7 @@ def _understood(answer: str) -> str:
     return "" if not recognized(answer) or _COMPLAINTS.match(answer) else answer
 
 
-@lru_cache(maxsize=4096)  # as are descriptions and names
+@lru_cache(maxsize=4096)  # it sees the same descriptions and names again and again, too
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.lower()))
 

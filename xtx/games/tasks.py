@@ -46,6 +46,8 @@ class Task:
     """How workers were lost since something was last to blame, and at what command."""
     seen: dict[tuple[Phase, int, bool, str], int] = field(default_factory=dict)
     """How often a worker was lost at which spot."""
+    settled: set[tuple[Phase, int, bool, str]] = field(default_factory=set)
+    """The spots for which something was blamed."""
     blamed: dict[str, str] = field(default_factory=dict)
     """Commands that are to blame, with the reason."""
 

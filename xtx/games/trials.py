@@ -25,7 +25,7 @@ _WORTH_A_SET = 20
 """So many commands are judged quicker by set execution than one by one."""
 
 _MOST_THREADS = 8
-"""Threads that judge; while a story is surveyed there is nothing else to do for the processors."""
+"""Threads that judge: while a run's story is surveyed, the run has nothing else to do."""
 
 
 class Trials:
@@ -38,9 +38,11 @@ class Trials:
         self.copies: list[int] = []
         """Bytes that hold the score too."""
         self._engine: Engine | None = None
-        if ENGINE not in self.avoid:
-            with contextlib.suppress(ValueError):  # a story that it cannot run
-                self._engine = Engine.of(emulator, min(_MOST_THREADS, len(os.sched_getaffinity(0))))
+        # With one thread where there is no room for more, and not at all for a story that it cannot run.
+        for threads in (min(_MOST_THREADS, len(os.sched_getaffinity(0))), 1) if ENGINE not in self.avoid else ():
+            with contextlib.suppress(ValueError, MemoryError):
+                self._engine = Engine.of(emulator, threads)
+                break
 
     def close(self) -> None:
         """Frees the engine."""

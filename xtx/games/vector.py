@@ -85,6 +85,9 @@ class GameVector:
         self._known = {(key, action) for key, action, _ in self._verdicts}
         self._told = 0
         """How many of the verdicts were sent to any game."""
+        self._until: int | None = None
+        """How many of them may be sent: between `move` and `arrive` no more than `move` sent, because the games search
+        meanwhile without those that came of it."""
         self._slots = [Slot() for _ in range(games)]
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
@@ -95,8 +98,8 @@ class GameVector:
         self._reported: set[str] = set()
         self._under_way: Asked | None = None
         self._moved: list[Step] = []
-        self._known_actions: list[tuple[str, ...] | None] = []
-        """Of what was moved last; None for those that are on their way."""
+        self._results: list[Result] = []
+        """What came of the actions that were last sent."""
         self._closed = False
         if workers is None:
             workers = len(os.sched_getaffinity(0))
@@ -172,29 +175,48 @@ class GameVector:
     def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
         """What the actions lead to, in their order: one for each game, or by the index of a game. `last` holds the
         indices of games whose step limit ends the episode here."""
-        return self._move(actions, last, early=False)
+        return self._move(self._chosen(actions), last, early=False)
 
     def move(self, actions: Sequence[str], last: Collection[int] = ()) -> list[Step]:
         """`step` in two parts: what the actions lead to, but for the valid actions of the new states. Those are being
         searched while the caller does something else; `arrive` must be the next call."""
-        self._moved = self._move(actions, last, early=True)
-        self._under_way = self._await_all(
-            {i: Find(self._slots[i].local) for i, known in enumerate(self._known_actions) if known is None}
-        )
+        self._check_arrived()
+        chosen = self._chosen(actions)
+        try:
+            self._moved = self._move(chosen, last, early=True)
+            self._until = self._told
+            self._under_way = self._await_all(
+                {
+                    i: Find(self._slots[i].local, own=result.forbidden)
+                    for i, result in enumerate(self._results)
+                    if result.actions is None
+                }
+            )
+        except BaseException:
+            for remote in self._remotes:  # they may be searching already
+                remote.end()
+            raise
         return self._moved
 
     def arrive(self) -> list[Step]:
         """What `move` gave, whole."""
         if self._under_way is None:
             raise ValueError("nothing was moved")
-        asked, self._under_way = self._under_way, None
-        found = self._answers(asked)
-        return [
-            _with_actions(step, found[i].step.observation.actions if known is None else known)
-            for i, (step, known) in enumerate(zip(self._moved, self._known_actions, strict=True))
+        try:
+            found = self._answers(self._under_way)
+        except BaseException:
+            self._end_workers_of(self._under_way)
+            raise
+        finally:
+            self._under_way = self._until = None
+        known = [
+            found[i].step.observation.actions if result.actions is None else result.actions
+            for i, result in enumerate(self._results)
         ]
+        return [_with_actions(step, actions) for step, actions in zip(self._moved, known, strict=True)]
 
-    def _move(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
+    def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
+        """Actions by the index of their game."""
         if isinstance(actions, Mapping):
             chosen = dict(actions)
         elif len(actions) == len(self._slots):
@@ -202,10 +224,13 @@ class GameVector:
         else:
             raise ValueError(f"{len(actions)} actions for {len(self._slots)} games")
         self._check_live(chosen)
+        return chosen
+
+    def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
         results = self._call(
             {i: Move(self._slots[i].local, action, i in last, early=early) for i, action in chosen.items()}
         )
-        self._known_actions = [results[i].actions for i in chosen]
+        self._results = [results[i] for i in chosen]
         steps = []
         for i, action in chosen.items():
             step, slot = results[i].step, self._slots[i]
@@ -234,7 +259,10 @@ class GameVector:
         if self._closed:
             return
         try:
-            if self._told < len(self._verdicts) and self._under_way is None:
+            if self._under_way is not None:
+                self._end_workers_of(self._under_way)
+                self._under_way = self._until = None
+            if self._told < len(self._verdicts):
                 self._call({})  # so that the atlas hears of the last ones
         finally:
             self._closed = True
@@ -261,6 +289,10 @@ class GameVector:
             if not self._slots[i].live:
                 raise ValueError(f"game {i} has ended or has not begun: reset it first")
 
+    def _check_arrived(self) -> None:
+        if self._under_way is not None:
+            raise ValueError("the games are on their way: they must arrive first")
+
     # --- calls --------------------------------------------------------------------------------------------------
 
     def _call(self, calls: Mapping[int, Call]) -> dict[int, Result]:
@@ -271,8 +303,7 @@ class GameVector:
         """Sends all calls; `_answers` waits for what came of them."""
         if self._closed:
             raise ValueError("this vector is closed")
-        if self._under_way is not None:
-            raise ValueError("the games are on their way: they must arrive first")
+        self._check_arrived()
         if self._host is not None:
             return Asked(calls)
         asked = Asked(calls, self._divide(calls) or {0: Task(0)})
@@ -355,9 +386,8 @@ class GameVector:
         self.searches += found.searches
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
-        new, self._told = self._verdicts[self._told :], len(self._verdicts)
         try:
-            answer = host.answer(Request(list(calls.values()), new))
+            answer = host.answer(Request(list(calls.values()), self._news(self._told)))
         except BaseException:
             host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
             raise
@@ -392,9 +422,14 @@ class GameVector:
         remote = self._remotes[task.remote]
         if remote.told is None:
             self._revive(task)
-        new = self._verdicts[remote.told or 0 :]
-        self._told = remote.told = len(self._verdicts)
+        new = self._news(remote.told or 0)
+        remote.told = self._told
         remote.send(Request(task.calls, new), Phase.WORK)
+
+    def _news(self, told: int) -> list[Verdict]:
+        """The verdicts to be sent to who knows so many; then they count as sent."""
+        self._told = len(self._verdicts) if self._until is None else self._until
+        return self._verdicts[told : self._told]
 
     def _revive(self, task: Task) -> None:
         """Starts a worker and brings its games to where they were."""
@@ -408,11 +443,11 @@ class GameVector:
                 setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
                 self._ready = self._ask(remote, Ready, setup)
                 live = [slot for slot in mine if slot.live]
-                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._verdicts))
+                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._news(0)))
                 for slot, result in zip(live, brought.results, strict=True):
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
-                remote.told = len(self._verdicts)
+                remote.told = self._told
                 return
             except _Lost:
                 self._lost(task)
@@ -452,7 +487,8 @@ class GameVector:
             spot = remote.phase, number, tried == 1, command
             task.seen[spot] = task.seen.get(spot, 0) + 1
             # Once is enough for a command that was to blame elsewhere: a word may be deadly in every state.
-            if task.seen[spot] == (1 if command in self._killers else 2):
+            if spot not in task.settled and task.seen[spot] >= (1 if command in self._killers else 2):
+                task.settled.add(spot)
                 self._killers.add(command)
                 task.losses.clear()
                 task.blamed[command] = f"the process {why}"

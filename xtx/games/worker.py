@@ -159,6 +159,8 @@ class Find(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
     game: int
     avoid: tuple[str, ...] = ()
+    own: list[Verdict] = []
+    """What came of the game's last step, for a process that did not see that."""
 
 
 Call = Reset | Move | Restore | Save | Bring | Find
@@ -283,8 +285,7 @@ class Host:
                 actions = game.known_actions() if call.early and not step.terminated else ()
                 result = _result(game, call, step, actions)
             case Find():
-                found = replace(NO_STEP.observation, actions=game.valid_actions())
-                result = _result(game, call, Step(found, 0, False, False))
+                result = _result(game, call, Step(_found(game, call), 0, False, False))
             case Reset():
                 result = _result(game, call, Step(game.reset(call.seed), 0, False, False))
             case Restore():
@@ -301,6 +302,12 @@ class Host:
             for verdict in result.forbidden:
                 self._tell(verdict)
         return result
+
+
+def _found(game: HostedGame, call: Find) -> Observation:
+    for key, action, _ in call.own:
+        game.forbid(key, action)
+    return replace(NO_STEP.observation, actions=game.valid_actions())
 
 
 def _result(

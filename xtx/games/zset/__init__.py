@@ -158,11 +158,21 @@ class Engine:
     def __init__(self, story: bytes, rules: Rules, threads: int = 1) -> None:
         """With several `threads` the commands of one state are shared among them."""
         self._library = library()
-        self._engine = self._team = None
+        self._engine: int | None = None
+        self._team: int | None = None
         self._texts: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
         """Room for the answers to what is asked."""
-        self._others = [Engine(story, rules) for _ in range(threads - 1)]
+        self._others: list[Engine] = []
         self._ram_size = len(rules.set_mask)
+        try:
+            self._open(story, rules, threads)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, story: bytes, rules: Rules, threads: int) -> None:
+        for _ in range(threads - 1):
+            self._others.append(Engine(story, rules))
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
         special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
         final = (ctypes.c_uint16 * len(rules.final))(*rules.final)

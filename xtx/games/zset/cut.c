@@ -16,7 +16,8 @@ enum { MOST = 2048 };
  * what is left is cut in such ones, in percent. */
 enum { FEW = 1500, GAPS = 15 };
 
-/* Whether the command before this one is of the same group, and so of the same kind and verb. */
+/* Whether the command before this one is of the same group, and so has the same verb; it is taken to be of the same kind
+ * as well, though a name of two words may make another one of it. */
 static int as_before(const cutting *c, uint32_t i) { return c->groups && i && c->groups[i] == c->groups[i - 1]; }
 
 /* Whether the command before this one has the same verb. */

@@ -13,6 +13,7 @@
  *   team.c     several engines that share the commands of a state
  *   cut.c      into which parts the commands are cut for them
  *   fill.c     the commands: the templates of a grammar, filled with names
+ *   effects.c  what the verdicts on all of them come to
  *
  * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
 #ifndef ZSET_H

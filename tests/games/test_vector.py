@@ -8,6 +8,7 @@ import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from vectors import HANG, LOW_WATER, TOY, TRAP, low_water_way, random_walk, vector
@@ -84,15 +85,26 @@ def test_answers_that_come_together_are_taken_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_interrupted_move_leaves_no_answer_behind(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_move_did_not_happen(workers: int, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The games search already when it is interrupted; what they find must not be taken for a later answer."""
     with vector(TOY, 2, workers) as games:
-        first = games.reset()
+        games.reset()
+        games.step(["east", "sing"])
+        merge = games._merge
+
+        def interrupt(*given: Any) -> None:
+            if late:
+                merge(*given)
+            raise KeyboardInterrupt
+
         with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-            broken.setattr(games, "_merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            games.move(["take lamp", "sing"])
-        assert games.reset() == first
-        assert [step.observation.text for step in games.step(["take lamp", "sing"])] == ["Done.", "Nothing happens."]
+            broken.setattr(games, "_merge", interrupt)
+            games.move(["west", "sing"])
+        games.move(["west", "take lamp"])
+        seen = games.arrive()
+        assert [step.observation.step for step in seen] == [2, 2] and seen[1].observation.text == "Done."
+        assert [step.observation.text for step in games.step(["take lamp", "drop lamp"])] == ["Done.", "Done."]
 
 
 def test_without_workers_verdicts_count_from_the_same_moment_too() -> None:

@@ -13,12 +13,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Linger, Message, encode
+from xtx.core import UserError
+from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Failure, Linger, Message, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -26,6 +29,9 @@ _START_PATIENCE = 60.0
 
 MOMENT = 0.25
 """Seconds after which one that waits looks whether there is any progress."""
+
+
+Kind = TypeVar("Kind", bound=Answer)
 
 
 class Phase(Enum):
@@ -209,6 +215,27 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def converse(remotes: Sequence[Remote]) -> bool:
+    """Sends and reads what is possible, for a moment; says whether anything was."""
+    poller = select.poll()
+    waiting = {remote.fileno(): remote for remote in remotes}
+    for descriptor, remote in waiting.items():
+        poller.register(descriptor, remote.wanted)
+    events = poller.poll(1000 * MOMENT)
+    for descriptor, event in events:
+        waiting[descriptor].handle(event)
+    return bool(events)
+
+
+def expected(kind: type[Kind], answer: Answer) -> Kind:
+    """The answer, which must be of that kind; what a worker could not do is an exception here."""
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, Failure) and answer.user_error:
+        raise UserError(answer.message)
+    raise RuntimeError(f"a worker answered:\n{answer.message if isinstance(answer, Failure) else answer}")
 
 
 def end_all(remotes: list[Remote], owner: int) -> None:

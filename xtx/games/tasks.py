@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
+from xtx.games.jericho import COMMAND_LENGTH
 from xtx.games.remote import Phase
-from xtx.games.worker import Bring, Call
+from xtx.games.worker import Bring, Call, Move
 
 
 @dataclass(slots=True)
@@ -60,3 +63,15 @@ class Asked:
     """By game."""
     tasks: dict[int, Task] = field(default_factory=dict)
     """By worker; none where the games live in this process."""
+
+
+def without_command(call: Call, command: str, first: bool) -> Call:
+    """The call again, but without the command that is to blame: the step's own action, or one of the search."""
+    if first and isinstance(call, Move) and _typed(call.action) == command:
+        return msgspec.structs.replace(call, hopeless=True)
+    return msgspec.structs.replace(call, avoid=(*call.avoid, command))
+
+
+def _typed(action: str) -> str:
+    """An action as the trace shows it."""
+    return action.encode("utf-8", "replace")[:COMMAND_LENGTH].decode("utf-8", "replace")

@@ -9,28 +9,22 @@ same spot is to blame, and is forbidden there for good.
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
-
-import msgspec
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
-from xtx.games.jericho import COMMAND_LENGTH
-from xtx.games.remote import MOMENT, Phase, Remote, end_all
-from xtx.games.tasks import Asked, Slot, Task
+from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
+from xtx.games.tasks import Asked, Slot, Task, without_command
+from xtx.games.verdicts import Verdicts
 from xtx.games.worker import (
     LINGER,
-    Answer,
     Call,
     Desk,
-    Failure,
     Find,
     Host,
     Message,
@@ -43,15 +37,12 @@ from xtx.games.worker import (
     Results,
     Save,
     Setup,
-    Verdict,
 )
 
 _ATTEMPTS = 10
 """Workers that may be lost over one request before we give up, if nothing can be blamed for it."""
 _VERDICTS = 50
 """Commands that may be blamed over one request before we give up."""
-
-_Kind = TypeVar("_Kind", bound=Answer)
 
 
 def report(line: str) -> None:
@@ -81,13 +72,7 @@ class GameVector:
         self.spec = spec
         self._patience = patience
         self._on_report = on_report
-        self._verdicts: list[Verdict] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
-        self._known = {(key, action) for key, action, _ in self._verdicts}
-        self._told = 0
-        """How many of the verdicts were sent to any game."""
-        self._until: int | None = None
-        """How many of them may be sent: between `move` and `arrive` no more than `move` sent, because the games search
-        meanwhile without those that came of it."""
+        self._verdicts = Verdicts(forbidden)
         self._slots = [Slot() for _ in range(games)]
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
@@ -132,7 +117,7 @@ class GameVector:
     def forbidden(self) -> list[tuple[str, str, bool]]:
         """All verdicts so far, as (key of the state in hex, action, whether it ends the process): to be kept with a
         run and given to the vector that goes on with it."""
-        return [(key.hex(), action, deadly) for key, action, deadly in self._verdicts]
+        return self._verdicts.forbidden
 
     @property
     def layout(self) -> bytes:
@@ -182,9 +167,10 @@ class GameVector:
         searched while the caller does something else; `arrive` must be the next call."""
         self._check_arrived()
         chosen = self._chosen(actions)
+        before = [(slot.here, len(slot.actions), slot.live) for slot in self._slots]
         try:
             self._moved = self._move(chosen, last, early=True)
-            self._until = self._told
+            self._verdicts.freeze()
             self._under_way = self._await_all(
                 {
                     i: Find(self._slots[i].local, own=result.forbidden)
@@ -192,9 +178,14 @@ class GameVector:
                     if result.actions is None
                 }
             )
-        except BaseException:
+        except BaseException:  # then it did not happen
+            self._verdicts.thaw()
             for remote in self._remotes:  # they may be searching already
                 remote.end()
+            for slot, (here, done, live) in zip(self._slots, before, strict=True):
+                slot.here, slot.live = here, live
+                del slot.actions[done:]
+            self._bring_back()
             raise
         return self._moved
 
@@ -208,7 +199,8 @@ class GameVector:
             self._end_workers_of(self._under_way)
             raise
         finally:
-            self._under_way = self._until = None
+            self._under_way = None
+            self._verdicts.thaw()
         known = [
             found[i].step.observation.actions if result.actions is None else result.actions
             for i, result in enumerate(self._results)
@@ -254,15 +246,16 @@ class GameVector:
             slot.begin(state)
         return [results[i].step.observation for i in range(len(states))]
 
-    def close(self) -> None:
-        """Ends the games and their processes."""
+    def close(self, *, in_trouble: bool = False) -> None:
+        """Ends the games and their processes; if something went wrong, without waiting for workers."""
         if self._closed:
             return
         try:
             if self._under_way is not None:
                 self._end_workers_of(self._under_way)
-                self._under_way = self._until = None
-            if self._told < len(self._verdicts):
+                self._under_way = None
+                self._verdicts.thaw()
+            if self._verdicts.untold and not in_trouble:
                 self._call({})  # so that the atlas hears of the last ones
         finally:
             self._closed = True
@@ -280,9 +273,7 @@ class GameVector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
-            self._told = len(self._verdicts)  # whatever went wrong, do not wait for workers now
-        self.close()
+        self.close(in_trouble=kind is not None)
 
     def _check_live(self, indices: Iterable[int]) -> None:
         for i in indices:
@@ -374,7 +365,7 @@ class GameVector:
                     self._send(task)
                 else:
                     waiting.remove(number)
-                    found = _expect(Results, answer)
+                    found = expected(Results, answer)
                     self._count(found)
                     results.update(zip(task.games, found.results, strict=True))
             # The others have as much to do as a rule, and will answer at once.
@@ -385,11 +376,16 @@ class GameVector:
         self.searched += found.searched
         self.searches += found.searches
 
+    def _bring_back(self) -> None:
+        """Puts games that live in this process where they were before they were asked something."""
+        if self._host is not None:
+            self._host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
+
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
         try:
-            answer = host.answer(Request(list(calls.values()), self._news(self._told)))
+            answer = host.answer(Request(list(calls.values()), self._verdicts.news(self._verdicts.told)))
         except BaseException:
-            host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
+            self._bring_back()
             raise
         self._count(answer)
         results = dict(zip(calls, answer.results, strict=True))
@@ -401,15 +397,7 @@ class GameVector:
         so the moment at which a verdict begins to count does not depend on who holds which game."""
         for index, result in results.items():
             self._slots[index].here = result.here
-        if not any(result.forbidden for result in results.values()):
-            return
-        new = sorted(verdict for result in results.values() for verdict in result.forbidden)
-        # A deadly one sorts behind the same one that only hung, and takes its place.
-        for (key, action), deadly in {(key, action): deadly for key, action, deadly in new}.items():
-            if (key, action) in self._known:
-                continue
-            self._known.add((key, action))
-            self._verdicts.append((key, action, deadly))
+        for action in self._verdicts.add(verdict for result in results.values() for verdict in result.forbidden):
             if action not in self._reported:  # once for all states: there may be very many
                 self._reported.add(action)
                 why = blamed.get(action, "the story does not end it")
@@ -422,14 +410,9 @@ class GameVector:
         remote = self._remotes[task.remote]
         if remote.told is None:
             self._revive(task)
-        new = self._news(remote.told or 0)
-        remote.told = self._told
+        new = self._verdicts.news(remote.told or 0)
+        remote.told = self._verdicts.told
         remote.send(Request(task.calls, new), Phase.WORK)
-
-    def _news(self, told: int) -> list[Verdict]:
-        """The verdicts to be sent to who knows so many; then they count as sent."""
-        self._told = len(self._verdicts) if self._until is None else self._until
-        return self._verdicts[told : self._told]
 
     def _revive(self, task: Task) -> None:
         """Starts a worker and brings its games to where they were."""
@@ -443,16 +426,16 @@ class GameVector:
                 setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
                 self._ready = self._ask(remote, Ready, setup)
                 live = [slot for slot in mine if slot.live]
-                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._news(0)))
+                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._verdicts.news(0)))
                 for slot, result in zip(live, brought.results, strict=True):
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
-                remote.told = self._told
+                remote.told = self._verdicts.told
                 return
             except _Lost:
                 self._lost(task)
 
-    def _ask(self, remote: Remote, kind: type[_Kind], message: Message | None) -> _Kind:
+    def _ask(self, remote: Remote, kind: type[Kind], message: Message | None) -> Kind:
         """The answer of one worker; None asks nothing, but waits for the sign that it runs."""
         if message is not None:
             remote.send(message, Phase.SETUP if isinstance(message, Setup) else Phase.BRING)
@@ -460,7 +443,7 @@ class GameVector:
         answer = remote.take()
         if answer is None:
             raise _Lost
-        return _expect(kind, answer)
+        return expected(kind, answer)
 
     def _wait(self, numbers: Collection[int], awake_until: float = 0.0) -> list[int]:
         """Those of the workers that answered or are lost; waits until there is one, awake until a certain time."""
@@ -469,7 +452,7 @@ class GameVector:
             # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
             # we are woken less often.
             unsent = any(remote.unsent for remote in remotes)
-            if not (_converse(remotes) if unsent else remotes[0].listen(awake_until)):
+            if not (converse(remotes) if unsent else remotes[0].listen(awake_until)):
                 for remote in remotes:
                     if not remote.read():  # others may have answered meanwhile
                         remote.give_up_after(self._patience)
@@ -496,48 +479,16 @@ class GameVector:
                     self._survey_avoid += (command,)
                     self._on_report(f"{Path(self.spec.path).name}: {command!r} is left out of the survey: it {why}")
                 else:
-                    task.calls[number] = _without(task.calls[number], command, first=tried == 1)
+                    task.calls[number] = without_command(task.calls[number], command, first=tried == 1)
         if len(task.losses) > _ATTEMPTS or len(task.blamed) > _VERDICTS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
-
-
-def _converse(remotes: Sequence[Remote]) -> bool:
-    """Sends and reads what is possible, for a moment; says whether anything was."""
-    poller = select.poll()
-    waiting = {remote.fileno(): remote for remote in remotes}
-    for descriptor, remote in waiting.items():
-        poller.register(descriptor, remote.wanted)
-    events = poller.poll(1000 * MOMENT)
-    for descriptor, event in events:
-        waiting[descriptor].handle(event)
-    return bool(events)
-
-
-def _without(call: Call, command: str, first: bool) -> Call:
-    """The call again, but without the command that is to blame: the step's own action, or one of the search."""
-    if first and isinstance(call, Move) and _typed(call.action) == command:
-        return msgspec.structs.replace(call, hopeless=True)
-    return msgspec.structs.replace(call, avoid=(*call.avoid, command))
 
 
 def _with_actions(step: Step, actions: tuple[str, ...]) -> Step:
     seen = step.observation
     whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)
     return Step(whole, step.reward, step.terminated, step.truncated, step.won)
-
-
-def _typed(action: str) -> str:
-    """An action as the trace shows it."""
-    return action.encode("utf-8", "replace")[:COMMAND_LENGTH].decode("utf-8", "replace")
-
-
-def _expect(kind: type[_Kind], answer: Answer) -> _Kind:
-    if isinstance(answer, kind):
-        return answer
-    if isinstance(answer, Failure) and answer.user_error:
-        raise UserError(answer.message)
-    raise RuntimeError(f"a worker answered:\n{answer.message if isinstance(answer, Failure) else answer}")
 
 
 class _Lost(Exception):

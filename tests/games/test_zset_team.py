@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import zset_verify as verify
 from xtx.games.jericho import Emulator, Snapshot, Verdicts
-from xtx.games.zset import Engine
+from xtx.games.trials import Trials
+from xtx.games.zset import ENGINE, Engine, library
 from xtx.games.zset.rules import Rules
 
 LOWWATER = Path(__file__).parents[2] / "xtx/games/data/lowwater.z5"
@@ -143,3 +145,43 @@ def test_whatever_is_learned_of_costs_the_verdicts_are_the_same(scene: Scene) ->
         assert (found.flags == scene.expected.flags[first:]).all()
         assert (found.diffs == scene.expected.diffs[first:]).all()
     team.close()
+
+
+def test_where_not_all_engines_can_be_opened_none_stays_open(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = library()
+    opened: list[int] = []
+
+    def open_two(description: object) -> int | None:
+        if len(opened) == 2:
+            return None
+        opened.append(real.zset_open(description))
+        return opened[-1]
+
+    def close(engine: int) -> None:
+        opened.remove(engine)
+        real.zset_close(engine)
+
+    library_of_two = SimpleNamespace(zset_open=open_two, zset_close=close)
+    monkeypatch.setattr("xtx.games.zset.library", lambda: library_of_two)
+    with pytest.raises(ValueError, match="cannot be run"):
+        scene.team(3)
+    assert not opened
+    scene.team(1).close()
+    assert not opened
+
+
+def test_a_survey_makes_do_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def of(emulator: Emulator, threads: int = 1) -> str:
+        asked.append(threads)
+        if threads > 1:
+            raise ValueError("no room for that")
+        return "an engine"
+
+    with verify.opened(LOWWATER) as (emulator, _), monkeypatch.context() as crowded:
+        crowded.setattr(Engine, "of", of)
+        crowded.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+        assert Trials(emulator, ())._engine == "an engine" and asked == [8, 1]
+        asked.clear()
+        assert Trials(emulator, [ENGINE])._engine is None and not asked

@@ -18,9 +18,9 @@ from types import TracebackType
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
+from xtx.games.ledger import Ledger
 from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
 from xtx.games.tasks import Asked, Slot, Task, without_command
-from xtx.games.verdicts import Verdicts
 from xtx.games.worker import (
     LINGER,
     Call,
@@ -72,7 +72,7 @@ class GameVector:
         self.spec = spec
         self._patience = patience
         self._on_report = on_report
-        self._verdicts = Verdicts(forbidden)
+        self._ledger = Ledger(forbidden)
         self._slots = [Slot() for _ in range(games)]
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class GameVector:
     def forbidden(self) -> list[tuple[str, str, bool]]:
         """All verdicts so far, as (key of the state in hex, action, whether it ends the process): to be kept with a
         run and given to the vector that goes on with it."""
-        return self._verdicts.forbidden
+        return self._ledger.forbidden
 
     @property
     def layout(self) -> bytes:
@@ -170,7 +170,7 @@ class GameVector:
         before = [(slot.here, len(slot.actions), slot.live) for slot in self._slots]
         try:
             self._moved = self._move(chosen, last, early=True)
-            self._verdicts.freeze()
+            self._ledger.freeze()
             self._under_way = self._await_all(
                 {
                     i: Find(self._slots[i].local, own=result.forbidden)
@@ -179,7 +179,7 @@ class GameVector:
                 }
             )
         except BaseException:  # then it did not happen
-            self._verdicts.thaw()
+            self._ledger.thaw()
             for remote in self._remotes:  # they may be searching already
                 remote.end()
             for slot, (here, done, live) in zip(self._slots, before, strict=True):
@@ -200,7 +200,7 @@ class GameVector:
             raise
         finally:
             self._under_way = None
-            self._verdicts.thaw()
+            self._ledger.thaw()
         known = [
             found[i].step.observation.actions if result.actions is None else result.actions
             for i, result in enumerate(self._results)
@@ -254,8 +254,8 @@ class GameVector:
             if self._under_way is not None:
                 self._end_workers_of(self._under_way)
                 self._under_way = None
-                self._verdicts.thaw()
-            if self._verdicts.untold and not in_trouble:
+                self._ledger.thaw()
+            if self._ledger.untold and not in_trouble:
                 self._call({})  # so that the atlas hears of the last ones
         finally:
             self._closed = True
@@ -383,7 +383,7 @@ class GameVector:
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
         try:
-            answer = host.answer(Request(list(calls.values()), self._verdicts.news(self._verdicts.told)))
+            answer = host.answer(Request(list(calls.values()), self._ledger.news(self._ledger.told)))
         except BaseException:
             self._bring_back()
             raise
@@ -397,7 +397,7 @@ class GameVector:
         so the moment at which a verdict begins to count does not depend on who holds which game."""
         for index, result in results.items():
             self._slots[index].here = result.here
-        for action in self._verdicts.add(verdict for result in results.values() for verdict in result.forbidden):
+        for action in self._ledger.add(verdict for result in results.values() for verdict in result.forbidden):
             if action not in self._reported:  # once for all states: there may be very many
                 self._reported.add(action)
                 why = blamed.get(action, "the story does not end it")
@@ -410,8 +410,8 @@ class GameVector:
         remote = self._remotes[task.remote]
         if remote.told is None:
             self._revive(task)
-        new = self._verdicts.news(remote.told or 0)
-        remote.told = self._verdicts.told
+        new = self._ledger.news(remote.told or 0)
+        remote.told = self._ledger.told
         remote.send(Request(task.calls, new), Phase.WORK)
 
     def _revive(self, task: Task) -> None:
@@ -426,11 +426,11 @@ class GameVector:
                 setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
                 self._ready = self._ask(remote, Ready, setup)
                 live = [slot for slot in mine if slot.live]
-                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._verdicts.news(0)))
+                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._ledger.news(0)))
                 for slot, result in zip(live, brought.results, strict=True):
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
-                remote.told = self._verdicts.told
+                remote.told = self._ledger.told
                 return
             except _Lost:
                 self._lost(task)

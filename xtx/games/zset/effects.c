@@ -36,7 +36,7 @@ int32_t zset_effects(const column *columns, int32_t column_count, const uint8_t 
             for (const column *c = columns + 1; c < columns + column_count; c++) {
                 const uint8_t again = c->flags[i * c->flags_step];
                 stopped |= again & STOPPED;
-                /* A combination that is 0 only if all effects are 0. */
+                /* 0 if all effects are 0, and else as good as never. */
                 effect = effect * 0x9E3779B97F4A7C15u + effect_of(again, c->diffs + i * c->diffs_step);
             }
         }

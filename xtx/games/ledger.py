@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from xtx.games.worker import Verdict
 
 
-class Verdicts:
+class Ledger:
     """All verdicts so far, in the order in which they were found."""
 
     def __init__(self, forbidden: Iterable[tuple[str, str, bool]]) -> None:

@@ -137,3 +137,32 @@ def test_it_goes_on_exactly_and_repeats() -> None:
     for name, tensor in first.items():
         np.testing.assert_array_equal(tensor, again[name], err_msg=name)
         np.testing.assert_array_equal(tensor, resumed[name], err_msg=name)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 300, 11_264])
+@pytest.mark.parametrize("width", [32, 128, 512])
+def test_layers_have_the_gradients_of_torchs_own(rows: int, width: int) -> None:
+    from xtx.cuda.layers import column_sums, layer_norm, linear, take
+
+    torch.manual_seed(rows + width)
+    norm = torch.nn.LayerNorm(width).cuda()
+    dense = torch.nn.Linear(width, 96).cuda()
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    x = (3 * torch.randn(2, rows, width, device="cuda") + 1).requires_grad_()
+    at = torch.randint(rows, (2, 5), device="cuda")
+    parameters = [x, *norm.parameters(), *dense.parameters()]
+
+    def gradients(out: torch.Tensor) -> list[torch.Tensor]:
+        return [out.detach(), *torch.autograd.grad((out * out.detach().cos()).sum(), parameters)]
+
+    places = at[:, :, None].expand(-1, -1, width)
+    plain = gradients(dense(norm(x) + norm(x).gather(1, places).sum(1, keepdim=True)))
+    normed = layer_norm(x, norm)
+    ours = gradients(linear(normed + take(normed, at).sum(1, keepdim=True), dense.weight, dense.bias))
+    for one, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4 * float(other.abs().max()), rtol=1e-4)
+    flat = x.detach().flatten(0, 1)
+    exact = flat.double().sum(0)
+    torch.testing.assert_close(column_sums(flat).double(), exact, atol=1e-5 * rows, rtol=1e-5)
+    assert torch.equal(column_sums(flat), column_sums(flat))

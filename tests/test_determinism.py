@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from xtx.cli import main
+from xtx.games.vector import GameVector
 
 TOY = "toy:corridor-5"
 TINY = [
@@ -48,6 +49,29 @@ def test_workers_and_atlas_make_no_difference(tmp_path: Path) -> None:
         ]
     ):
         assert run(tmp_path / f"{number}", "lowwater", "--stochastic", *words) == first
+
+
+@pytest.mark.parametrize("agent", ["xtx", "inv-dy"])
+def test_looking_ahead_makes_no_difference(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a story, with actions that the agent foresees: workers look ahead where there are enough processors."""
+    options = ["--workers", "3", "--search-threads", "1", "--no-atlas"]
+    if agent != "xtx":
+        few = [*TINY[:8], *("--log-every", "3", "--episode-limit", "12")]
+        monkeypatch.setattr(sys.modules[__name__], "TINY", few)
+    found: list[tuple[bytes, bytes]] = []
+    looks: list[int] = []
+    look_ahead = GameVector.look_ahead
+
+    def noted(games: GameVector, actions: dict[int, str]) -> None:
+        looks[-1] += len(actions)
+        look_ahead(games, actions)
+
+    monkeypatch.setattr(GameVector, "look_ahead", noted)
+    for processors in (2, 64):
+        monkeypatch.setattr("xtx.games.vector.os.sched_getaffinity", lambda _, n=processors: range(n))
+        looks.append(0)
+        found.append(run(tmp_path / f"{processors}", "lowwater", "--stochastic", *options, agent=agent))
+    assert found[0] == found[1] and looks[0] == 0 < looks[1]
 
 
 @pytest.mark.parametrize("workers", ["1", "2", "3"])

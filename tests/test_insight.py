@@ -51,15 +51,19 @@ def play(agent: Agent, ask: bool) -> tuple[list[str], list[dict[str, float]]]:
     """What was done and logged; with `ask`, the agent is asked for hints all the time."""
     games = [ToyGame(TOY) for _ in range(GAMES)]
     seen = [wordy(game.reset(), 0) for game in games]
-    actions, logged = [], []
+    actions, logged, foreseen = [], [], 0
     for number in range(1, STEPS):
+        coming = agent.foresee(seen) if ask else {}
+        foreseen += len(coming)
         if ask:
             for asked in (unheard_of(number), seen[0], replace(seen[1], look="elsewhere")):
                 assert sum(agent.insight(asked, ("take lamp", f"never{number}")).probabilities.values()) > 0.99
         decisions = agent.act(seen)
         actions += [decision.action for decision in decisions]
+        assert all(decisions[game].action == action for game, action in coming.items())  # nothing was learned since
         if ask:
             agent.insight(unheard_of(-number), ())  # between acting and learning too
+            agent.foresee([unheard_of(number), replace(seen[1], actions=())])
         steps: list[Step] = []
         for game, before, decision in zip(games, seen, decisions, strict=True):
             step = game.step(decision.action, last=before.step + 1 >= agent.episode_limit)
@@ -69,6 +73,8 @@ def play(agent: Agent, ask: bool) -> tuple[list[str], list[dict[str, float]]]:
             wordy(game.reset(), number) if step.terminated or step.truncated else step.observation
             for game, step in zip(games, steps, strict=True)
         ]
+    never = type(agent).foresee is Agent.foresee or getattr(agent.settings, "mix", 1) == 0
+    assert never or not ask or foreseen > STEPS / 4
     return actions, logged
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xtx.agents.imitation_steps import EagerSteps, Example
 from xtx.cuda import imitation_training
 from xtx.cuda.imitation_training import RecordedTraining
+from xtx.cuda.packed_gpt import packed_logits
 from xtx.cuda.packing import Flat, pack_batches
 from xtx.gpt import GPT, Sizes
 
@@ -83,7 +84,7 @@ def test_packed_examples_are_predicted_as_if_alone(seed: int, count: int) -> Non
         torch.from_numpy(array)[source].long() for array in (all_tokens.tokens, all_tokens.places, all_tokens.owners)
     )
     with torch.no_grad():
-        got = model.packed(tokens, at.clamp_min(0), places, owners)
+        got = packed_logits(model, tokens, at.clamp_min(0), places, owners)
         assert got.isfinite().all()
         for row, slot in torch.nonzero(at >= 0).tolist():
             column = int(at[row, slot])

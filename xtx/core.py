@@ -175,6 +175,12 @@ class Agent(ABC):
         """Called before `learn`, with the same transitions but for the valid actions of the new states, which are still
         being searched: what does not depend on them can be done meanwhile. It need not be used."""
 
+    def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
+        """What `act` is likely to answer if these observations come next, by game; an observation without actions is
+        not known yet. It must change nothing, may be wrong, and need not be there: where it is right, games that would
+        have to wait for others can search meanwhile what comes next."""
+        return {}
+
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
         """Numbers to log, after learning from one step of every game. Not called where the agent is only tried."""
         return {}

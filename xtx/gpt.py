@@ -160,9 +160,8 @@ class Block(nn.Module):
         """The block's output [B, L, W] at all tokens."""
         return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal), drop)
 
-    def at(self, x: Tensor, at: Tensor, drop: Dropout | None, owners: Tensor | None = None) -> Tensor:
-        """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values. `owners`:
-        see `GPT.packed`."""
+    def at(self, x: Tensor, at: Tensor, drop: Dropout | None) -> Tensor:
+        """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values."""
         width = x.shape[-1]
         places = at[:, :, None].expand(-1, -1, width)
         normed = self.norm_1(x)
@@ -171,8 +170,6 @@ class Block(nn.Module):
         asking = F.linear(normed.gather(1, places), projection.weight[:width], projection.bias[:width])
         (query,) = self._split(asking, 1)
         hidden = torch.arange(x.shape[1], device=x.device) > at[:, None, :, None]  # [B, 1, A, L]
-        if owners is not None:
-            hidden = hidden | (owners.gather(1, at)[:, None, :, None] != owners[:, None, None, :])
         unseen = torch.zeros(hidden.shape, dtype=x.dtype, device=x.device).masked_fill_(hidden, -math.inf)
         return self.finish(x.gather(1, places), attend(query, key, value, unseen, drop), drop)
 
@@ -225,19 +222,6 @@ class GPT(nn.Module):
         for block in first:
             x = block(x, unseen, drop)
         return self.logits(last(x, unseen, drop) if at is None else last.at(x, at, drop))
-
-    def packed(self, tokens: Tensor, at: Tensor, places: Tensor, owners: Tensor, drop: Dropout | None = None) -> Tensor:
-        """`forward` of rows that hold several examples each (see cuda/packing.py): `places` [B, L] counts the tokens of
-        each example from 0, and `owners` [B, L] says which are of the same one: they see each other and nothing else.
-        """
-        x: Tensor = self.words(tokens) + self.positions(places)
-        x = x if drop is None else drop(x)
-        same = owners[:, :, None] == owners[:, None, :]
-        unseen = torch.where(same, self.unseen[: tokens.shape[1], : tokens.shape[1]], -math.inf)[:, None]
-        *first, last = self._body()
-        for block in first:
-            x = block(x, unseen, drop, causal=False)
-        return self.logits(last.at(x, at, drop, owners))
 
     def read(self, tokens: Tensor) -> Memory:
         """Keys and values of contexts [S, C], for `log_probabilities`."""

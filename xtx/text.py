@@ -49,6 +49,7 @@ class Vocabulary:
         self.shared = 0
         """How many words had to share a row; where they are many, one that was long not met may count again."""
         self._on_full = on_full
+        self._told = False
         self._ids = {mark: number for number, mark in enumerate(MARKS)}
         self._shared: dict[str, int] = {}
 
@@ -63,7 +64,8 @@ class Vocabulary:
         if len(self._ids) < self.capacity:
             self._ids[word] = len(self._ids)
             return self._ids[word]
-        if not self.shared:
+        if not self._told:
+            self._told = True
             self._on_full(f"the vocabulary's {self.capacity} rows are taken; new words share rows from here on")
         if word not in self._shared:
             self.shared += 1
@@ -100,6 +102,7 @@ class Vocabulary:
         """Goes on from a saved state."""
         self._ids = {word: number for number, word in enumerate((*MARKS, *state["words"]))}
         self.shared = state["shared"]
+        self._told = self._told or self.shared > 0
         # Also the cache: a word that it has forgotten is counted once more when it is met again.
         self._shared = {word: self._hashed(word) for word in state["sharing"]}
 

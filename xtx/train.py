@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -16,6 +16,9 @@ from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
 from xtx.runs import Run
 from xtx.witness import Witness
+
+_UNKNOWN = Observation("", "", "", (), 0, 0)
+"""Where a game begins anew, and before it has begun."""
 
 LAST = 100
 """Episodes over which scores are averaged."""
@@ -98,6 +101,8 @@ class Training:
         ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
         for game in ended:
             self._finish(game, steps[game])
+        with self._clock.part("looking ahead"):
+            self._look_ahead(steps)
         with self._clock.part("agent, the rest"):
             agent.glimpse(transitions(before, decisions, steps))
         with self._clock.part("games"):
@@ -106,6 +111,18 @@ class Training:
             self._reset(ended)
         with self._clock.part("agent, the rest"):
             self._window.add(agent.learn(transitions(before, decisions, steps)))
+
+    def _look_ahead(self, steps: list[Step]) -> None:
+        """Lets games that wait for others search what is likely to come next. It changes nothing."""
+        waiting = self._games.waiting
+        if not waiting:
+            return
+        coming = [
+            _UNKNOWN if step.terminated or step.truncated else replace(step.observation, actions=waiting.get(game, ()))
+            for game, step in enumerate(steps)
+        ]
+        if any(observation.actions for observation in coming):
+            self._games.look_ahead(self._agent.foresee(coming))
 
     def _reset(self, games: list[int]) -> None:
         if games:
@@ -150,7 +167,7 @@ class Training:
     # --- stopping and going on ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._observations = [Observation("", "", "", (), 0, 0)] * len(self._games)
+        self._observations = [_UNKNOWN] * len(self._games)
         self._reset(list(range(len(self._games))))
 
     def _due(self) -> bool:

@@ -93,18 +93,35 @@ class ImitationPolicy:
 
     def probabilities(self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
         """For each context, the probability of each of its valid actions. The arrays must not be written to."""
+        return self.ask(contexts, actions)()
+
+    def ask(
+        self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]
+    ) -> Callable[[], list[NDArray[np.float64]]]:
+        """The same, as soon as that is called for: on a GPU they are worked out meanwhile. It must be, before anything
+        else is asked."""
         keys = [(context, tuple(valid)) for context, valid in zip(contexts, actions, strict=True)]
         missing = list({key: None for key in keys if key not in self._known})
         if len(self._known) + len(missing) > REMEMBERED:
             self._known = {key: self._known[key] for key in keys if key in self._known}
         # On a CPU one state at a time: no padding, and the same bits whoever else is asked for.
-        for group in [missing] if self.device.type == "cuda" and missing else [[key] for key in missing]:
-            rows = [self._context(context) for context, _ in group]
-            says = [[self._action(action) for action in valid] for _, valid in group]
-            scores = self._score(rows, says) if self._recorded is None else self._recorded[1].of(rows, says)
-            for key, score in zip(group, scores, strict=True):
-                self._known[key] = _softmax(self.settings.temperature * score)
-        return [self._known[key] for key in keys]
+        groups = [missing] if self.device.type == "cuda" and missing else [[key] for key in missing]
+        asked = [(group, self._ask_score(group)) for group in groups]
+
+        def answer() -> list[NDArray[np.float64]]:
+            for group, scores in asked:
+                for key, score in zip(group, scores(), strict=True):
+                    self._known[key] = _softmax(self.settings.temperature * score)
+            return [self._known[key] for key in keys]
+
+        return answer
+
+    def _ask_score(self, group: Sequence[tuple[Context, tuple[int, ...]]]) -> Callable[[], list[NDArray[np.float64]]]:
+        rows = [self._context(context) for context, _ in group]
+        says = [[self._action(action) for action in valid] for _, valid in group]
+        if self._recorded is not None:
+            return self._recorded[1].ask(rows, says)
+        return lambda: self._score(rows, says)
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from xtx.agents.policy import draw, softmax
+from xtx.agents.policy import draw, softmax, uniform
 from xtx.agents.q_learner import QLearner
 from xtx.agents.states import Library, Seen
 from xtx.config import DrrnSettings, InvDySettings
 from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
+
+_CERTAIN = uniform(1)
 
 
 class QAgent(Agent):
@@ -47,6 +50,16 @@ class QAgent(Agent):
             Decision(o.actions[draw(self._random, softmax(q, self._temperature))])
             for o, q in zip(observations, values, strict=True)
         ]
+
+    def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
+        """What `act` would answer with the networks as they are now, and the random numbers that come next."""
+        random = copy.deepcopy(self._random)
+        known = [game for game, observation in enumerate(observations) if observation.actions]
+        with self._learner.in_passing():
+            values = self._learner.q_values([self._library.see(observations[game]) for game in known])
+        chances = {game: softmax(q, self._temperature) for game, q in zip(known, values, strict=True)}
+        drawn = [draw(random, chances.get(game, _CERTAIN)) for game in range(len(observations))]
+        return {game: observations[game].actions[drawn[game]] for game in known}
 
     def glimpse(self, transitions: Sequence[Transition]) -> None:
         """Intrinsic reward, storing, and the update unless it draws one of these transitions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
@@ -15,10 +16,11 @@ from xtx.agents.q_learner import QLearner
 from xtx.agents.states import Library, Seen
 from xtx.agents.way import Way
 from xtx.config import XtxSettings
-from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
+from xtx.core import Agent, Brief, Clock, Decision, Insight, Observation, State, Transition
 from xtx.memory import Episode, TrajectoryStore
 
 EXPLOIT, EXPLORE = "exploit", "explore"
+_CERTAIN = uniform(1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class XtxAgent(Agent):
         ]
         back = exploring.count(False)
         self._retraced_share = sum(known is not None for known in retraced) / back if back else None
-        chances = self._chances(self._states, self._previous, exploring, retraced)
+        chances = self._chances(self._states, self._previous, exploring, retraced, self._clock)
         decisions = []
         for game, observation in enumerate(observations):
             action = observation.actions[draw(self._random, chances[game])]
@@ -116,6 +118,25 @@ class XtxAgent(Agent):
             decisions.append(Decision(action, self._aim(game).phase(observation) if self._settings.phases else drawn))
             self._previous[game] = (self._previous[game][1], self._library.texts.id(action))
         return decisions
+
+    def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
+        """What `act` would answer, with the networks and the plan as they are now and the random numbers that come
+        next, in games that explore: those on their way back know it, as a rule."""
+        random = copy.deepcopy(self._random)
+        aims = [self._aim(game) for game in range(len(observations))]
+        for game, observation in enumerate(observations):
+            if self._settings.own_targets and observation.step == 0:
+                aims[game] = self._targets[int(random.integers(len(self._targets)))]
+        shares = [self._explore_share(o, aim) for o, aim in zip(observations, aims, strict=True)]
+        exploring = [share >= 1 or random.random() < share for share in shares]
+        known = [game for game, o in enumerate(observations) if o.actions and exploring[game]]
+        if not known:
+            return {}
+        with self._library.in_passing() if self._learner is None else self._learner.in_passing():
+            found = self._explore([self._library.see(observations[game]) for game in known])
+        chances = dict(zip(known, found, strict=True))
+        drawn = [draw(random, chances.get(game, _CERTAIN)) for game in range(len(observations))]
+        return {game: observations[game].actions[drawn[game]] for game in known}
 
     def _draw_aim(self, game: int) -> None:
         """Chooses what the game's new episode tries."""
@@ -150,22 +171,23 @@ class XtxAgent(Agent):
         previous: Sequence[tuple[int, int]],
         exploring: Sequence[bool],
         retraced: Sequence[NDArray[np.float64] | None],
+        clock: Clock,
     ) -> dict[int, NDArray[np.float64]]:
         """Probabilities of each state's actions, by the state's place: each policy works on its own states only.
         `retraced` is what is certain where one does not explore."""
         chances = {place: known for place, known in enumerate(retraced) if known is not None}
         explorers = [place for place, explores in enumerate(exploring) if explores]
+        returning = [place for place, explores in enumerate(exploring) if not explores and place not in chances]
+        contexts = [(*previous[place], *states[place][:3]) for place in returning]
+        lists = [actions.tolist() for actions in self._library.actions([states[place] for place in returning])]
+        with clock.part("acting: imitation"):
+            imitated = self._imitation.ask(contexts, lists)
         if explorers:
-            with self._clock.part("acting: Q"):
+            with clock.part("acting: Q"):
                 explored = self._explore([states[place] for place in explorers])
             chances.update(zip(explorers, explored, strict=True))
-        returning = [place for place, explores in enumerate(exploring) if not explores and place not in chances]
-        if returning:
-            contexts = [(*previous[place], *states[place][:3]) for place in returning]
-            lists = [actions.tolist() for actions in self._library.actions([states[place] for place in returning])]
-            with self._clock.part("acting: imitation"):
-                imitated = self._imitation.probabilities(contexts, lists)
-            chances.update(zip(returning, imitated, strict=True))
+        with clock.part("acting: imitation"):
+            chances.update(zip(returning, imitated(), strict=True))
         return chances
 
     def _explore(self, states: Sequence[Seen]) -> list[NDArray[np.float64]]:
@@ -184,7 +206,8 @@ class XtxAgent(Agent):
             retraced = [self._retraced(state, observation.step, self._plan)]
             for explores, weight in ((True, share), (False, 1 - share)):
                 if weight > 0:
-                    mixture += weight * self._chances([state], [(last[0], last[1])], [explores], retraced)[0]
+                    found = self._chances([state], [(last[0], last[1])], [explores], retraced, Clock())
+                    mixture += weight * found[0]
         phase = self._plan.phase(observation) if self._settings.phases else ""
         return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -27,10 +27,11 @@ class RecordedScores:
         self._recorded: dict[tuple[int, int, int, int], tuple[Mail, Recorded]] = {}
 
     @torch.no_grad()
-    def of(
+    def ask(
         self, rows: Sequence[NDArray[np.int32]], says: Sequence[Sequence[NDArray[np.int32]]]
-    ) -> list[NDArray[np.float64]]:
-        """For each context, the mean log-probability of each action's tokens. See `ImitationPolicy._score`."""
+    ) -> Callable[[], list[NDArray[np.float64]]]:
+        """For each context, the mean log-probability of each action's tokens, as soon as that is called for: meanwhile
+        the GPU is at it. Nothing more may be asked before. See `ImitationPolicy._score`."""
         states = power_of_two(len(rows), 8)
         length = min(_next(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)
         count = power_of_two(max(map(len, says)), 16)
@@ -44,8 +45,12 @@ class RecordedScores:
         mail.put(pack(rows, says, shape))
         mail.send()
         recorded.graph.replay()
-        scores = recorded.result.double().cpu().numpy()
-        return [score[: len(valid)] for score, valid in zip(scores, says, strict=False)]
+
+        def answer() -> list[NDArray[np.float64]]:
+            scores = recorded.result.double().cpu().numpy()
+            return [score[: len(valid)] for score, valid in zip(scores, says, strict=False)]
+
+        return answer
 
     def _record(self, shape: tuple[int, int, int, int], mail: Tensor) -> Recorded:
         states, length, count, longest = shape

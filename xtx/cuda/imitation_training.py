@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
+from xtx.cuda.packed_gpt import packed_logits
 from xtx.cuda.packing import Flat, Packed, pack_batches
 from xtx.cuda.values import Recorded, power_of_two, record
 from xtx.gpt import GPT, TorchDropout, loss_and_hits
@@ -147,7 +149,7 @@ class RecordedTraining:
         labels = self._tokens[source.gather(1, at) + 1].long()
         tokens, places, owners = self._tokens[source].long(), self._places[source].long(), self._owners[source]
         self._optimiser.zero_grad(set_to_none=True)
-        loss, hits = loss_and_hits(self._model.packed(tokens, at, places, owners, self._drop), labels, weights)
+        loss, hits = loss_and_hits(packed_logits(self._model, tokens, at, places, owners, self._drop), labels, weights)
         (loss * self._shares.index_select(0, self._counter)[0]).backward()  # type: ignore[no-untyped-call]
         clip_grad_norm_(self._parameters, self._clip, foreach=True)
         self._optimiser.step()
@@ -171,10 +173,14 @@ class RecordedTraining:
 @contextlib.contextmanager
 def _learning_mode(bfloat16: bool) -> Iterator[None]:
     """Every sum in a fixed order, so that a run can be repeated; and, if wanted, products in bfloat16."""
-    before = torch.are_deterministic_algorithms_enabled()
+    more: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), more.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
+    # Nobody reads what nobody wrote; to fill it all the same would be a third of the kernels.
+    more.fill_uninitialized_memory = False
     try:
         with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):
             yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(before[0])
+        more.fill_uninitialized_memory = before[1]

@@ -2,7 +2,7 @@
 each of 64 examples to the longest would double the work.
 
 Plain arrays: where every token of every row comes from. Attention must keep the examples of a row apart (see
-`GPT.packed`).
+packed_gpt.py).
 """
 
 from __future__ import annotations

@@ -147,7 +147,6 @@ def record(step: Callable[[], Tensor]) -> Recorded:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     # What Python's garbage collector finds meanwhile may be an old graph, and freeing one spoils the recording.
-    gc.collect()
     gc.disable()
     try:
         with torch.cuda.graph(graph):

@@ -171,6 +171,18 @@ class StoryGame:
             return Step(ending, reward, True, False, not halted and emulator.won)
         return Step(self._glimpse(), reward, False, last)
 
+    def look_ahead(self, action: str) -> None:
+        """Finds out what can be done where an action leads, and stays where it is: going there is quicker then, and
+        everything else as before."""
+        emulator = self.emulator
+        before, kept = emulator.save(), (self._here, self._canonical, self._described)
+        if action not in self.forbidden.get(self._here, ()) and emulator.step(action) is Status.DONE:
+            canonical = None if emulator.over else self._locate()
+            if canonical is not None:
+                self._findings(self._here, canonical)
+        emulator.restore(before)
+        self._here, self._canonical, self._described = kept
+
     def save(self) -> bytes:
         """The state of the game, for `restore`."""
         saved = msgspec.msgpack.encode(_Saved(self.emulator.save(), self._seed, self._step))

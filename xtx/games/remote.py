@@ -96,7 +96,11 @@ class Remote:
         """Begins to send a message. A worker that is gone shows when its answer is awaited."""
         self.phase = phase
         self._await()
-        self.unsent = memoryview(encode(message))
+        self.post(message)
+
+    def post(self, message: Message) -> None:
+        """Begins to send a message that has no answer."""
+        self.unsent = memoryview(bytes(self.unsent) + encode(message))
         self.flush()
 
     def _await(self) -> None:

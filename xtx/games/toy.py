@@ -90,6 +90,12 @@ class ToyGame:
         """The same at every other step, None at the others, as if they had to be searched."""
         return None if self._state.step % 2 else self.valid_actions()
 
+    def look_ahead(self, action: str) -> None:
+        """Does what the action does, and takes it back."""
+        before = self._state
+        self._act(action)
+        self._state = before
+
     def save(self) -> bytes:
         """The state, for `restore`."""
         return json.dumps(asdict(self._state)).encode()

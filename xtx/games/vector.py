@@ -23,6 +23,7 @@ from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
 from xtx.games.tasks import Asked, Slot, Task, without_command
 from xtx.games.worker import (
     LINGER,
+    Ahead,
     Call,
     Desk,
     Find,
@@ -64,9 +65,11 @@ class GameVector:
         forbidden: Iterable[tuple[str, str, bool]] = (),
         layout: bytes = b"",
         on_report: Callable[[str], None] = report,
+        ahead: bool | None = None,
     ) -> None:
         """`workers`: None means one for each processor. `patience`: seconds without any progress after which a worker
-        is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties)."""
+        is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties). `ahead`: whether
+        workers that wait may look ahead; None: if there are two processors for each of them."""
         if games < 1:
             raise ValueError("a vector needs at least one game")
         self.spec = spec
@@ -89,6 +92,7 @@ class GameVector:
         if workers is None:
             workers = len(os.sched_getaffinity(0))
         self._remotes = [Remote(number) for number in range(min(workers, games))]
+        self._ahead = len(os.sched_getaffinity(0)) >= 2 * len(self._remotes) if ahead is None else ahead
         self._host: Host | None = None
         for index, slot in enumerate(self._slots):
             slot.remote = index % max(1, len(self._remotes))
@@ -188,6 +192,29 @@ class GameVector:
             self._bring_back()
             raise
         return self._moved
+
+    @property
+    def waiting(self) -> dict[int, tuple[str, ...]]:
+        """Between `move` and `arrive`: the valid actions of games whose workers have nothing to do but wait for others
+        that search. None where nobody waits, or nobody is to look ahead."""
+        if not self._ahead or self._under_way is None:
+            return {}
+        busy = self._under_way.tasks
+        return {
+            i: result.actions
+            for i, (slot, result) in enumerate(zip(self._slots, self._results, strict=True))
+            if busy and slot.live and result.actions and slot.remote not in busy
+        }
+
+    def look_ahead(self, actions: Mapping[int, str]) -> None:
+        """Lets workers that wait find out what can be done where these actions would lead. It changes nothing but how
+        long that takes when it is asked."""
+        moves: dict[int, list[tuple[int, str]]] = {}
+        for index in actions.keys() & self.waiting.keys():
+            moves.setdefault(self._slots[index].remote, []).append((self._slots[index].local, actions[index]))
+        for number, ahead in moves.items():
+            if self._remotes[number].told is not None:
+                self._remotes[number].post(Ahead(ahead))
 
     def arrive(self) -> list[Step]:
         """What `move` gave, whole."""
@@ -462,6 +489,10 @@ class GameVector:
         """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
         remote = self._remotes[task.remote]
         why = remote.end()
+        if remote.desk.ahead:
+            remote.desk.ahead, self._ahead = 0, False
+            task.losses.append((why, ""))
+            return
         tried = remote.desk.trace.progress - remote.desk.start
         command = remote.desk.trace.command.decode("utf-8", "replace") if tried else ""
         task.losses.append((why, command))

@@ -52,8 +52,11 @@ _PR_SET_PDEATHSIG = 1
 class Desk(ctypes.Structure):
     """What the worker is at, in memory shared with its parent."""
 
-    _fields_ = (("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64))
-    # call: number of the call at work, -1 before the first; start: the trace's progress when that call began.
+    _fields_ = (
+        ("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64), ("ahead", ctypes.c_int64),
+    )  # fmt: skip
+    # call: number of the call at work, -1 before the first; start: the trace's progress when that call began; ahead:
+    # not 0 while the worker looks ahead.
 
 
 class HostedGame(Game, Protocol):
@@ -72,6 +75,9 @@ class HostedGame(Game, Protocol):
 
     def known_actions(self) -> tuple[str, ...] | None:
         """The same if they need not be searched, else None."""
+
+    def look_ahead(self, action: str) -> None:
+        """Finds out what can be done where the action leads."""
 
     @property
     def here(self) -> bytes:
@@ -174,6 +180,13 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Verdicts that some of the games may not know."""
 
 
+class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """What games are likely to be asked next: time to find out what can be done there. It has no answer."""
+
+    moves: list[tuple[int, str]]
+    """Games and actions."""
+
+
 class Result(msgspec.Struct, frozen=True, array_like=True):
     """What came of a call, and what the parent keeps."""
 
@@ -201,7 +214,7 @@ class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
     worked: float = 0.0
     """Seconds that it took."""
     searched: float = 0.0
-    """Seconds of that in which valid actions were searched."""
+    """Seconds in which valid actions were searched, since the answer before this one."""
     searches: int = 0
 
 
@@ -213,7 +226,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Whether it was a `UserError`: then the message is one line; else it is a traceback."""
 
 
-Message = Setup | Request
+Message = Setup | Request | Ahead
 Answer = Ready | Results | Failure
 
 
@@ -226,6 +239,8 @@ class Host:
     def __init__(self, setup: Setup, desk: Desk) -> None:
         self._desk = desk
         self._games: list[HostedGame] = []
+        self._searched = 0.0, 0
+        """Seconds of searching, and searches, of which the parent knows."""
         spec, trace = setup.spec, desk.trace
         desk.start = trace.progress
         if spec.path.startswith("toy:"):
@@ -240,10 +255,20 @@ class Host:
         found = msgspec.msgpack.encode(layout) if layout is not None else b""
         self.ready = Ready(found, first.emulator.walkthrough_seed, first.emulator.max_score)
 
+    def look_ahead(self, message: Ahead) -> None:
+        """Finds out what can be done where games are likely to go. Whatever comes of it, nobody is to blame: a process
+        that is lost over it is replaced, and no worker looks ahead any more."""
+        self._desk.ahead = 1
+        try:
+            for game, action in message.moves:
+                self._games[game].look_ahead(action)
+        except Exception as error:  # there is nobody to answer, and who knows where the games are now
+            raise SystemExit(f"looking ahead went wrong: {error!r}") from error
+        self._desk.ahead = 0
+
     def answer(self, request: Request) -> Results:
         """What came of each call, done one after the other."""
         began = time.perf_counter()
-        searched, searches = self._searching()
         for verdict in request.forbid:
             self._tell(verdict)
         results = []
@@ -251,7 +276,8 @@ class Host:
             self._desk.start = self._desk.trace.progress
             self._desk.call = number
             results.append(self._do(call))
-        since, more = self._searching()
+        (searched, searches), self._searched = self._searched, self._searching()
+        since, more = self._searched
         return Results(results, time.perf_counter() - began, since - searched, more - searches)
 
     def pause(self) -> None:
@@ -350,7 +376,9 @@ def serve(channel: socket.socket, desk: Desk) -> None:
         header = stream.read(HEADER.size)
         if len(header) < HEADER.size:
             break
-        (quick.add if time.perf_counter() - since < 2 * LINGER else quick.discard)(last)
+        # (After looking ahead the next request may lie in the stream already, where it cannot be seen.)
+        soon = last is not Ahead and time.perf_counter() - since < 2 * LINGER
+        (quick.add if soon else quick.discard)(last)
         body = stream.read(*HEADER.unpack(header))
         try:
             message = decoder.decode(body)
@@ -375,6 +403,9 @@ def _answers(host: Host | None, message: Message) -> Iterator[Answer]:
         raise RuntimeError("a worker's first message must be its setup")
     if isinstance(message, Setup):
         yield host.ready
+        return
+    if isinstance(message, Ahead):
+        host.look_ahead(message)
         return
     answer = host.answer(message)
     later = _still_to_find(message, answer)

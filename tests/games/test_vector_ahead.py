@@ -1,0 +1,111 @@
+"""Workers that wait for others may look ahead: it makes things quicker, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vectors import HANG, LOW_WATER, TOY, TRAP, random_walk, vector
+
+from xtx.core import Step
+from xtx.games.game import GameSpec, StoryGame
+from xtx.games.vector import GameVector
+from xtx.games.worker import Ahead
+
+
+def test_what_was_seen_ahead_need_not_be_searched() -> None:
+    """The first game goes where nobody has been, the second waits for it and looks ahead: at what it does then, at
+    something else, or at nothing."""
+    found = []
+    for guess, known in (("north", True), ("west", False), (None, False)):
+        with vector(GameSpec(LOW_WATER), 2, 2, ahead=True) as games:
+            first = games.reset()
+            assert {"north", "west"} <= set(first[0].actions)
+            games.move(["north", "look"])
+            assert games.waiting == {1: first[1].actions}
+            games.look_ahead({} if guess is None else {0: "west", 1: guess})  # the first has no time for it
+            walk = games.arrive()
+            assert games.waiting == {}
+            games.move(["look", "north"])
+            assert (games._results[1].actions is not None) == known
+            assert games.waiting.keys() == (set() if known else {0})  # if all is known nobody waits
+            found.append((walk, games.arrive(), games.save()))
+            assert games.searches == 4 + (guess == "west")
+    assert found[0] == found[1] == found[2]
+
+
+def ahead_of_all(games: GameVector, actions: list[str]) -> list[Step]:
+    """A step in two parts; everybody who waits looks ahead at the last thing that can be done."""
+    games.move(actions)
+    games.look_ahead({game: valid[-1] for game, valid in games.waiting.items()})
+    return games.arrive()
+
+
+@pytest.mark.parametrize("spec", [GameSpec(LOW_WATER), TOY], ids=["story", "toy"])
+def test_a_walk_is_the_same_with_and_without_looking_ahead(spec: GameSpec) -> None:
+    walks = []
+    for ahead in (False, True):
+        with vector(spec, 4, 3, ahead=ahead) as games:
+            walks.append((random_walk(games, 25, step=ahead_of_all), games.forbidden, games.save()))
+            assert games._ahead == ahead
+    assert walks[0] == walks[1]
+
+
+def test_looking_ahead_leaves_no_trace_in_a_game() -> None:
+    game = StoryGame(GameSpec(LOW_WATER))
+    seen = game.reset()
+    for action in (*seen.actions, "no such thing"):
+        before = game.save(), game.here, game.valid_actions(), dict(game.forbidden)
+        game.look_ahead(action)
+        assert (game.save(), game.here, game.valid_actions(), dict(game.forbidden)) == before
+    other = StoryGame(GameSpec(LOW_WATER))
+    other.reset()
+    assert game.step("north") == other.step("north")
+    game.close()
+    other.close()
+
+
+def waits_with_a_lever(games: GameVector) -> None:
+    """Brings two toys to where the first waits for the second, in the room with the lever."""
+    games.reset()
+    games.step(["take lamp", "take lamp"])
+    games.reset([1])
+    games.move(["drop lamp", "take lamp"])
+    assert set(games.waiting) <= {0}
+
+
+@pytest.mark.parametrize("what", ["lever", "mistake"])
+def test_a_worker_that_is_lost_over_it_is_replaced_and_nobody_is_blamed(what: str) -> None:
+    found = []
+    for ahead in (False, True):
+        told: list[str] = []
+        with vector(TRAP, 2, 2, patience=1.5, ahead=ahead, on_report=told.append) as games:
+            waits_with_a_lever(games)
+            if ahead:
+                assert "pull lever" in games.waiting[0]
+                if what == "lever":
+                    games.look_ahead({0: "pull lever"})  # which never comes back
+                else:
+                    games._remotes[0].post(Ahead([(99, "east")]))
+            walk = [games.arrive(), games.step(["east", "east"])]
+            games.move(["west", "west"])
+            assert games.waiting == {} and not games._ahead
+            walk.append(games.arrive())
+            found.append((walk, games.forbidden))
+            assert len(told) == ahead and all("nothing is lost" in line for line in told)
+    assert found[0] == found[1] and not found[0][1]
+
+
+def test_a_deadly_candidate_is_blamed_when_its_state_is_really_met(tmp_path: Path) -> None:
+    """The worker is lost over it twice more then, as it is without looking ahead."""
+    found: list[Any] = []
+    for ahead in (False, True):
+        spec = GameSpec(HANG, atlas=str(tmp_path / str(ahead)))
+        with vector(spec, 2, 2, patience=1.0, ahead=ahead) as games:
+            games.reset()
+            games.move(["down", "wait"])
+            games.look_ahead(dict.fromkeys(games.waiting, "down"))
+            walk = [games.arrive(), games.step(["wait", "down"]), games.step(["up", "up"])]
+            found.append((walk, games.forbidden))
+    assert found[0] == found[1] and len(found[0][1]) == 2

@@ -111,9 +111,11 @@ class Ragged:
     """Rows of numbers of any length, one after the other in one array, so that many can be gathered at once."""
 
     def __init__(self) -> None:
-        self._flat: Ints = np.zeros(1024, np.int32)
+        self.flat: Ints = np.zeros(1024, np.int32)
+        """All rows, and room for more."""
         self._used = 0
-        self._starts: NDArray[np.int64] = np.zeros(64, np.int64)
+        self.starts: NDArray[np.int64] = np.zeros(64, np.int64)
+        """By number of the row: where it begins."""
         self.lengths: NDArray[np.int64] = np.zeros(64, np.int64)
         """By number of the row; 0 for one that is free."""
         self.size = 0
@@ -124,35 +126,35 @@ class Ragged:
         """The number of a new row: the lowest that was freed, else the next."""
         number = self._free.pop() if self._free else self.size
         self.size = max(self.size, number + 1)
-        if number >= len(self._starts):
-            self._starts, self.lengths = _longer(self._starts, number + 1), _longer(self.lengths, number + 1)
-        self._flat = _longer(self._flat, self._used + len(row))
-        self._flat[self._used : self._used + len(row)] = row
-        self._starts[number], self.lengths[number] = self._used, len(row)
+        if number >= len(self.starts):
+            self.starts, self.lengths = _longer(self.starts, number + 1), _longer(self.lengths, number + 1)
+        self.flat = _longer(self.flat, self._used + len(row))
+        self.flat[self._used : self._used + len(row)] = row
+        self.starts[number], self.lengths[number] = self._used, len(row)
         self._used += len(row)
         return number
 
     def row(self, number: int) -> Ints:
         """One row."""
-        start = self._starts[number]
-        return self._flat[start : start + self.lengths[number]]
+        start = self.starts[number]
+        return self.flat[start : start + self.lengths[number]]
 
     def gather(self, numbers: NDArray[np.integer]) -> tuple[Ints, NDArray[np.int64]]:
         """The rows, one after the other, and where each begins: offsets, one more than rows."""
         lengths = self.lengths[numbers]
         offsets = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        where = np.arange(offsets[-1]) + np.repeat(self._starts[numbers] - offsets[:-1], lengths)
-        return self._flat[where], offsets
+        where = np.arange(offsets[-1]) + np.repeat(self.starts[numbers] - offsets[:-1], lengths)
+        return self.flat[where], offsets
 
     def keep(self, live: NDArray[np.integer]) -> NDArray[np.int64]:
         """The numbers that were freed: all that were in use and are not in `live` (sorted, distinct)."""
         used = np.flatnonzero(self.lengths[: self.size])
         freed = np.setdiff1d(used, live)
         flat, offsets = self.gather(live)
-        self._flat, self._used = _longer(flat, 1024), len(flat)
+        self.flat, self._used = _longer(flat, 1024), len(flat)
         self.lengths[freed] = 0
-        self._starts[live] = offsets[:-1]
+        self.starts[live] = offsets[:-1]
         self._free = sorted({*self._free, *map(int, freed)}, reverse=True)
         return freed
 
@@ -173,9 +175,9 @@ class Ragged:
     def of(cls, size: int, numbers: NDArray[np.integer], flat: Ints, offsets: NDArray[np.int64]) -> Ragged:
         """Rows under given numbers, out of `size`; the numbers between them are free, as they were."""
         ragged = cls()
-        ragged._flat, ragged._used, ragged.size = _longer(flat, 1024), len(flat), size
-        ragged._starts, ragged.lengths = _longer(ragged._starts, size), _longer(ragged.lengths, size)
-        ragged._starts[numbers], ragged.lengths[numbers] = offsets[:-1], np.diff(offsets)
+        ragged.flat, ragged._used, ragged.size = _longer(flat, 1024), len(flat), size
+        ragged.starts, ragged.lengths = _longer(ragged.starts, size), _longer(ragged.lengths, size)
+        ragged.starts[numbers], ragged.lengths[numbers] = offsets[:-1], np.diff(offsets)
         ragged._free = [int(number) for number in np.setdiff1d(np.arange(size), numbers)[::-1]]
         return ragged
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,6 +30,8 @@ class QAgent(Agent):
             settings.q, inverse, self._library, brief.games, brief.seed, torch.device(brief.device)
         )  # fmt: skip
         self._random = np.random.default_rng(brief.seed)
+        self._spare = np.random.default_rng(brief.seed)
+        """To see what it will draw."""
         self._states: list[Seen] = []
         self._glimpsed: dict[str, float] | None = None
         """The numbers of `glimpse`, until `learn`."""
@@ -53,7 +54,8 @@ class QAgent(Agent):
 
     def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
         """What `act` would answer with the networks as they are now, and the random numbers that come next."""
-        random = copy.deepcopy(self._random)
+        random = self._spare
+        random.bit_generator.state = self._random.bit_generator.state
         known = [game for game, observation in enumerate(observations) if observation.actions]
         with self._learner.in_passing():
             values = self._learner.q_values([self._library.see(observations[game]) for game in known])

@@ -22,6 +22,7 @@ from xtx.core import State
 from xtx.cuda.kernels import HIDDEN, Rows, decode, encode
 from xtx.cuda.shelf import Mail, Shelf
 from xtx.cuda.values import ENCODERS, Frozen, Recorded, Values, inputs, no_steps, power_of_two, record, recurrent
+from xtx.gru.order import order_words
 from xtx.nets import InvDyNetwork
 from xtx.text import Ints
 
@@ -51,6 +52,10 @@ class CudaEngine:
         self._values = Values(self._frozen, self._shelf, device)
         self._target_values = Values(self._frozen_target, self._shelf, device)
         self._kept = KeptValues(library)
+        sides, size = 2 if inverse is not None else 1, q.batch_size
+        self._encoders = np.repeat(np.arange(4, dtype=np.int32), [sides * size] * 3 + [size])
+        """Which encoder each row of an update is for."""
+        self._first_of_each = np.flatnonzero(np.diff(self._encoders, prepend=-1))
         self._updates_by_size: dict[tuple[int, int, int], _Update] = {}
         self._surprises_by_size: dict[tuple[int, int, int], _Surprise] = {}
         self._pending: tuple[Tensor, torch.cuda.Event] | None = None
@@ -92,8 +97,7 @@ class CudaEngine:
         if name not in self._surprises_by_size:
             self._surprises_by_size[name] = self._record_surprise(n, length)
         step = self._surprises_by_size[name]
-        step.mail.clear()
-        step.mail.put(np.concatenate((texts.ravel(), padded)))
+        step.mail.page[:] = np.concatenate((texts.ravel(), padded))
         step.mail.send()
         step.recorded.graph.replay()
         found: Floats = step.recorded.result[: len(before)].cpu().numpy()
@@ -152,19 +156,17 @@ class CudaEngine:
         actions[: len(batch)] = batch["action"]
         flat = np.concatenate((texts.ravel(), actions))
         self._shelf.bring(flat)
-        encoders = np.repeat(np.arange(4, dtype=np.int32), [sides * size] * 3 + [size])
-        at, starts, steps, room = self._places(flat, encoders)
-        length = self._decoded(batch["action"])
-        step = self._step_for(room, length)
-        step.ints.clear()
-        for part in (flat, at, starts, steps):
-            step.ints.put(part)
+        lengths = np.where(flat >= 0, self._library.texts.rows.lengths[flat], 0)
+        room = power_of_two(int(np.add.reduceat(lengths, self._first_of_each).max()), 2048)
+        step = self._step_for(room, self._decoded(batch["action"]))
+        rows = len(flat)
+        page, at, first, places = np.split(step.ints.page, (rows, 2 * rows, 2 * rows + 4 * self._vocabulary + 1))
+        page[:] = flat
+        order_words(self._library.texts.rows, page, self._encoders, self._vocabulary, room, at, first, places)
         step.ints.send()
-        step.floats.clear()
-        for column in (batch["reward"], kept, ~batch["terminal"], np.ones(len(batch), np.float32)):
-            padded = np.zeros(size, np.float32)
-            padded[: len(batch)] = column
-            step.floats.put(padded)
+        floats = step.floats.page.reshape(4, size)
+        floats.fill(0)
+        floats[:, : len(batch)] = batch["reward"], kept, ~batch["terminal"], np.ones(len(batch), np.float32)
         step.floats.send()
         numbers = self._take_numbers()
         step.recorded.graph.replay()
@@ -173,26 +175,6 @@ class CudaEngine:
         if self.updates % self._q.target_every == 0:
             self._copy_target()
         return numbers
-
-    def _places(self, texts: Ints, encoders: Ints) -> tuple[Ints, Ints, Ints, int]:
-        """For rows of texts: where each begins in its encoder's room, and the places of all steps by word and encoder,
-        in an order that depends on nothing but the rows."""
-        real = texts >= 0
-        lengths = np.where(real, self._library.texts.rows.lengths[np.maximum(texts, 0)], 0)
-        per_encoder = np.bincount(encoders, lengths, 4).astype(np.int64)
-        room = power_of_two(int(per_encoder.max()), 2048)
-        ends = np.cumsum(lengths)
-        before = np.cumsum(per_encoder) - per_encoder
-        at = (ends - lengths - before[encoders] + encoders.astype(np.int64) * room).astype(np.int32)
-        words, offsets = self._library.texts.rows.gather(texts[real])
-        rows = np.repeat(np.flatnonzero(real), np.diff(offsets))
-        places = at[rows] + (np.arange(len(words)) - np.repeat(offsets[:-1], np.diff(offsets)))
-        keys = words * 4 + encoders[rows]
-        order = np.argsort(keys.astype(np.uint16) if self._vocabulary <= 16384 else keys, kind="stable")
-        starts = np.zeros(self._vocabulary * 4 + 1, np.int32)
-        np.cumsum(np.bincount(keys, minlength=self._vocabulary * 4), out=starts[1:])
-        at[~real] = -1
-        return at, starts, places[order].astype(np.int32), room
 
     def _step_for(self, room: int, length: int) -> _Update:
         name = (room, length, self._shelf.generation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
@@ -66,6 +65,8 @@ class XtxAgent(Agent):
             tried.reservoir, tried.beta1, tried.beta2, tried.k, brief.seed, floor=tried.floor
         )
         self._random = np.random.default_rng(brief.seed)
+        self._spare = np.random.default_rng(brief.seed)
+        """To see what it will draw."""
         self._plan = Plan()
         self._targets = [Plan()]
         """The imitated trajectories one by one."""
@@ -122,7 +123,8 @@ class XtxAgent(Agent):
     def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
         """What `act` would answer, with the networks and the plan as they are now and the random numbers that come
         next, in games that explore: those on their way back know it, as a rule."""
-        random = copy.deepcopy(self._random)
+        random = self._spare
+        random.bit_generator.state = self._random.bit_generator.state
         aims = [self._aim(game) for game in range(len(observations))]
         for game, observation in enumerate(observations):
             if self._settings.own_targets and observation.step == 0:

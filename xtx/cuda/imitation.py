@@ -41,8 +41,7 @@ class RecordedScores:
             mail = Mail(states * (1 + length + 2 * count * longest), torch.int32, self._device)
             self._recorded[shape] = mail, self._record(shape, mail.device)
         mail, recorded = self._recorded[shape]
-        mail.clear()
-        mail.put(pack(rows, says, shape))
+        mail.page[:] = pack(rows, says, shape)
         mail.send()
         recorded.graph.replay()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from xtx.cuda.kernels import Texts
 from xtx.text import TextTable
@@ -60,20 +60,9 @@ class Mail:
     def __init__(self, size: int, dtype: torch.dtype, device: torch.device) -> None:
         self._host = torch.zeros(size, dtype=dtype, pin_memory=True)
         self.device = torch.zeros(size, dtype=dtype, device=device)
-        self._written: NDArray[np.generic] = self._host.numpy()
-        self._used = 0
-
-    def clear(self) -> None:
-        """Begins a new letter."""
-        self._used = 0
-
-    def put(self, numbers: NDArray[np.generic], room: int | None = None) -> Tensor:
-        """Where the numbers will be on the device; with `room`, so many, whatever is left over being of no meaning."""
-        begin = self._used
-        self._written[begin : begin + len(numbers)] = numbers
-        self._used = begin + (len(numbers) if room is None else room)
-        return self.device[begin : self._used]
+        self.page: NDArray[Any] = self._host.numpy()
+        """To be written on."""
 
     def send(self) -> None:
-        """Sends what was written. The host must not write again before the device has read it."""
-        self.device[: self._used].copy_(self._host[: self._used], non_blocking=True)
+        """Sends all of it. The host must not write again before the device has read it."""
+        self.device.copy_(self._host, non_blocking=True)

@@ -100,15 +100,14 @@ class Values:
         if key not in self._mails:
             self._mails[key] = Mail(3 * n + a + 2 * p, torch.int32, self._device)
         mail = self._mails[key]
-        mail.clear()
-        texts = np.full((3, n), -1, np.int32)
-        texts[:, : len(states)] = states.T
-        acts = np.full(a, -1, np.int32)
+        texts, acts, pairs = np.split(mail.page, (3 * n, 3 * n + a))
+        texts.fill(-1)
+        texts.reshape(3, n)[:, : len(states)] = states.T
         acts[: len(distinct)] = distinct
-        pairs = np.zeros((2, p), np.int32)
-        pairs[0, : len(which)] = np.repeat(np.arange(len(states)), counts)
-        pairs[1, : len(which)] = which
-        mail.put(np.concatenate((texts.ravel(), acts, pairs.ravel())))
+        acts[len(distinct) :] = -1
+        pairs.fill(0)
+        pairs[: len(which)] = np.repeat(np.arange(len(states)), counts)
+        pairs[p : p + len(which)] = which
         mail.send()
         name = (*key, self._shelf.generation)
         if name not in self._recorded:

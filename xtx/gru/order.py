@@ -1,0 +1,48 @@
+"""Where the words of many rows lie, word by word."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xtx.gru import in_c
+
+Ints = NDArray[np.int32]
+
+
+class Table(Protocol):
+    """Rows of words one behind the other: see `xtx.text.Ragged`."""
+
+    lengths: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    flat: Ints
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (("flat", ctypes.c_void_p), ("starts", ctypes.c_void_p), ("lengths", ctypes.c_void_p))
+
+
+def order_words(
+    table: Table, texts: Ints, groups: Ints, words: int, room: int, at: Ints, first: Ints, places: Ints
+) -> None:
+    """For rows that are texts of a table (or none: negative), each of a group, fills `at` [rows]: the place of each
+    row's first word among the `room` places of its group, -1 where there is none; `places`: those of all words, by
+    word, then by group; and `first` [words * groups + 1]: where those of each word and group begin."""
+    count = (len(first) - 1) // words
+    arrays = (texts, groups, at, first, places, table.flat)
+    if any(array.dtype != np.int32 or not array.flags.c_contiguous for array in arrays):
+        raise TypeError("arrays of 32-bit numbers are wanted")
+    if (len(texts) and texts.max() >= len(table.lengths)) or len(groups) != len(texts) or len(at) != len(texts):
+        raise ValueError("there must be a text and a group for each row")
+    if len(places) < count * room:
+        raise ValueError("there must be a place for every word")
+    rows = _Table(table.flat.ctypes.data, table.starts.ctypes.data, table.lengths.ctypes.data)
+    pointers = (array.ctypes.data for array in (at, first, places))
+    if in_c("gru_order")(
+        ctypes.c_void_p(texts.ctypes.data), ctypes.c_void_p(groups.ctypes.data), len(texts), ctypes.byref(rows), words,
+        count, room, *map(ctypes.c_void_p, pointers),
+    ):  # fmt: skip
+        raise ValueError(f"words beyond {words}, or more than {room} in a group")

@@ -166,3 +166,34 @@ def test_layers_have_the_gradients_of_torchs_own(rows: int, width: int) -> None:
     exact = flat.double().sum(0)
     torch.testing.assert_close(column_sums(flat).double(), exact, atol=1e-5 * rows, rtol=1e-5)
     assert torch.equal(column_sums(flat), column_sums(flat))
+
+
+def test_a_recorded_training_is_the_plain_one_and_repeats() -> None:
+    """Of the paper's size; without dropout beside the CPU's, with it beside itself."""
+    from xtx.agents.imitation_steps import EagerSteps, Example
+    from xtx.cuda.imitation_training import RecordedTraining
+    from xtx.gpt import GPT, Sizes
+
+    draw = np.random.default_rng(0)
+    chosen = [Example(draw.integers(1, 500, n + 4).astype(np.int32), int(n)) for n in draw.integers(20, 200, 150)]
+    tokens, contexts = [example.tokens for example in chosen], [example.context for example in chosen]
+
+    def trained(dropout: float) -> tuple[list[torch.Tensor], tuple[float, float]]:
+        torch.cuda.manual_seed(1)
+        model = GPT(Sizes(512), torch.Generator().manual_seed(1)).cuda()
+        training = RecordedTraining(model, 1e-3, 1.0, dropout, 64)
+        training.begin(tokens, contexts)
+        training.run(np.arange(150))
+        return [parameter.detach().cpu() for parameter in model.parameters()], training.totals()
+
+    plain = GPT(Sizes(512), torch.Generator().manual_seed(1))
+    steps = EagerSteps(plain, 1e-3, 1.0, None, 8)
+    for start in range(0, 150, 64):
+        steps.step(chosen[start : start + 64])
+    ours, totals = trained(0.0)
+    assert totals == pytest.approx(steps.totals(), rel=1e-4)
+    for one, other in zip(ours, plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=3e-4, rtol=1e-3)
+    first, second = trained(0.1), trained(0.1)
+    assert first[1] == second[1] and all(map(torch.equal, first[0], second[0]))
+    assert first[1] != totals

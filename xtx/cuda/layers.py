@@ -27,9 +27,14 @@ def _kernel(name: str, width: int) -> Any:
     return compile_kernel(source, name)
 
 
+def fits(x: Tensor) -> bool:
+    """Whether kernels are for this tensor: on a GPU, in float32, and not to be computed in less than that."""
+    return x.is_cuda and x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")
+
+
 def column_sums(x: Tensor) -> Tensor:
     """[columns]: the sum over all rows of x [rows, columns]."""
-    if not x.is_cuda or x.dtype != torch.float32:
+    if not fits(x):
         return x.sum(0)
     x = x.contiguous()
     columns = x.shape[1]
@@ -59,7 +64,7 @@ class _Linear(torch.autograd.Function):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """`F.linear`."""
-    if torch.is_autocast_enabled(x.device.type):
+    if not fits(x):
         return F.linear(x, weight, bias)
     return torch.as_tensor(_Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
 
@@ -88,7 +93,7 @@ class _LayerNorm(torch.autograd.Function):
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
     """`norm(x)`."""
-    if not x.is_cuda or x.dtype != torch.float32 or x.shape[-1] % 32:
+    if not fits(x) or x.shape[-1] % 32:
         return torch.as_tensor(norm(x))
     return torch.as_tensor(
         _LayerNorm.apply(x.contiguous(), norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]

@@ -3,13 +3,71 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtx.cuda.layers import layer_norm, linear, take
+from xtx.cuda import attention
+from xtx.cuda.attention import Sight
+from xtx.cuda.layers import fits, layer_norm, linear, take
 from xtx.gpt import GPT, Block, Dropout, attend
+
+
+class _Reading(Protocol):
+    """What tokens read from those that they see."""
+
+    def everywhere(self, all_three: Tensor) -> Tensor:
+        """[B, L, W], given queries, keys and values of all tokens [B, L, 3W]."""
+
+    def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
+        """[B, A, W], given queries [B, A, W] of some tokens, and keys and values [B, L, 2W] of all."""
+
+
+class _ByKernels:
+    """By attention.cu."""
+
+    def __init__(self, at: Tensor, places: Tensor, heads: int, drop: Dropout | None) -> None:
+        columns = torch.arange(places.shape[1], device=places.device)
+        self._first = (columns - places).int()
+        self._all, self._at = columns.int().expand(len(places), -1).contiguous(), at.int()
+        self._heads, self._rate = heads, 0.0 if drop is None else drop.rate
+
+    def _sight(self, at: Tensor) -> Sight:
+        # from torch's generator, which goes on with every replay and is kept with the run
+        seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=at.device)
+        return Sight(at, self._first, self._heads, self._rate, seed)
+
+    def everywhere(self, all_three: Tensor) -> Tensor:
+        return attention.attend(all_three, None, self._sight(self._all))
+
+    def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
+        return attention.attend(query, seen, self._sight(self._at))
+
+
+class _ByMasks:
+    """By torch's attention, which is told for all pairs of tokens whether one sees the other."""
+
+    def __init__(self, model: GPT, at: Tensor, owners: Tensor, heads: int, drop: Dropout | None) -> None:
+        length = owners.shape[1]
+        same = owners[:, :, None] == owners[:, None, :]
+        self._unseen = torch.where(same, model.unseen[:length, :length], -math.inf)[:, None]
+        self._unseen_at = self._unseen.gather(2, at[:, None, :, None].expand(-1, -1, -1, length))
+        self._heads, self._drop = heads, drop
+
+    def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """`parts` tensors [B, H, L, D] out of one [B, L, parts * W]."""
+        batch, length, _ = x.shape
+        return x.view(batch, length, parts, self._heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def everywhere(self, all_three: Tensor) -> Tensor:
+        query, key, value = self._split(all_three, 3)
+        return attend(query, key, value, self._unseen, self._drop).transpose(1, 2).flatten(2)
+
+    def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
+        (asking,), (key, value) = self._split(query, 1), self._split(seen, 2)
+        return attend(asking, key, value, self._unseen_at, self._drop).transpose(1, 2).flatten(2)
 
 
 def packed_logits(
@@ -19,39 +77,30 @@ def packed_logits(
     from 0, and `owners` [B, L] says which are of the same one: they see each other and nothing else."""
     x = model.words(tokens) + model.positions(places)
     x = x if drop is None else drop(x)
-    length = tokens.shape[1]
-    same = owners[:, :, None] == owners[:, None, :]
-    unseen = torch.where(same, model.unseen[:length, :length], -math.inf)[:, None]
+    width, heads = model.sizes.width, model.sizes.heads
+    reading: _Reading
+    if fits(x) and attention.can(width, heads):
+        reading = _ByKernels(at, places, heads, drop)
+    else:
+        reading = _ByMasks(model, at, owners, heads, drop)
     *first, last = (block for block in model.blocks if isinstance(block, Block))
     for block in first:
         projection = block.query_key_value
-        query, key, value = _heads(block, linear(layer_norm(x, block.norm_1), projection.weight, projection.bias), 3)
-        x = _finish(block, x, attend(query, key, value, unseen, drop), drop)
-    x = _at(last, x, at, unseen, drop)
+        all_three = linear(layer_norm(x, block.norm_1), projection.weight, projection.bias)
+        x = _finish(block, x, reading.everywhere(all_three), drop)
+    # Of the last block nobody reads more than these places; the others give their keys and values.
+    projection = last.query_key_value
+    normed = layer_norm(x, last.norm_1)
+    seen = linear(normed, projection.weight[width:], projection.bias[width:])
+    query = linear(take(normed, at), projection.weight[:width], projection.bias[:width])
+    x = _finish(last, take(x, at), reading.at_places(query, seen), drop)
     return F.linear(layer_norm(x, model.norm), model.words.weight)
 
 
-def _heads(block: Block, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-    """`parts` tensors [B, H, L, D] out of one [B, L, parts * W], without moving anything."""
-    batch, length, _ = x.shape
-    return x.view(batch, length, parts, block.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-
-
 def _finish(block: Block, x: Tensor, read: Tensor, drop: Dropout | None) -> Tensor:
-    """`Block.finish`."""
-    read = linear(read.transpose(1, 2).reshape(x.shape), block.attention_out.weight, block.attention_out.bias)
+    """`Block.finish`, given what was read as [B, L, W]."""
+    read = linear(read, block.attention_out.weight, block.attention_out.bias)
     x = x + read if drop is None else drop.add(x, read)
     wide = linear(layer_norm(x, block.norm_2), block.feed_in.weight, block.feed_in.bias)
     fed = linear(F.gelu(wide, approximate="tanh"), block.feed_out.weight, block.feed_out.bias)
     return x + fed if drop is None else drop.add(x, fed)
-
-
-def _at(block: Block, x: Tensor, at: Tensor, unseen: Tensor, drop: Dropout | None) -> Tensor:
-    """The block's output [B, A, W] at the places `at` only; the others give their keys and values."""
-    _, length, width = x.shape
-    normed = layer_norm(x, block.norm_1)
-    projection = block.query_key_value
-    key, value = _heads(block, linear(normed, projection.weight[width:], projection.bias[width:]), 2)
-    (query,) = _heads(block, linear(take(normed, at), projection.weight[:width], projection.bias[:width]), 1)
-    seen_from = unseen.gather(2, at[:, None, :, None].expand(-1, -1, -1, length))
-    return _finish(block, take(x, at), attend(query, key, value, seen_from, drop), drop)

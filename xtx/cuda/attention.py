@@ -1,0 +1,97 @@
+"""Attention over rows that hold several examples each, on a GPU: attention.cu, and what learning makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_THREADS = 64
+MOST = 64
+"""Numbers of a head, at most: they lie in registers."""
+
+
+@cache
+def _kernel(name: str, depth: int) -> Any:
+    source = f"#define D {depth}\n" + (Path(__file__).parent / "attention.cu").read_text()
+    compile_kernel: Any = torch.cuda._compile_kernel
+    return compile_kernel(source, name)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who sees what: query i of row b stands at the column at[b, i] and sees those from first[b, at] to there."""
+
+    at: Tensor
+    """[B, Q], int32"""
+    first: Tensor
+    """[B, L], int32"""
+    heads: int
+    rate: float
+    """Share of the weights that is dropped."""
+    seed: Tensor
+    """[1], int32: which."""
+
+    def run(self, name: str, query: Tensor, key: Tensor, value: Tensor, *more: Tensor) -> None:
+        """Runs a kernel on these, whose lines may lie apart, one block of threads for so many queries or keys."""
+        batch, queries = self.at.shape
+        length, depth = self.first.shape[1], query.shape[2] // self.heads
+        lines = length if name.endswith("keys") else queries
+        sizes = queries, length, self.heads, query.stride(1), key.stride(1), 1 / math.sqrt(depth), self.rate
+        _kernel(name, depth)(
+            grid=(-(-lines // _THREADS), self.heads, batch), block=(_THREADS, 1, 1),
+            args=[query, key, value, self.at, self.first, *sizes, self.seed, *more],
+        )  # fmt: skip
+
+
+def can(width: int, heads: int) -> bool:
+    """Whether the kernels can be had for heads of this size."""
+    depth = width // heads
+    return depth % 4 == 0 and depth <= MOST and "_compile_kernel" in dir(torch.cuda)
+
+
+class _Attend(torch.autograd.Function):
+    """`asking` holds the queries, `seen` the keys and values; or `asking` holds all three, and there is no `seen`."""
+
+    @staticmethod
+    def forward(ctx: Any, asking: Tensor, seen: Tensor | None, sight: Sight) -> Tensor:
+        batch, queries = sight.at.shape
+        query, key, value = _parts(asking, seen)
+        out = query.new_empty(batch, queries, query.shape[2])
+        sums = query.new_empty(batch, sight.heads, queries)
+        sight.run("attend_forward", query, key, value, out, sums)
+        ctx.save_for_backward(asking, seen, out, sums)
+        ctx.sight = sight
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        asking, seen, out, sums = ctx.saved_tensors
+        d_out = grads[0].contiguous()
+        d_asking, d_seen = torch.empty_like(asking), None if seen is None else torch.empty_like(seen)
+        parts, (d_query, d_key, d_value) = _parts(asking, seen), _parts(d_asking, d_seen)
+        inner = torch.empty_like(sums)
+        ctx.sight.run("attend_backward_queries", *parts, out, sums, d_out, d_query, inner)
+        ctx.sight.run("attend_backward_keys", *parts, sums, d_out, inner, d_key, d_value)
+        return d_asking, d_seen, None
+
+
+def _parts(asking: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, as they lie in their tensors."""
+    if seen is None:
+        query, key, value = asking.chunk(3, dim=2)
+    else:
+        query, (key, value) = asking, seen.chunk(2, dim=2)
+    return query, key, value
+
+
+def attend(asking: Tensor, seen: Tensor | None, sight: Sight) -> Tensor:
+    """What the queries read [B, Q, W]. `asking` [B, Q, W] holds the queries and `seen` [B, L, 2W] keys and values; or
+    `asking` [B, L, 3W] holds all three, and `seen` is None."""
+    given = asking.contiguous(), None if seen is None else seen.contiguous(), sight
+    return torch.as_tensor(_Attend.apply(*given))  # type: ignore[no-untyped-call]

@@ -112,7 +112,7 @@ extern "C" __global__ void attend_forward(
     q += ((size_t)row * queries + query) * q_stride + head * D;
     k += (size_t)row * length * kv_stride + head * D;
     v += (size_t)row * length * kv_stride + head * D;
-    float mine[D], sum[D], most = -INFINITY, total = 0.0f;
+    float mine[D], sum[D], most = -3.0e38f, total = 0.0f;
 #pragma unroll
     for (int d = 0; d < D; d++) sum[d] = mine[d] = 0.0f;
     if (there) read(mine, q);

@@ -32,6 +32,7 @@ static int any_;
 static float4 make_float4(float x, float y, float z, float w) { return (float4){x, y, z, w}; }
 static void atomicMin(int *a, int b) { pthread_mutex_lock(&lock_); *a = min(*a, b); pthread_mutex_unlock(&lock_); }
 static void atomicMax(int *a, int b) { pthread_mutex_lock(&lock_); *a = max(*a, b); pthread_mutex_unlock(&lock_); }
+static float __int_as_float(int x) { union { int i; float f; } u = {x}; return u.f; }
 static int __syncthreads_or(int x) {
     __syncthreads();
     if (!threadIdx.x) any_ = 0;
@@ -100,7 +101,8 @@ class Kernel:
     def _value(arg: Any) -> tuple[str, Any]:
         if isinstance(arg, torch.Tensor):
             return "void *", ctypes.c_void_p(arg.data_ptr())
-        return ("float", ctypes.c_float(arg)) if isinstance(arg, float) else ("int", ctypes.c_int(arg))
+        # A Python number with a point would be a double there, whatever the kernel takes it for.
+        return ("double", ctypes.c_double(arg)) if isinstance(arg, float) else ("int", ctypes.c_int(arg))
 
     def _compile(self, kinds: Sequence[str]) -> Any:
         body = self._source.replace('extern "C" __global__', "").replace("__device__ __forceinline__", "static")

@@ -7,7 +7,8 @@
 // mask as large as all weights, and goes through what the mask forbids as well.
 //
 // Query i of row b stands at column at[b, i] and sees the columns from first[b, at] to there. Shapes: q [B, Q, *], k and
-// v [B, L, *] with H * D numbers of which these are the first, each line `stride` numbers behind the one before.
+// v [B, L, *] with H * D numbers of which these are the first, each line `stride` numbers behind the one before. Fractions
+// are given as their bits: torch's launcher takes a Python number for a double.
 
 #define THREADS 64
 #define TILE 32
@@ -98,8 +99,8 @@ __device__ __forceinline__ void range_of_block(int there, int low, int high, int
 // out [B, Q, H * D]; sums [B, H, Q]: the logarithm of the sum of all weights before they are normed.
 extern "C" __global__ void attend_forward(
     const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, const int* __restrict__ at,
-    const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, float scale,
-    float rate, const int* __restrict__ seed, float* __restrict__ out, float* __restrict__ sums)
+    const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, int scale_bits,
+    int rate_bits, const int* __restrict__ seed, float* __restrict__ out, float* __restrict__ sums)
 {
     __shared__ float4 keys4[TILE * D / 4], values4[TILE * D / 4];
     float (*keys)[D] = (float (*)[D])keys4, (*values)[D] = (float (*)[D])values4;
@@ -107,8 +108,8 @@ extern "C" __global__ void attend_forward(
     const int there = query < queries;
     const int high = there ? at[row * queries + query] : 0, low = there ? first[row * length + high] : 0;
     const unsigned luck = luck_of((unsigned)*seed, row, head, heads, query);
+    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), made_up = 1.0f / (1.0f - rate);
     const unsigned dropped = (unsigned)(rate * 4294967296.0f);
-    const float made_up = 1.0f / (1.0f - rate);
     q += ((size_t)row * queries + query) * q_stride + head * D;
     k += (size_t)row * length * kv_stride + head * D;
     v += (size_t)row * length * kv_stride + head * D;
@@ -145,8 +146,8 @@ extern "C" __global__ void attend_forward(
 // d_q, which lies as q does; inner [B, H, Q]: the products of out and d_out.
 extern "C" __global__ void attend_backward_queries(
     const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, const int* __restrict__ at,
-    const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, float scale,
-    float rate, const int* __restrict__ seed, const float* __restrict__ out, const float* __restrict__ sums,
+    const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, int scale_bits,
+    int rate_bits, const int* __restrict__ seed, const float* __restrict__ out, const float* __restrict__ sums,
     const float* __restrict__ d_out, float* __restrict__ d_q, float* __restrict__ inner)
 {
     __shared__ float4 keys4[TILE * D / 4], values4[TILE * D / 4];
@@ -155,8 +156,8 @@ extern "C" __global__ void attend_backward_queries(
     const int there = query < queries;
     const int high = there ? at[row * queries + query] : 0, low = there ? first[row * length + high] : 0;
     const unsigned luck = luck_of((unsigned)*seed, row, head, heads, query);
+    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), made_up = 1.0f / (1.0f - rate);
     const unsigned dropped = (unsigned)(rate * 4294967296.0f);
-    const float made_up = 1.0f / (1.0f - rate);
     const size_t line = (size_t)row * queries + query, cell = ((size_t)row * heads + head) * queries + query;
     k += (size_t)row * length * kv_stride + head * D;
     v += (size_t)row * length * kv_stride + head * D;
@@ -189,18 +190,19 @@ extern "C" __global__ void attend_backward_queries(
 // d_k and d_v, which lie as k and v do; after attend_backward_queries.
 extern "C" __global__ void attend_backward_keys(
     const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, const int* __restrict__ at,
-    const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, float scale,
-    float rate, const int* __restrict__ seed, const float* __restrict__ sums, const float* __restrict__ d_out,
+    const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, int scale_bits,
+    int rate_bits, const int* __restrict__ seed, const float* __restrict__ sums, const float* __restrict__ d_out,
     const float* __restrict__ inner, float* __restrict__ d_k, float* __restrict__ d_v)
 {
     __shared__ float4 asking4[TILE * D / 4], given4[TILE * D / 4];
     __shared__ int lows[TILE], highs[TILE];
     __shared__ float norms[TILE], products[TILE];
+    __shared__ unsigned lucks[TILE];
     float (*asking)[D] = (float (*)[D])asking4, (*given)[D] = (float (*)[D])given4;
     const int key = blockIdx.x * THREADS + threadIdx.x, head = blockIdx.y, row = blockIdx.z;
     const int there = key < length, block_first = blockIdx.x * THREADS, block_last = block_first + THREADS - 1;
+    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), made_up = 1.0f / (1.0f - rate);
     const unsigned dropped = (unsigned)(rate * 4294967296.0f);
-    const float made_up = 1.0f / (1.0f - rate);
     const size_t line = ((size_t)row * length + key) * kv_stride + head * D;
     float my_key[D], my_value[D], sum_k[D], sum_v[D];
 #pragma unroll
@@ -222,6 +224,7 @@ extern "C" __global__ void attend_backward_keys(
             lows[i] = first[row * length + column];
             norms[i] = sums[cell];
             products[i] = inner[cell];
+            lucks[i] = luck_of((unsigned)*seed, row, head, heads, begin + i);
             seen = highs[i] >= block_first && lows[i] <= block_last;
         }
         if (!__syncthreads_or(seen)) continue;
@@ -231,7 +234,7 @@ extern "C" __global__ void attend_backward_keys(
         for (int i = 0; i < end - begin; i++) {
             if (lows[i] > key || highs[i] < key) continue;
             const float weight = expf(scale * dot(my_key, asking[i]) - norms[i]);
-            const float keep = kept(luck_of((unsigned)*seed, row, head, heads, begin + i), key, dropped, made_up);
+            const float keep = kept(lucks[i], key, dropped, made_up);
             add(sum_v, weight * keep, given[i]);
             add(sum_k, weight * (dot(my_value, given[i]) * keep - products[i]), asking[i]);
         }

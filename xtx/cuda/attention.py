@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,12 @@ def _kernel(name: str, depth: int) -> Any:
     source = f"#define D {depth}\n" + (Path(__file__).parent / "attention.cu").read_text()
     compile_kernel: Any = torch.cuda._compile_kernel
     return compile_kernel(source, name)
+
+
+def _bits(fraction: float) -> int:
+    """A float32 as the integer with the same bits."""
+    (bits,) = struct.unpack("i", struct.pack("f", fraction))
+    return int(bits)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,8 @@ class Sight:
         batch, queries = self.at.shape
         length, depth = self.first.shape[1], query.shape[2] // self.heads
         lines = length if name.endswith("keys") else queries
-        sizes = queries, length, self.heads, query.stride(1), key.stride(1), 1 / math.sqrt(depth), self.rate
+        fractions = map(_bits, (1 / math.sqrt(depth), self.rate))
+        sizes = queries, length, self.heads, query.stride(1), key.stride(1), *fractions
         _kernel(name, depth)(
             grid=(-(-lines // _THREADS), self.heads, batch), block=(_THREADS, 1, 1),
             args=[query, key, value, self.at, self.first, *sizes, self.seed, *more],

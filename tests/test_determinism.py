@@ -53,7 +53,7 @@ def test_workers_and_atlas_make_no_difference(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", ["xtx", "inv-dy"])
 def test_looking_ahead_makes_no_difference(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a story, with actions that the agent foresees: workers look ahead where there are enough processors."""
+    """On a story, with actions that the agent foresees."""
     options = ["--workers", "3", "--search-threads", "1", "--no-atlas"]
     if agent != "xtx":
         few = [*TINY[:8], *("--log-every", "3", "--episode-limit", "12")]
@@ -67,10 +67,10 @@ def test_looking_ahead_makes_no_difference(agent: str, tmp_path: Path, monkeypat
         look_ahead(games, actions)
 
     monkeypatch.setattr(GameVector, "look_ahead", noted)
-    for processors in (2, 64):
-        monkeypatch.setattr("xtx.games.vector.os.sched_getaffinity", lambda _, n=processors: range(n))
+    for ahead in ("off", "on"):
         looks.append(0)
-        found.append(run(tmp_path / f"{processors}", "lowwater", "--stochastic", *options, agent=agent))
+        words = [*options, "--look-ahead", ahead]
+        found.append(run(tmp_path / ahead, "lowwater", "--stochastic", *words, agent=agent))
     assert found[0] == found[1] and looks[0] == 0 < looks[1]
 
 

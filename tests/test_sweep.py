@@ -294,4 +294,5 @@ def test_words(tmp_path: Path) -> None:
     shared = options([w for w in Means(device="cuda", processors=2).words(games=8) if w != "--quiet"])
     assert (shared["--workers"], shared["--search-threads"]) == ("8", "1")
     own = options([w for w in Means(device="cuda", processors=16).words(games=8) if w != "--quiet"])
-    assert (own["--workers"], own["--search-threads"]) == ("8", "8")
+    assert (own["--workers"], own["--search-threads"]) == ("8", "12")
+    assert (alone["--look-ahead"], shared["--look-ahead"], own["--look-ahead"]) == ("on", "off", "on")

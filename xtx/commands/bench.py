@@ -75,7 +75,9 @@ def run(args: Args) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         Run.create(Path(folder) / "run", config) as run_,
-        contextlib.closing(GameVector(cast.stage.spec, config.games, args.means.workers)) as games,
+        contextlib.closing(
+            GameVector(cast.stage.spec, config.games, args.means.workers, ahead=args.means.ahead)
+        ) as games,
         console.status(f"{args.agent} learns {cast.stage.name} for {config.steps:,} steps on {cast.device} ..."),
     ):
         Training(run_, cast.agent, games, checkpoint_seconds=args.means.checkpoint_seconds).run(on_step=watch)

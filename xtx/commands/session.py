@@ -41,6 +41,9 @@ class Means:
     """Processes that run the games; if not given, as many as there are processors."""
     search_threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads with which each of them searches; if not given, so many that no processor is idle."""
+    look_ahead: Literal["auto", "on", "off"] = "auto"
+    """Whether games that wait for others search meanwhile what is likely to come next; auto: if there are two
+    processors for each process."""
     threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads of torch; if not given, one for small networks, else as many as there are processors, at most 8, or as
     before where a run goes on.
@@ -59,6 +62,11 @@ class Means:
     """Also log to Weights & Biases (extra `wandb`); WANDB_MODE=offline works."""
     quiet: bool = False
     """Print only where the run is, and the summary."""
+
+    @property
+    def ahead(self) -> bool | None:
+        """`look_ahead` as a vector of games takes it."""
+        return {"on": True, "off": False}.get(self.look_ahead)
 
 
 def lasting_name(game: str) -> str:
@@ -163,7 +171,14 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
         stopper() as stop,
         open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
         contextlib.closing(
-            GameVector(stage.spec, games_played, means.workers, forbidden=forbidden, on_report=display.note)
+            GameVector(
+                stage.spec,
+                games_played,
+                means.workers,
+                forbidden=forbidden,
+                on_report=display.note,
+                ahead=means.ahead,
+            )
         ) as games,
         display,
     ):

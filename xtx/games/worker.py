@@ -212,9 +212,9 @@ class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     results: list[Result]
     worked: float = 0.0
-    """Seconds that it took."""
+    """Seconds that it took, with what was done unasked since the answer before this one."""
     searched: float = 0.0
-    """Seconds in which valid actions were searched, since the answer before this one."""
+    """Seconds of that in which valid actions were searched."""
     searches: int = 0
 
 
@@ -241,6 +241,8 @@ class Host:
         self._games: list[HostedGame] = []
         self._searched = 0.0, 0
         """Seconds of searching, and searches, of which the parent knows."""
+        self._ahead = 0.0
+        """Seconds of looking ahead of which it does not."""
         spec, trace = setup.spec, desk.trace
         desk.start = trace.progress
         if spec.path.startswith("toy:"):
@@ -259,11 +261,13 @@ class Host:
         """Finds out what can be done where games are likely to go. Whatever comes of it, nobody is to blame: a process
         that is lost over it is replaced, and no worker looks ahead any more."""
         self._desk.ahead = 1
+        began = time.perf_counter()
         try:
             for game, action in message.moves:
                 self._games[game].look_ahead(action)
         except Exception as error:  # there is nobody to answer, and who knows where the games are now
             raise SystemExit(f"looking ahead went wrong: {error!r}") from error
+        self._ahead += time.perf_counter() - began
         self._desk.ahead = 0
 
     def answer(self, request: Request) -> Results:
@@ -278,7 +282,8 @@ class Host:
             results.append(self._do(call))
         (searched, searches), self._searched = self._searched, self._searching()
         since, more = self._searched
-        return Results(results, time.perf_counter() - began, since - searched, more - searches)
+        ahead, self._ahead = self._ahead, 0.0
+        return Results(results, ahead + time.perf_counter() - began, since - searched, more - searches)
 
     def pause(self) -> None:
         """Says on the desk that nothing is being tried."""

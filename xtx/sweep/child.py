@@ -48,9 +48,10 @@ class Means(msgspec.Struct, frozen=True):
         usual = min(games, 4 * self.processors) if on_gpu else self.processors
         workers = usual if self.workers is None else self.workers
         each = self.processors // max(1, min(games, workers))
-        search = min(8, self.processors, 4 * each) if on_gpu else min(4, each)
+        search = min(12, self.processors, 6 * each) if on_gpu else min(4, each)
+        ahead = "on" if self.processors >= 2 * min(games, workers) else "off"
         words = ["--device", self.device, "--threads", str(self.threads), "--quiet"]
-        words += ["--workers", str(workers), "--search-threads", str(max(1, search))]
+        words += ["--workers", str(workers), "--search-threads", str(max(1, search)), "--look-ahead", ahead]
         words += ["--checkpoint-seconds", str(self.checkpoint_seconds)]
         if self.atlas is not None:
             words += ["--atlas", self.atlas]

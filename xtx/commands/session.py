@@ -136,7 +136,8 @@ def prepare(config: RunConfig, means: Means) -> Cast:
 
 def search_threads(games: int, workers: int | None) -> int:
     """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
-    games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than eight.)"""
+    games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than
+    eight in two of three measurements.)"""
     processors = len(os.sched_getaffinity(0))
     each = processors // max(1, min(games, workers or processors))
     return min(12, processors, 6 * each) if processors > 1 else 1

@@ -18,7 +18,7 @@ _BEFORE = r"""
 #include <pthread.h>
 #include <stdlib.h>
 typedef struct { int x, y, z; } dim3_;
-typedef struct { float x, y, z, w; } float4;
+typedef struct { float x, y, z, w; } __attribute__((aligned(16))) float4;
 static __thread dim3_ threadIdx;
 static dim3_ blockIdx, blockDim;
 static pthread_barrier_t all_, warp_[32];
@@ -115,6 +115,8 @@ class Kernel:
             "-std=gnu11",
             "-O1",
             "-w",
+            "-fsanitize=alignment",
+            "-fsanitize-undefined-trap-on-error",
             "-shared",
             "-fPIC",
             "-o",

@@ -14,7 +14,7 @@ from torch import Tensor
 from xtx.cuda import attention, layers, packed_gpt
 from xtx.cuda.attention import Sight, attend
 from xtx.cuda.packed_gpt import packed_logits
-from xtx.gpt import GPT, Sizes
+from xtx.gpt import GPT, Sizes, TorchDropout
 
 HEADS, DEPTH, LENGTH, ROWS = 2, 8, 90, 2
 WIDTH = HEADS * DEPTH
@@ -141,3 +141,37 @@ def test_the_whole_pass_by_kernels_is_the_one_by_masks(monkeypatch: pytest.Monke
     monkeypatch.setattr(packed_gpt, "fits", lambda x: True)
     monkeypatch.setattr(attention, "can", lambda width, heads: True)
     same_gradients(packed_logits(model, tokens, at, places, first + 1), plain, parameters)
+
+
+def test_every_layer_drops_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = GPT(Sizes(50, layers=3, heads=2, width=32, context=64), torch.Generator().manual_seed(1))
+    seen: list[Sight] = []
+
+    def noted(asking: Tensor, others: Tensor | None, sight: Sight) -> Tensor:
+        seen.append(sight)
+        return asking[:, :, :32]
+
+    monkeypatch.setattr(packed_gpt, "fits", lambda x: True)
+    monkeypatch.setattr(attention, "attend", noted)
+    places = torch.arange(20).expand(2, -1)
+    packed_logits(model, places, places[:, -2:], places, torch.ones_like(places), TorchDropout(0.25))
+    assert len({int(sight.seed) for sight in seen}) == len(seen) == 3
+    assert [sight.rate for sight in seen] == [0.25] * 3 and seen[-1].at.tolist() == [[18, 19]] * 2
+
+
+def test_without_a_compiler_for_kernels_torch_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnAGpu:
+        is_cuda, dtype = True, torch.float32
+
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", None, raising=False)
+    assert layers.fits(OnAGpu())  # type: ignore[arg-type]
+    monkeypatch.delattr(torch.cuda, "_compile_kernel")
+    assert not layers.fits(OnAGpu())  # type: ignore[arg-type]
+
+
+def test_what_is_taken_keeps_its_gradient_in_half_precision_too() -> None:
+    x = torch.randn(1, 9, 32).requires_grad_()
+    given = torch.randn(1, 3, 32)
+    with torch.autocast("cpu", torch.bfloat16):
+        layers.take(x, torch.tensor([[1, 4, 8]])).backward(given)
+    assert x.grad is not None and torch.equal(x.grad[:, [1, 4, 8]], given)

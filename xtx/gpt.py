@@ -156,9 +156,9 @@ class Block(nn.Module):
         fed = self.feed_out(F.gelu(self.feed_in(self.norm_2(x)), approximate="tanh"))
         return x + fed if drop is None else drop.add(x, fed)
 
-    def forward(self, x: Tensor, unseen: Tensor, drop: Dropout | None, causal: bool = True) -> Tensor:
+    def forward(self, x: Tensor, unseen: Tensor, drop: Dropout | None) -> Tensor:
         """The block's output [B, L, W] at all tokens."""
-        return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal), drop)
+        return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal=True), drop)
 
     def at(self, x: Tensor, at: Tensor, drop: Dropout | None) -> Tensor:
         """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +93,57 @@ def test_a_worker_that_is_lost_over_it_is_replaced_and_nobody_is_blamed(what: st
                     games._remotes[0].post(Ahead([(99, "east")]))
             walk = [games.arrive(), games.step(["east", "east"])]
             games.move(["west", "west"])
-            assert games.waiting == {} and not games._ahead
+            assert games.waiting == {} and not games._ahead and not games.forbidden
             walk.append(games.arrive())
-            found.append((walk, games.forbidden))
             assert len(told) == ahead and all("nothing is lost" in line for line in told)
-    assert found[0] == found[1] and not found[0][1]
+            walk.append(games.step(["pull lever", "look"]))  # who dies over the real thing is blamed as ever
+            found.append((walk, games.forbidden))
+    assert found[0] == found[1] and [action for _, action, _ in found[0][1]] == ["pull lever"]
+
+
+@pytest.mark.parametrize("how", ["well", "interrupted"])
+def test_looking_ahead_excuses_nobody_later(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither after it went well, nor where a worker was ended in the middle of it."""
+    lost: list[str] = []
+    with vector(TRAP, 2, 2, patience=1.0, ahead=True, on_report=lost.append) as games:
+        waits_with_a_lever(games)
+        games.look_ahead({0: "east" if how == "well" else "pull lever"})
+        games.arrive()
+        if how == "interrupted":
+            with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+                broken.setattr(games, "_wait", interrupt)
+                games.step(["sing", "sing"])
+        games.step(["sing", "sing"])
+        assert [remote.desk.ahead for remote in games._remotes] == [0, 0] and games._ahead and not lost
+        games.step(["pull lever", "sing"])
+        assert [action for _, action, _ in games.forbidden] == ["pull lever"] and games._ahead
+
+
+def interrupt(*given: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_does_not_go_out_at_once_is_sent_before_the_next_request() -> None:
+    found = []
+    for ahead in (False, True):
+        with vector(TOY, 2, 2, ahead=ahead) as games:
+            waits_with_a_lever(games)
+            if ahead:
+                remote = games._remotes[0]
+                assert remote.process is not None
+                pid = remote.process.pid
+                os.kill(pid, signal.SIGSTOP)
+                for _ in range(3):
+                    remote.post(Ahead([(0, "x" * 1000)] * 500))
+                assert remote.unsent
+                threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
+            found.append((games.arrive(), games.step(["east", "east"]), games.save()))
+            assert games.pids[0] == pid if ahead else True
+    assert found[0] == found[1]
 
 
 def test_a_deadly_candidate_is_blamed_when_its_state_is_really_met(tmp_path: Path) -> None:
-    """The worker is lost over it twice more then, as it is without looking ahead."""
+    """And not when it is looked at from afar, though the worker is lost over that as well."""
     found: list[Any] = []
     for ahead in (False, True):
         spec = GameSpec(HANG, atlas=str(tmp_path / str(ahead)))

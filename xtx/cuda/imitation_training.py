@@ -23,8 +23,8 @@ from xtx.cuda.values import Recorded, power_of_two, record
 from xtx.gpt import GPT, TorchDropout, loss_and_hits
 
 CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
-"""Tokens of a row. As few as the longest example allows: attention looks at all pairs of tokens of a row, whichever
-examples they are of."""
+"""Tokens of a row. As few as the longest example allows: torch's attention, where it is used, looks at all pairs of
+tokens of a row, whichever examples they are of."""
 SLOTS = (16, 32)
 """Predictions in a row."""
 REMEMBERED = 24

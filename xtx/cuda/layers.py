@@ -18,6 +18,8 @@ _CHUNK = 64
 """Rows that are added up by one block of threads, before the sums of all blocks are."""
 _NORM_CHUNK = 32
 _THREADS = 128
+_WIDEST = 1536
+"""Columns of a layer norm for which a block's shared memory is enough."""
 
 
 @cache
@@ -28,8 +30,10 @@ def _kernel(name: str, width: int) -> Any:
 
 
 def fits(x: Tensor) -> bool:
-    """Whether kernels are for this tensor: on a GPU, in float32, and not to be computed in less than that."""
-    return x.is_cuda and x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")
+    """Whether kernels are for this tensor: on a GPU, in float32, and not to be computed in less than that; and whether
+    this torch has them compiled."""
+    exact = x.is_cuda and x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")
+    return exact and "_compile_kernel" in dir(torch.cuda)
 
 
 def column_sums(x: Tensor) -> Tensor:
@@ -93,7 +97,7 @@ class _LayerNorm(torch.autograd.Function):
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
     """`norm(x)`."""
-    if not fits(x) or x.shape[-1] % 32:
+    if not fits(x) or x.shape[-1] % 32 or x.shape[-1] > _WIDEST:
         return torch.as_tensor(norm(x))
     return torch.as_tensor(
         _LayerNorm.apply(x.contiguous(), norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]
@@ -112,7 +116,8 @@ class _Take(torch.autograd.Function):
         (at,) = ctx.saved_tensors
         # A matrix product, because adding rows up by index has no fixed order, or must sort them first.
         one_hot = torch.arange(ctx.length, device=at.device)[None, :, None] == at[:, None, :]
-        return one_hot.to(grads[0].dtype) @ grads[0], None
+        with torch.autocast(at.device.type, enabled=False):  # numbers are moved here, not computed
+            return one_hot.to(grads[0].dtype) @ grads[0], None
 
 
 def take(x: Tensor, at: Tensor) -> Tensor:

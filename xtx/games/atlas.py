@@ -76,7 +76,7 @@ class Atlas:
 
     def count(self, known: bool) -> None:
         """Notes for the hit rate that a game came to a state, and whether it had to be searched: an atlas cannot know,
-        for games also remember what they were told."""
+        for games also remember what they were told. What was searched ahead is known when they come there."""
         if known:
             self.hits += 1
         else:

@@ -72,6 +72,7 @@ class Remote:
         self._poller = select.poll()
         self._poller.register(self._channel, select.POLLIN)
         self.phase, self.told = Phase.START, None
+        self.desk.ahead = 0  # whatever the one before was at
         self.unsent, self._received = memoryview(b""), bytearray()
         self._answer, self._gone, self._silence = None, False, ""
         self._await()

@@ -93,7 +93,8 @@ class ToyGame:
     def look_ahead(self, action: str) -> None:
         """Does what the action does, and takes it back."""
         before = self._state
-        self._act(action)
+        if action not in self.forbidden.get(self.here, ()):
+            self._act(action)
         self._state = before
 
     def save(self) -> bytes:

@@ -268,6 +268,7 @@ class Host:
         except Exception as error:  # there is nobody to answer, and who knows where the games are now
             raise SystemExit(f"looking ahead went wrong: {error!r}") from error
         self._ahead += time.perf_counter() - began
+        self.pause()  # before anybody can be blamed for what was tried
         self._desk.ahead = 0
 
     def answer(self, request: Request) -> Results:

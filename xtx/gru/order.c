@@ -9,8 +9,8 @@ typedef struct {
 } table;
 
 /* For `rows` rows, each a text of the table (or none: negative) and one of `groups` groups: at[row] is the place of its
- * first word among the `room` places of its group, which the rows take up in their order (-1 for no text). places[k] are
- * the places of all words, by word, then by group, then in the rows' order; those of a word and group begin at
+ * first word among the `room` places of its group, which the rows take up in their order (-1 for no text). places[k]
+ * are the places of all words, by word, then by group, then in the rows' order; those of a word and group begin at
  * first[word * groups + group]. 0, or -1 if a group has no room or a word is not below `words`. */
 int gru_order(const int32_t *text, const int32_t *group, int32_t rows, const table *t, int32_t words, int32_t groups,
               int32_t room, int32_t *at, int32_t *first, int32_t *places) {

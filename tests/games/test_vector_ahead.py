@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,10 @@ def test_looking_ahead_excuses_nobody_later(how: str, monkeypatch: pytest.Monkey
         games.look_ahead({0: "east" if how == "well" else "pull lever"})
         games.arrive()
         if how == "interrupted":
+            end = time.monotonic() + 10
+            while not games._remotes[0].desk.ahead and time.monotonic() < end:
+                time.sleep(0.01)
+            assert games._remotes[0].desk.ahead
             with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
                 broken.setattr(games, "_wait", interrupt)
                 games.step(["sing", "sing"])

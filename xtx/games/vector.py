@@ -490,7 +490,7 @@ class GameVector:
         remote = self._remotes[task.remote]
         why = remote.end()
         if remote.desk.ahead:
-            remote.desk.ahead, self._ahead = 0, False
+            self._ahead = False
             task.losses.append((why, ""))
             return
         tried = remote.desk.trace.progress - remote.desk.start

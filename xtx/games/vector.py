@@ -196,7 +196,7 @@ class GameVector:
     @property
     def waiting(self) -> dict[int, tuple[str, ...]]:
         """Between `move` and `arrive`: the valid actions of games whose workers have nothing to do but wait for others
-        that search. None where nobody waits, or nobody is to look ahead."""
+        that search. There are none where nobody waits, or nobody is to look ahead."""
         if not self._ahead or self._under_way is None:
             return {}
         busy = self._under_way.tasks

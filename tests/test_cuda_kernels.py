@@ -24,19 +24,17 @@ WIDTH = HEADS * DEPTH
 def on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     """Compiled anew for each test."""
 
-    def compiled(file: str, letter: str) -> object:
-        kept: dict[tuple[str, int], Kernel] = {}
+    kept: dict[tuple[str, str, int], Kernel] = {}
 
-        def kernel(name: str, number: int) -> Kernel:
-            source = f"#define {letter} {number}\n" + (Path(attention.__file__).parent / file).read_text()
-            folder = tmp_path / f"{number}"
-            folder.mkdir(exist_ok=True)
-            return kept.setdefault((name, number), Kernel(source, name, folder))
+    def compiled(file: str, name: str, **sizes: int) -> Kernel:
+        [(letter, number)] = sizes.items()
+        source = f"#define {letter} {number}\n" + (Path(attention.__file__).parent / file).read_text()
+        folder = tmp_path / f"{number}"
+        folder.mkdir(exist_ok=True)
+        return kept.setdefault((file, name, number), Kernel(source, name, folder))
 
-        return kernel
-
-    monkeypatch.setattr(attention, "_kernel", compiled("attention.cu", "D"))
-    monkeypatch.setattr(layers, "_kernel", compiled("sums.cu", "W"))
+    monkeypatch.setattr(attention, "compiled", compiled)
+    monkeypatch.setattr(layers, "compiled", compiled)
 
 
 def scramble(x: np.ndarray) -> np.ndarray:

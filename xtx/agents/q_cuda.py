@@ -21,6 +21,7 @@ from xtx.config import InverseSettings, QSettings
 from xtx.core import State
 from xtx.cuda.kernels import HIDDEN, Rows, decode, encode
 from xtx.cuda.shelf import Mail, Shelf
+from xtx.cuda.sources import can_compile
 from xtx.cuda.values import ENCODERS, Frozen, Recorded, Values, inputs, no_steps, power_of_two, record, recurrent
 from xtx.gru.order import order_words
 from xtx.nets import InvDyNetwork
@@ -65,7 +66,7 @@ class CudaEngine:
     @staticmethod
     def can(q: QSettings) -> bool:
         """Whether these settings, and this torch, can be served."""
-        return q.hidden in HIDDEN and "_compile_kernel" in dir(torch.cuda)
+        return q.hidden in HIDDEN and can_compile()
 
     def _start_optimiser(self) -> None:
         """Gives the optimiser its memory now: what is recorded must find it in place."""

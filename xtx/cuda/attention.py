@@ -5,23 +5,16 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from xtx.cuda.sources import compiled
+
 _THREADS = 64
 MOST = 64
 """Numbers of a head, at most: they lie in registers."""
-
-
-@cache
-def _kernel(name: str, depth: int) -> Any:
-    source = f"#define D {depth}\n" + (Path(__file__).parent / "attention.cu").read_text()
-    compile_kernel: Any = torch.cuda._compile_kernel
-    return compile_kernel(source, name)
 
 
 def _bits(fraction: float) -> int:
@@ -51,7 +44,7 @@ class Sight:
         lines = length if name.endswith("keys") else queries
         fractions = map(_bits, (1 / math.sqrt(depth), self.rate))
         sizes = queries, length, self.heads, query.stride(1), key.stride(1), *fractions
-        _kernel(name, depth)(
+        compiled("attention.cu", name, D=depth)(
             grid=(-(-lines // _THREADS), self.heads, batch), block=(_THREADS, 1, 1),
             args=[query, key, value, self.at, self.first, *sizes, self.seed, *more],
         )  # fmt: skip

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from xtx.cuda.sources import compiled
 from xtx.text import START
 
 HIDDEN = (32, 64, 128)
@@ -23,11 +23,9 @@ class Kernels:
     """The compiled kernels for one hidden size."""
 
     def __init__(self, hidden: int) -> None:
-        source = f"#define H {hidden}\n" + (Path(__file__).parent / "gru.cu").read_text()
-        compile_kernel: Any = torch.cuda._compile_kernel
-        self._forward = compile_kernel(source, "gru_forward")
-        self._backward = compile_kernel(source, "gru_backward")
-        self._inputs = compile_kernel(source, "gru_inputs")
+        self._forward = compiled("gru.cu", "gru_forward", H=hidden)
+        self._backward = compiled("gru.cu", "gru_backward", H=hidden)
+        self._inputs = compiled("gru.cu", "gru_inputs", H=hidden)
         self._threads = (3 * hidden, 1, 1)
 
     def forward(self, rows: int, *args: Any) -> None:

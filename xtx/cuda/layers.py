@@ -6,13 +6,13 @@ does not fit, torch is asked all the same.
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from xtx.cuda.sources import can_compile, compiled
 
 _CHUNK = 64
 """Rows that are added up by one block of threads, before the sums of all blocks are."""
@@ -22,18 +22,11 @@ _WIDEST = 1536
 """Columns of a layer norm for which a block's shared memory is enough."""
 
 
-@cache
-def _kernel(name: str, width: int) -> Any:
-    source = f"#define W {width}\n" + (Path(__file__).parent / "sums.cu").read_text()
-    compile_kernel: Any = torch.cuda._compile_kernel
-    return compile_kernel(source, name)
-
-
 def fits(x: Tensor) -> bool:
     """Whether kernels are for this tensor: on a GPU, in float32, and not to be computed in less than that; and whether
     this torch has them compiled."""
     exact = x.is_cuda and x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")
-    return exact and "_compile_kernel" in dir(torch.cuda)
+    return exact and can_compile()
 
 
 def column_sums(x: Tensor) -> Tensor:
@@ -48,7 +41,9 @@ def column_sums(x: Tensor) -> Tensor:
         chunks = -(-len(x) // chunk)
         sums = x.new_empty(chunks, columns)
         grid = -(-columns // _THREADS), chunks, 1
-        _kernel("column_sums", 32)(grid=grid, block=(_THREADS, 1, 1), args=[x, len(x), columns, chunk, sums])
+        compiled("sums.cu", "column_sums", W=32)(
+            grid=grid, block=(_THREADS, 1, 1), args=[x, len(x), columns, chunk, sums]
+        )
         x = sums
     return x[0]
 
@@ -87,7 +82,7 @@ class _LayerNorm(torch.autograd.Function):
         d_out, rows = grads[0].contiguous(), x.numel() // width
         d_x = torch.empty_like(x)
         sums = x.new_empty(-(-rows // _NORM_CHUNK), 2 * width)
-        _kernel("norm_backward", width)(
+        compiled("sums.cu", "norm_backward", W=width)(
             grid=(len(sums), 1, 1), block=(_THREADS, 1, 1),
             args=[d_out, x, mean, spread, weight, rows, _NORM_CHUNK, d_x, sums],
         )  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from xtx.core import Observation, Step
 from xtx.games.jericho import COMMAND_LENGTH
 from xtx.games.remote import Phase
 from xtx.games.worker import Bring, Call, Move
@@ -63,6 +64,25 @@ class Asked:
     """By game."""
     tasks: dict[int, Task] = field(default_factory=dict)
     """By worker; none where the games live in this process."""
+
+
+def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
+    """The calls by the worker whose they are."""
+    tasks: dict[int, Task] = {}
+    for index, call in calls.items():
+        number = slots[index].remote
+        if number not in tasks:
+            tasks[number] = Task(number)
+        tasks[number].games.append(index)
+        tasks[number].calls.append(call)
+    return tasks
+
+
+def with_actions(step: Step, actions: tuple[str, ...]) -> Step:
+    """The step with the valid actions of its observation."""
+    seen = step.observation
+    whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)
+    return Step(whole, step.reward, step.terminated, step.truncated, step.won)
 
 
 def without_command(call: Call, command: str, first: bool) -> Call:

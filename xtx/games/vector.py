@@ -20,7 +20,7 @@ from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.ledger import Ledger
 from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
-from xtx.games.tasks import Asked, Slot, Task, without_command
+from xtx.games.tasks import Asked, Slot, Task, divide, with_actions, without_command
 from xtx.games.worker import (
     LINGER,
     Ahead,
@@ -232,7 +232,7 @@ class GameVector:
             found[i].step.observation.actions if result.actions is None else result.actions
             for i, result in enumerate(self._results)
         ]
-        return [_with_actions(step, actions) for step, actions in zip(self._moved, known, strict=True)]
+        return [with_actions(step, actions) for step, actions in zip(self._moved, known, strict=True)]
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Actions by the index of their game."""
@@ -324,7 +324,7 @@ class GameVector:
         self._check_arrived()
         if self._host is not None:
             return Asked(calls)
-        asked = Asked(calls, self._divide(calls) or {0: Task(0)})
+        asked = Asked(calls, divide(calls, self._slots) or {0: Task(0)})
         try:
             # In the reverse of the order in which answers are awaited. We were woken on the processor of one that had
             # answered, as a rule the first of them: the last one's is free, and each worker goes on where its games lie
@@ -340,7 +340,7 @@ class GameVector:
         """`_ask_all` for what the workers are doing already, unasked."""
         if self._host is not None:
             return Asked(calls)
-        asked = Asked(calls, self._divide(calls))
+        asked = Asked(calls, divide(calls, self._slots))
         for number in asked.tasks:
             self._remotes[number].await_more()
         return asked
@@ -369,17 +369,6 @@ class GameVector:
                     self._on_report(f"a worker {why} and was replaced; nothing is lost")
         self._merge(results, {action: why for task in tasks.values() for action, why in task.blamed.items()})
         return results
-
-    def _divide(self, calls: Mapping[int, Call]) -> dict[int, Task]:
-        """The calls by the worker whose they are."""
-        tasks: dict[int, Task] = {}
-        for index, call in calls.items():
-            number = self._slots[index].remote
-            if number not in tasks:
-                tasks[number] = Task(number)
-            tasks[number].games.append(index)
-            tasks[number].calls.append(call)
-        return tasks
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
@@ -514,12 +503,6 @@ class GameVector:
         if len(task.losses) > _ATTEMPTS or len(task.blamed) > _VERDICTS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
-
-
-def _with_actions(step: Step, actions: tuple[str, ...]) -> Step:
-    seen = step.observation
-    whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)
-    return Step(whole, step.reward, step.terminated, step.truncated, step.won)
 
 
 class _Lost(Exception):

@@ -93,12 +93,12 @@ class Fixed:
 
     def __init__(self, agent: XtxAgent, monkeypatch: pytest.MonkeyPatch) -> None:
         self.imitated = self.explored = 0
-        monkeypatch.setattr(agent._imitation, "probabilities", self._imitate)
+        monkeypatch.setattr(agent._imitation, "ask", self._imitate)
         monkeypatch.setattr(agent, "_explore", self._explore)
 
-    def _imitate(self, contexts: Sequence[object], lists: Sequence[object]) -> list[NDArray[np.float64]]:
+    def _imitate(self, contexts: Sequence[object], lists: Sequence[object]) -> Callable[[], list[NDArray[np.float64]]]:
         self.imitated += len(contexts)
-        return [np.array([1.0, 0.0, 0.0])] * len(contexts)
+        return lambda: [np.array([1.0, 0.0, 0.0])] * len(contexts)
 
     def _explore(self, states: Sequence[object]) -> list[NDArray[np.float64]]:
         self.explored += len(states)

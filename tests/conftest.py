@@ -56,7 +56,7 @@ def own_folders(
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     # Most tests of games are about searching; with what is known ahead, the embedded adventure would need none.
-    monkeypatch.setenv("XTX_NO_AHEAD", "1")
+    monkeypatch.setenv("XTX_NO_SHIPPED", "1")
     if request.node.get_closest_marker("roms"):
         monkeypatch.setenv("XTX_GAMES", os.pathsep.join(map(str, GAMES)))
     else:

@@ -22,7 +22,8 @@ def table(draw: np.random.Generator, rows: int) -> Ragged:
 
 def spaces(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Room for `at`, `first` and `places`, with nonsense in it."""
-    return tuple(np.full(size, 77, np.int32) for size in (rows, WORDS * GROUPS + 1, GROUPS * ROOM))  # type: ignore
+    at, first, places = (np.full(size, 77, np.int32) for size in (rows, WORDS * GROUPS + 1, GROUPS * ROOM))
+    return at, first, places
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(0, 100))

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from xtx.agents.policy import draw, softmax, uniform
+from xtx.agents.policy import draw, draw_known, softmax
 from xtx.agents.q_learner import QLearner
 from xtx.agents.states import Library, Seen
 from xtx.config import DrrnSettings, InvDySettings
 from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
-
-_CERTAIN = uniform(1)
 
 
 class QAgent(Agent):
@@ -60,8 +58,8 @@ class QAgent(Agent):
         with self._learner.in_passing():
             values = self._learner.q_values([self._library.see(observations[game]) for game in known])
         chances = {game: softmax(q, self._temperature) for game, q in zip(known, values, strict=True)}
-        drawn = [draw(random, chances.get(game, _CERTAIN)) for game in range(len(observations))]
-        return {game: observations[game].actions[drawn[game]] for game in known}
+        drawn = draw_known(random, chances, len(observations))
+        return {game: observations[game].actions[index] for game, index in drawn.items()}
 
     def glimpse(self, transitions: Sequence[Transition]) -> None:
         """Intrinsic reward, storing, and the update unless it draws one of these transitions."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.imitation import ImitationPolicy
-from xtx.agents.policy import draw, softmax, uniform
+from xtx.agents.policy import draw, draw_known, softmax, uniform
 from xtx.agents.q_learner import QLearner
 from xtx.agents.states import Library, Seen
 from xtx.agents.way import Way
@@ -19,7 +19,6 @@ from xtx.core import Agent, Brief, Clock, Decision, Insight, Observation, State,
 from xtx.memory import Episode, TrajectoryStore
 
 EXPLOIT, EXPLORE = "exploit", "explore"
-_CERTAIN = uniform(1)
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,8 @@ class XtxAgent(Agent):
         with self._library.in_passing() if self._learner is None else self._learner.in_passing():
             found = self._explore([self._library.see(observations[game]) for game in known])
         chances = dict(zip(known, found, strict=True))
-        drawn = [draw(random, chances.get(game, _CERTAIN)) for game in range(len(observations))]
-        return {game: observations[game].actions[drawn[game]] for game in known}
+        drawn = draw_known(random, chances, len(observations))
+        return {game: observations[game].actions[index] for game, index in drawn.items()}
 
     def _draw_aim(self, game: int) -> None:
         """Chooses what the game's new episode tries."""

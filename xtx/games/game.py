@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import Observation, Step, UserError
-from xtx.games.ahead import found_ahead
 from xtx.games.atlas import DEADLY, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
+from xtx.games.shipped import shipped_findings
 from xtx.games.survey import read_layout
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
 from xtx.games.zset import Engine
@@ -292,7 +292,7 @@ class StoryGame:
             return found
         stored = self._atlas.get(key) if self._atlas is not None else None
         if stored is None and not self._deadly(key):
-            stored = found_ahead(self.emulator.story.md5).get(key)
+            stored = shipped_findings(self.emulator.story.md5).get(key)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
         if stored:

@@ -8,19 +8,19 @@ from xtx.games.game import StoryGame
 from xtx.games.stage import set_stage
 
 MOVES = 14
-"""Of the walkthrough; each costs a search where nothing is known ahead."""
+"""Of the walkthrough; each costs a search where nothing is known."""
 
 
 def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XTX_NO_AHEAD")
+    monkeypatch.delenv("XTX_NO_SHIPPED")
     stage = set_stage("", no_atlas=True)
-    ahead = StoryGame(stage.spec)
-    seen = [ahead.reset()]
-    seen += [ahead.step(action).observation for action in stage.walkthrough[:MOVES]]
-    assert ahead.searches == 0, "the search, the survey or the story has changed: run stories/ahead.py again"
-    ahead.close()
+    informed = StoryGame(stage.spec)
+    seen = [informed.reset()]
+    seen += [informed.step(action).observation for action in stage.walkthrough[:MOVES]]
+    assert informed.searches == 0, "the search, the survey or the story has changed: run stories/shipped.py again"
+    informed.close()
 
-    monkeypatch.setenv("XTX_NO_AHEAD", "1")
+    monkeypatch.setenv("XTX_NO_SHIPPED", "1")
     searching = StoryGame(stage.spec)
     found = [searching.reset()]
     found += [searching.step(action).observation for action in stage.walkthrough[:MOVES]]
@@ -29,8 +29,8 @@ def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(mon
     assert seen == found
 
 
-def test_other_ways_of_searching_are_not_known_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XTX_NO_AHEAD")
+def test_other_ways_of_searching_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XTX_NO_SHIPPED")
     game = StoryGame(replace(set_stage("", no_atlas=True).spec, wide_grammar=True))
     game.reset()
     assert game.searches == 1

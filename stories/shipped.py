@@ -1,6 +1,6 @@
-"""Finds out ahead what the demo will meet in the embedded adventure, and writes it to xtx/games/data/lowwater.ahead.
+"""Finds out ahead what the demo will meet in the embedded adventure, and writes it to xtx/games/data/lowwater.shipped.
 
-Usage: python stories/ahead.py ATLAS_FOLDER
+Usage: python stories/shipped.py ATLAS_FOLDER
 
 Fills the atlas in that folder by the walkthrough, strolls off it, and demo runs of a few seeds; then packs what it
 holds about the adventure. Run it again whenever the story, the search or the survey changes (their versions are part of
@@ -61,7 +61,7 @@ def write(atlas: Path) -> None:
         # Eight bytes of checksum stand before each value.
         found = {bytes(key): bytes(value)[8:] for key, value in transaction.cursor() if len(key) == KEY}
     environment.close()
-    path = Path(__file__).parents[1] / "xtx/games/data/lowwater.ahead"
+    path = Path(__file__).parents[1] / "xtx/games/data/lowwater.shipped"
     path.write_bytes(pack(found))
     print(f"{len(found)} states of {set_stage('').name}, {path.stat().st_size} bytes")
 

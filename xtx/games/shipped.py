@@ -1,8 +1,8 @@
-"""What was found out ahead about states of the adventure that comes with xtx, so that learning it need not begin with
-minutes of searching: a read-only part of the atlas that is shipped as data (stories/ahead.py makes it).
+"""What is known from the start about states of the adventure that comes with xtx, so that learning it need not begin
+with minutes of searching: a read-only part of the atlas that is shipped as data (stories/shipped.py makes it).
 
 An entry is what a search would find, under the key that says by which version of the search: one that does not fit the
-present version is never looked up. tests/games/test_ahead.py searches some of them again.
+present version is never looked up. tests/games/test_shipped.py searches some of them again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from importlib.resources import files
 
 from xtx.games.packed import unpack
 
-SUFFIX = ".ahead"
+SUFFIX = ".shipped"
 
 
-def found_ahead(md5: str) -> dict[bytes, bytes]:
+def shipped_findings(md5: str) -> dict[bytes, bytes]:
     """What is known about a story, by the keys of the atlas; nothing for a story that did not come with xtx. With
-    XTX_NO_AHEAD in the environment, nothing at all: for tests and measurements of the search."""
-    return {} if os.environ.get("XTX_NO_AHEAD") else _read(md5)
+    XTX_NO_SHIPPED in the environment, nothing at all: for tests and measurements of the search."""
+    return {} if os.environ.get("XTX_NO_SHIPPED") else _read(md5)
 
 
 @cache

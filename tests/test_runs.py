@@ -184,7 +184,8 @@ def test_a_run_that_was_never_saved_begins_again(tmp_path: Path) -> None:
         run.write("metrics", {"step": 8})
     with Run.open(folder) as run:
         assert run.restore() is None
-    assert (folder / "metrics.jsonl").read_bytes() == b""
+    assert not (folder / "metrics.jsonl").exists()
+    assert (folder / "metrics.jsonl.old").read_bytes() == b'{"step":8}\n'
 
 
 def three_saves(folder: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import importlib
 import importlib.metadata
 import io
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xtx.commands.writing import DISK_TROUBLE
 from xtx.core import UserError
 
 
@@ -53,14 +53,13 @@ COMMANDS = {
     "games profile": Command("xtx.commands.profile", "describe an Inform story of your own"),
 }
 
-_DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 2 for something the user can mend, 130 when interrupted."""
     # Before torch is loaded: its threads would wait for work by turning in circles, on the processors that the games,
     # or other runs, need meanwhile. With three runs on two processors that made training 17 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _open_streams()
     try:
         status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()  # here, where a closed pipe is still caught
@@ -71,13 +70,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain("interrupted")
         return 130
     except BrokenPipeError:
-        # Whoever read our output went away, as `head` does. Python would complain again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
+        return _hung_up()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which rich turns into this
+            return _hung_up()
+        raise
     except OSError as error:
-        if error.errno not in _DISK_TROUBLE:
+        if error.errno not in DISK_TROUBLE:
             raise
         return _complain(f"{error.filename or 'writing'}: {error.strerror}")
+
+
+def _open_streams() -> None:
+    """Somebody may have closed them (`>&-`): then the next file that is opened would be taken for one of them."""
+    while (null := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(null)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the program)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _hung_up() -> int:
+    """Whoever read our output went away, as `head` does. Python would complain again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + 13
 
 
 def _complain(line: str) -> int:

@@ -189,7 +189,7 @@ class XtxSettings:
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     trajectories: TrajectorySettings = field(default_factory=TrajectorySettings)
     phases: bool = True
-    """Decide at every step between exploit and explore; without, `mix` holds at every step."""
+    """Whether every step is decided between exploit and explore; without phases `mix` holds at every step."""
     mix: float = 0.5
     """Share of the exploring policy: divided by l_max in the phase `exploit`; as it stands without phases."""
     own_targets: bool = False

@@ -8,6 +8,7 @@ rooms.jsonl      one line for each way between two rooms, when it is found, like
 timing.jsonl     what may differ from start to start: clock, speed, memory
 live.json        the newest turns of the first game, for those who look on; replaced every few seconds
 checkpoints/     the last two states of the whole run, and `best`: the state at the best mean score
+saved            empty; there since the first checkpoint: without one such a run is not begun anew
 lock             held by the process that works on the run
 
 Nothing here can execute code when it is read: JSON, and checkpoints of plain arrays (see `write_checkpoint`).
@@ -45,6 +46,7 @@ _MAGIC = b"xtx checkpoint 1"
 _DIGEST = 32
 _KEPT = 2
 _EXACT = ("metrics", "episodes", "rooms")
+SAVED = "saved"
 """Files of lines that are the same whatever happened to the process."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
 
@@ -225,6 +227,7 @@ class Run:
         folder = self.folder / "checkpoints"
         path = folder / f"{step:010d}"
         write_checkpoint(path, {"sizes": sizes, "state": state})
+        (self.folder / SAVED).touch()
         if best:
             _copy_cheaply(path, folder / "best")
         for old in checkpoints(self.folder)[_KEPT:]:
@@ -233,6 +236,8 @@ class Run:
     def restore(self) -> State | None:
         """The newest good state, with the files of lines cut back to it; None if nothing was saved yet."""
         path, saved = _find_newest(self.folder, warn)
+        if saved is None:
+            self._begin_anew()
         sizes = saved["sizes"] if saved is not None else {}
         for name in _EXACT:
             size = sizes.get(name, 0)
@@ -245,6 +250,23 @@ class Run:
             if path is not None and damaged.name > path.name:  # else it would count as one of the last two
                 damaged.rename(damaged.with_suffix(".damaged"))
         return None if saved is None else dict(saved["state"])
+
+    def _begin_anew(self) -> None:
+        """Sets aside the lines of a run that ended before its first checkpoint. Not of one that was saved: its
+        checkpoints were deleted, and its lines are all there is."""
+        if (self.folder / SAVED).exists():
+            raise UserError(f"{self.folder} has no checkpoint any more, so it cannot go on; its lines stay as they are")
+        written = [self.folder / f"{name}.jsonl" for name in _EXACT if self._size(name)]
+        if written:
+            warn(f"{self.folder} was never saved, so it begins anew; what it wrote is kept in files that end in .old")
+        for lines in written:
+            lines.replace(lines.with_name(f"{lines.name}.old"))
+
+    def discard_unused(self) -> None:
+        """Deletes the folder of a new run that came to nothing."""
+        if not checkpoints(self.folder) and not any(self._size(name) for name in _EXACT):
+            self.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _size(self, name: str) -> int:
         path = self.folder / f"{name}.jsonl"

@@ -63,7 +63,7 @@ def find_agent(name: str) -> type[Agent]:
         module, _, kind = AGENTS[name].place.partition(":")
         found = getattr(importlib.import_module(module), kind)
     else:
-        found = _offered(name).load()
+        found = _load(_offered(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise UserError(f"the agent {name!r} is not a class made from xtx.core.Agent; see docs/your-agent.md")
     return found
@@ -77,6 +77,15 @@ def preset(name: str, game: str) -> Any:
 def agent_names() -> list[str]:
     """All that can be asked for."""
     return [*AGENTS, *(point.name for point in importlib.metadata.entry_points(group=GROUP))]
+
+
+def _load(point: importlib.metadata.EntryPoint) -> Any:
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"the agent {point.name!r} cannot be loaded from {point.value} ({error}); install its package again"
+        ) from None
 
 
 def _offered(name: str) -> importlib.metadata.EntryPoint:

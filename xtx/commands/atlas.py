@@ -33,6 +33,8 @@ def run(args: Args) -> None:
     path = args.atlas or default_path()
     if args.pack is not None and args.add is not None:
         raise UserError("--pack and --add: one after the other, please")
+    if path.is_file():
+        raise UserError(f"{path} is a file; --atlas names the folder of an atlas")
     if args.add is None and not (path / "data.mdb").exists():
         nothing = f"there is no atlas at {path} yet: it is made when a game is first searched"
         if args.pack is not None:

@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from xtx.commands.writing import check_out, open_out
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import find_story
@@ -54,6 +55,10 @@ def run(args: Args) -> int:
     """Prints a table and the misses; 0 whatever they are."""
     if not args.names:
         raise UserError("name the games to check, as in: xtx games check lowwater")
+    if args.limit < 0:
+        raise UserError(f"--limit takes a number from 0, not {args.limit}")
+    if args.write_extra is not None:
+        check_out(args.write_extra, "--write-extra")
     stories = [find_story(name) for name in args.names]
     console = Console(highlight=False)
     table = Table(
@@ -80,7 +85,8 @@ def run(args: Args) -> int:
     for line in lines:
         console.print(f"missed: {line}", markup=False)
     if args.write_extra is not None:
-        args.write_extra.write_text(json.dumps(missed, indent=1) + "\n")
+        with open_out(args.write_extra, "--write-extra") as file:
+            file.write(json.dumps(missed, indent=1) + "\n")
         console.print(f"wrote {sum(map(len, missed.values()))} actions to {args.write_extra}", markup=False)
     return 0
 

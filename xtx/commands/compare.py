@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -13,8 +14,8 @@ from tyro.conf import Positional, arg
 
 from xtx.agents import find_agent, preset
 from xtx.commands.session import Means, check_config, lasting_name, resume, train
-from xtx.config import QLearning, RunConfig, demo
-from xtx.core import UserError
+from xtx.config import QLearning, RunConfig, demo, usual_length
+from xtx.core import EpisodeRecord, UserError
 from xtx.runs import read_episodes
 
 LAST = 100
@@ -45,6 +46,7 @@ def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     if not args.agents or not args.seeds:
         raise UserError("give at least one agent and one seed")
+    args = replace(args, agents=tuple(dict.fromkeys(args.agents)), seeds=tuple(dict.fromkeys(args.seeds)))
     for agent in args.agents:
         find_agent(agent)
     for seed in args.seeds:
@@ -70,10 +72,18 @@ def _one(args: Args, agent: str, seed: int) -> int:
     if not args.full_size and isinstance(settings, QLearning):
         settings = demo(settings)
     config = RunConfig(
-        game=lasting_name(args.game), agent=agent, settings=asdict(settings), seed=seed, steps=args.steps
+        game=lasting_name(args.game), agent=agent, settings=asdict(settings), seed=seed, steps=args.steps,
+        games=usual_length(agent)[1],
     )  # fmt: skip
     check_config(config)
     return train(config, folder, args.means)
+
+
+def _episodes(folder: Path) -> list[EpisodeRecord]:
+    try:
+        return read_episodes(folder)
+    except msgspec.MsgspecError as error:
+        raise UserError(f"{folder / 'episodes.jsonl'} is damaged ({error}); delete {folder} to make it anew") from None
 
 
 def _print(args: Args) -> None:
@@ -82,7 +92,7 @@ def _print(args: Args) -> None:
     for title in (f"mean of the last {LAST} episodes", "best episode", "episodes"):
         table.add_column(title, justify="right")
     for agent in args.agents:
-        runs = [read_episodes(_folder(args, agent, seed)) for seed in args.seeds]
+        runs = [_episodes(_folder(args, agent, seed)) for seed in args.seeds]
         runs = [episodes for episodes in runs if episodes]
         if not runs:
             table.add_row(agent, "-", "-", "0")

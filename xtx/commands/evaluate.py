@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg
 
 from xtx.commands.loading import Loaded, Means, Which, load_agent
 from xtx.core import UserError
+from xtx.runs import replace_text
 
 if TYPE_CHECKING:
     from xtx.evaluate import Figures, Outcome
@@ -58,6 +59,8 @@ def run(args: Args) -> int:
     stochastic = loaded.config.stochastic
     if args.seed is not None and not stochastic:
         raise UserError("--seed is for stochastic runs; in this one every episode has the same emulator seed")
+    if not args.no_save and not os.access(args.run, os.W_OK):
+        raise UserError(f"{args.run} cannot be written, so nothing can be saved there; add --no-save")
     # The likeliest action in a game without chance: every episode is the same.
     wanted = args.episodes or (1 if args.greedy and not stochastic else EPISODES)
     console = Console(highlight=False, markup=False, emoji=False)
@@ -191,9 +194,7 @@ def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seco
         ],
     }
     path = args.run / FILE
-    temporary = path.with_name(f".{FILE}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    temporary.rename(path)
+    replace_text(path, json.dumps(content, indent=1) + "\n")
     return path
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.commands.replays import Replays
-from xtx.commands.writing import open_out
+from xtx.commands.writing import check_out, open_out
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.report.build import TITLE, build, build_brief
@@ -63,8 +63,7 @@ def run(args: Args) -> None:
         raise UserError(f"--out {args.out}: the ending must be .html, .md or .csv")
     if not args.runs:
         raise UserError("give the folder of a run, or one with runs in it")
-    if not args.out.expanduser().parent.is_dir():  # told now, not after minutes of reading
-        raise UserError(f"{args.out} cannot be written (there is no such folder); name another file with --out")
+    check_out(args.out)  # told now, not after minutes of reading
     runs, failed = _read(find_runs(args.runs))
     finder = NoFacts() if args.no_walkthroughs else Facts()
     board = gather(runs, failed, finder.find)

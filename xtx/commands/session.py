@@ -15,6 +15,8 @@ import msgspec
 from tyro.conf import arg
 
 from xtx.agents import find_agent
+from xtx.bounds import check_settings
+from xtx.commands.writing import run_written
 from xtx.config import RunConfig
 from xtx.core import Agent, Brief, UserError
 from xtx.games.catalog import default_game, is_story_name
@@ -90,13 +92,17 @@ def check_config(config: RunConfig) -> None:
 def train(config: RunConfig, folder: Path, means: Means) -> int:
     """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
     cast = prepare(config, means)  # first, so that a mistake leaves no folder behind
-    with Run.create(folder, config) as run:
-        return _session(run, means, cast)
+    with run_written(folder), Run.create(folder, config) as run:
+        try:
+            return _session(run, means, cast)
+        except UserError:
+            run.discard_unused()  # so that the same command can be given again when it is mended
+            raise
 
 
 def resume(folder: Path, means: Means) -> int:
     """Goes on with a run."""
-    with Run.open(folder) as run:
+    with run_written(folder), Run.open(folder) as run:
         return _session(run, means, prepare(run.config, means))
 
 
@@ -113,7 +119,7 @@ def prepare(config: RunConfig, means: Means) -> Cast:
     """Finds the game and the device and makes the agent: whatever is wrong with them shows here."""
     for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
         value = getattr(means, name)
-        if value is not None and value < least:
+        if value is not None and not value >= least:
             raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
     # Not at the top: these take a while to load, and a wrong option should be answered at once.
     import torch
@@ -200,8 +206,11 @@ def make_agent(config: RunConfig, device: str, walkthrough: tuple[str, ...], gam
     kind = find_agent(config.agent)
     try:
         settings = msgspec.convert(config.settings, kind.Settings)
+        check_settings(settings)
     except msgspec.ValidationError as error:
         raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
+    except ValueError as error:
+        raise UserError(f"{error} (see: xtx train --agent {config.agent} --help)") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
     brief = Brief(games or config.games, config.seed, device, walkthrough)
@@ -238,6 +247,9 @@ def stopper() -> Iterator[Stop]:
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if number == signal.SIGINT:  # at once: what is under way may take half a minute
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nstopping when this is done, and saving; Ctrl-C again ends it at once\n")
         stop.asked = True
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
@@ -21,8 +22,12 @@ RANDOM_EPISODES = 64
 
 def print_summary(console: Console, run: Run, stage: Stage, seconds: str) -> None:
     """Prints the score over time, the best episode, and what to try next."""
-    episodes = read_episodes(run.folder)
     config = run.config
+    try:
+        episodes = read_episodes(run.folder)
+    except msgspec.MsgspecError as error:
+        console.print(f"\nDone in {seconds}; {run.folder / 'episodes.jsonl'} is damaged ({error}).", highlight=False)
+        return
     console.print(f"\nDone in {seconds}: {config.steps:,} steps, {len(episodes):,} episodes.", highlight=False)
     if not episodes:
         console.print("No episode ended in that time; try more --steps.", highlight=False)

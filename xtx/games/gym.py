@@ -108,6 +108,8 @@ class StoryEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """What the command leads to. Never truncated here: that is `max_episode_steps` of `gymnasium.make`."""
         game = self._opened()
+        if not isinstance(action, str):
+            raise TypeError(f"an action is a command, as in step('open mailbox'); this is {action!r}")
         command = fit(action)
         step = game.step("" if to_the_program(command) else command)
         text = step.observation.text

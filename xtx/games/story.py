@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def read_story(path: Path) -> Story:
     Raises `UserError` with one line if the file cannot be played.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a pipe would be read for ever
+            raise UserError(f"{path} is no file; give the path of a story file (.z3, .z5, .z8)")
         content = path.read_bytes()
     except IsADirectoryError:
         raise UserError(f"{path} is a folder; name a story file in it, or run: xtx games add {path}") from None

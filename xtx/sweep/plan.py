@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from xtx.agents import find_agent, preset
+from xtx.bounds import check_settings
 from xtx.config import QLearning, RunConfig, demo, usual_length
 from xtx.core import UserError
 from xtx.games.catalog import extra_actions, find_entry, find_story, is_story_name, locate
@@ -122,7 +123,9 @@ def _changed(agent: str, settings: Any, changes: Mapping[str, Any]) -> dict[str,
     """The settings of an agent, with changes."""
     whole = _merge(asdict(settings), changes, f"settings.{agent}")
     try:
-        return asdict(msgspec.convert(whole, type(settings)))
+        changed = msgspec.convert(whole, type(settings))
+        check_settings(changed)
+        return asdict(changed)
     except (msgspec.ValidationError, ValueError) as error:
         raise UserError(f"the settings of {agent} do not fit ({error}); see: xtx train --agent {agent} -h") from None
 

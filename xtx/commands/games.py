@@ -41,7 +41,7 @@ def run(_: Args) -> None:
     console = Console()
     console.print(table)
     lines = [f"{here} of {len(known)} stories are here. Add yours: xtx games add FILE_OR_FOLDER"]
-    lines += [f"XTX_GAMES names {folder}, which is no folder." for folder in catalog.absent_folders()]
+    lines += [f"XTX_GAMES names {folder}, which is no folder that can be read." for folder in catalog.absent_folders()]
     console.print("", *lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -59,8 +59,8 @@ def folders() -> tuple[Path, ...]:
 
 
 def absent_folders() -> tuple[Path, ...]:
-    """The folders named in XTX_GAMES that are not there."""
-    return tuple(folder for folder in folders()[:-2] if not os.path.isdir(folder))
+    """The folders named in XTX_GAMES that are not there, or cannot be read."""
+    return tuple(f for f in folders()[:-2] if not (os.path.isdir(f) and os.access(f, os.R_OK | os.X_OK)))
 
 
 def is_story_name(path: Path) -> bool:
@@ -182,7 +182,7 @@ def _missing(entry: Entry, notes: list[str]) -> str:
             "or run: xtx games add FILE_OR_FOLDER",
             f"the community has it in the Jericho game suite (md5 {entry.md5}), "
             "and many free stories are in the Interactive Fiction Archive",
-            *(f"XTX_GAMES names {folder}, which is no folder" for folder in absent_folders()),
+            *(f"XTX_GAMES names {folder}, which is no folder that can be read" for folder in absent_folders()),
             *notes,
         ]
     )

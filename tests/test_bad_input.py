@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import signal
 import subprocess
@@ -72,7 +71,7 @@ def test_presets_are_within_their_bounds(settings: object) -> None:
 
 
 def test_edges_count_or_not() -> None:
-    check_settings(QSettings(gamma=1.0, learning_rate=0.0))
+    check_settings(QSettings(gamma=1.0, learning_rate=0.0, clip=float("inf")))
     with pytest.raises(ValueError, match="--clip takes a number above 0, not 0"):
         check_settings(QSettings(clip=0.0))
 
@@ -102,6 +101,13 @@ def test_lines_of_a_run_without_any_mark_are_kept(tmp_path: Path, capsys: pytest
     assert main(["resume", str(folder), "--workers", "0"]) == 0
     assert "kept in files that end in .old" in capsys.readouterr().err
     assert (folder / "episodes.jsonl").read_bytes() == (folder / "episodes.jsonl.old").read_bytes() == lines
+    for path in ((folder / SAVED), *(folder / "checkpoints").iterdir()):
+        path.unlink()
+    (folder / "episodes.jsonl").write_text("{}\n")
+    with Run.open(folder) as run:
+        assert run.restore() is None
+    assert (folder / "episodes.jsonl.old").read_bytes() == lines, "the second time nothing is written over"
+    assert (folder / "episodes.jsonl.old-2").read_text() == "{}\n"
 
 
 def test_a_run_that_was_saved_once_but_is_far_from_its_end(tmp_path: Path) -> None:
@@ -127,9 +133,29 @@ def test_a_start_that_fails_leaves_no_folder(tmp_path: Path, capsys: pytest.Capt
 def test_what_was_learned_is_not_discarded(tmp_path: Path) -> None:
     with Run.create(tmp_path / "r", RunConfig(TOY, "random", {})) as run:
         run.write("episodes", {"score": 1})
-        run.flush()
         run.discard_unused()
     assert read_config(tmp_path / "r").game == TOY
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_folder_that_was_there_before_stays(linked: bool, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    folder = tmp_path / ("link" if linked else "there")
+    Run.create(folder, RunConfig(TOY, "random", {})).discard_unused()
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_compare_needs_no_checkpoints_of_finished_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", TOY, "--agents", "random", "--steps", "400", "--seeds", "0", "0", "--workers", "0"]
+    words += ["--out", str(tmp_path)]
+    assert main(words) == 0
+    table = capsys.readouterr().out[-400:]
+    for path in tmp_path.glob("*/checkpoints/*"):
+        path.unlink()
+    assert main(words) == 0
+    assert capsys.readouterr().out[-200:] == table[-200:]
+    assert "±" not in table, "a seed that is given twice counts once"
 
 
 def test_damaged_episodes_are_told_of_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,6 +210,39 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("name", ["~nosuchuser/x", "y" * 300])
+def test_names_that_no_file_can_have(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="cannot be written"), open_out(Path(name)):
+        pass
+    with open_out(Path("y" * 255)) as file:  # which leaves no room for a longer one beside it
+        file.write("all")
+    assert Path("y" * 255).read_text() == "all"
+
+
+def test_where_a_file_cannot_be_replaced_it_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page"
+    path.write_text("old")
+
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(Path, "replace", busy)
+    with open_out(path) as file:
+        file.write("new")
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["page"]
+
+
+def test_what_is_worth_something_by_itself_is_there_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError), open_out(tmp_path / "lines", bit_by_bit=True) as file:
+        file.write("one\n")
+        file.flush()
+        assert (tmp_path / "lines").read_text() == "one\n"
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert (tmp_path / "lines").read_text() == "one\n"
+
+
 @pytest.mark.parametrize("where", ["nodir/x.json", "."])
 def test_missed_actions_that_cannot_be_written(
     where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -208,7 +267,13 @@ def test_an_atlas_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 # --- streams and signals ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("words", "status"), [("games | head -1; exit ${PIPESTATUS[0]}", 141), ("games >&-", 0)])
+TRAIN = f"train {TOY} --agent random --steps 80 --workers 1 --out $(mktemp -d)/r"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [("games | true; exit ${PIPESTATUS[0]}", 141), ("games >&-", 0), (f"{TRAIN} 2>&-", 0), (f"{TRAIN} >&- <&-", 0)],
+)
 def test_output_that_nobody_reads(words: str, status: int) -> None:
     ended = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m xtx.cli {words}"], capture_output=True, text=True, check=False
@@ -224,6 +289,21 @@ def test_ctrl_c_is_answered_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     assert "Ctrl-C again" in capfd.readouterr().err
 
 
+def test_ctrl_c_is_heard_where_nobody_reads_the_answer() -> None:
+    """A second one must end it, even if the first still waits to be answered."""
+    program = (
+        "import os, signal, threading, time\n"
+        "from xtx.commands.session import stopper\n"
+        "reads, writes = os.pipe(); os.set_blocking(writes, False)\n"
+        "try:\n    while True: os.write(writes, bytes(4096))\nexcept BlockingIOError: pass\n"
+        "os.set_blocking(writes, True); os.dup2(writes, 2)\n"
+        "def twice():\n    for _ in range(2): time.sleep(0.3); os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=twice, daemon=True).start()\n"
+        "try:\n    with stopper(): time.sleep(20)\nexcept KeyboardInterrupt: os._exit(77)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 77
+
+
 def test_an_agent_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import importlib.metadata
 
@@ -231,4 +311,3 @@ def test_an_agent_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
     assert main(["train", TOY, "--agent", "broken", "--steps", "8"]) == 2
     assert "cannot be loaded from no_such_module:Agent" in complaint(capsys)
-    assert isinstance(sys.stdout, io.TextIOBase)

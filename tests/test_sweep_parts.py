@@ -16,7 +16,7 @@ from rich.console import Console
 
 from xtx.config import RunConfig
 from xtx.core import UserError
-from xtx.runs import Run, checkpoints, read_checkpoint
+from xtx.runs import SAVED, Run, checkpoints, read_checkpoint
 from xtx.sweep import local, node
 from xtx.sweep.child import Means, describe_status
 from xtx.sweep.conduct import Conductor, Event, Item, Outcome, State
@@ -378,3 +378,19 @@ def test_the_table(tmp_path: Path) -> None:
         "3 runs: 1 running, 1 waiting, 1 finished; 1,200 of 2,400 steps, 20 steps/s, about 60 s left"
     )
     assert [spell_time(s) for s in (5, 600, 36_000, 500_000)] == ["5 s", "10 min", "10.0 h", "5.8 days"]
+
+
+def test_the_mark_of_a_saved_run_comes_with_its_checkpoint(tmp_path: Path) -> None:
+    """Without one, who has the mark could not go on any more."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    with Run.create(here, RunConfig("toy:corridor-5", "random", {})) as run:
+        run.write("metrics", {"step": 8})
+        run.flush()
+        (here / SAVED).touch()  # as if the first checkpoint were written while the parcel is packed
+        unpack(there, Sender(here).pack())
+        assert not (there / SAVED).exists()
+        run.save(8, {})
+        unpack(there, Sender(here).pack())
+    assert (there / SAVED).exists()
+    with pytest.raises(ValueError, match="saved"):
+        unpack(there, Parcel([Piece(SAVED, 0, b"")], []))

@@ -11,15 +11,18 @@ from xtx import config
 
 @dataclass(frozen=True)
 class Bounds:
-    """From `least` to `most`; `least` itself does not count if it is only approached."""
+    """From `least` to `most`; above `least`, if that itself does not count."""
 
     least: float = -math.inf
     most: float = math.inf
     above: bool = False
+    endless: bool = False
+    """Whether infinity makes sense."""
 
     def hold(self, value: float) -> bool:
-        """Whether the number lies between them. Neither infinity nor what is no number does."""
-        return math.isfinite(value) and self.least <= value <= self.most and not (self.above and value == self.least)
+        """Whether the number lies between them. What is no number does not."""
+        finite = math.isfinite(value) or (self.endless and value == math.inf)
+        return finite and self.least <= value <= self.most and not (self.above and value == self.least)
 
     def __str__(self) -> str:
         if math.isinf(self.least):
@@ -30,6 +33,7 @@ class Bounds:
 
 _ANY, _SOME, _NONE_OR_MORE = Bounds(), Bounds(1), Bounds(0)
 _SHARE, _POSITIVE = Bounds(0, 1), Bounds(0, above=True)
+_CLIP = Bounds(0, above=True, endless=True)
 
 _BOUNDS: dict[type, dict[str, Bounds]] = {
     config.TextSettings: {"vocabulary": Bounds(16), "longest": Bounds(3)},
@@ -37,7 +41,7 @@ _BOUNDS: dict[type, dict[str, Bounds]] = {
         "hidden": _SOME,
         "gamma": _SHARE,
         "learning_rate": _NONE_OR_MORE,
-        "clip": _POSITIVE,
+        "clip": _CLIP,
         "batch_size": _SOME,
         "target_every": _SOME,
         "temperature": _POSITIVE,
@@ -50,7 +54,7 @@ _BOUNDS: dict[type, dict[str, Bounds]] = {
         "dropout": Bounds(0, 0.99),
         "learning_rate": _NONE_OR_MORE,
         "enough": _NONE_OR_MORE,
-        "clip": _POSITIVE,
+        "clip": _CLIP,
         "temperature": _NONE_OR_MORE,
     },
     config.TrajectorySettings: {"k": _SOME, "beta1": _ANY, "beta2": _ANY, "reservoir": _SOME},
@@ -61,7 +65,7 @@ _BOUNDS: dict[type, dict[str, Bounds]] = {
         **dict.fromkeys(("batch_size", "target_every", "capacity", "episode_limit"), _SOME),
         **dict.fromkeys(("gamma", "priority_share", "usual_decay", "epsilon_start", "epsilon_end"), _SHARE),
         "learning_rate": _NONE_OR_MORE,
-        "clip": _POSITIVE,
+        "clip": _CLIP,
         "epsilon_decay": _POSITIVE,
     },
     config.XtxSettings: {

@@ -84,10 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _open_streams() -> None:
     """Somebody may have closed them (`>&-`): then the next file that is opened would be taken for one of them."""
     while (null := os.open(os.devnull, os.O_RDWR)) < 3:
-        pass
+        os.set_inheritable(null, True)
     os.close(null)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 (as long as the program)
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the program)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 

@@ -46,8 +46,9 @@ _MAGIC = b"xtx checkpoint 1"
 _DIGEST = 32
 _KEPT = 2
 _EXACT = ("metrics", "episodes", "rooms")
-SAVED = "saved"
 """Files of lines that are the same whatever happened to the process."""
+SAVED = "saved"
+"""An empty file that says that there was a checkpoint."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
 
 
@@ -159,6 +160,8 @@ class Run:
         self.config = config
         self._lock: int | None = None
         self._files: dict[str, IO[bytes]] = {}
+        self._made = False
+        """Whether the folder was not there before."""
 
     @classmethod
     def create(cls, folder: Path, config: RunConfig) -> Run:
@@ -166,12 +169,14 @@ class Run:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f"go on with: xtx resume {folder}" if (folder / "config.json").exists() else "give another --out"
             raise UserError(f"{folder} exists already; {hint}")
+        made = not folder.exists()
         try:
             (folder / "checkpoints").mkdir(parents=True)
             (folder / "config.json").write_text(json.dumps(asdict(config), indent=2) + "\n")
         except OSError as error:
             raise UserError(f"{folder} cannot be written ({error.strerror}); give another --out") from None
         run = cls(folder, config)
+        run._made = made
         run._begin()
         return run
 
@@ -255,18 +260,28 @@ class Run:
         """Sets aside the lines of a run that ended before its first checkpoint. Not of one that was saved: its
         checkpoints were deleted, and its lines are all there is."""
         if (self.folder / SAVED).exists():
-            raise UserError(f"{self.folder} has no checkpoint any more, so it cannot go on; its lines stay as they are")
+            raise UserError(f"{self.folder} has no checkpoint any more, so it cannot go on; begin it in another folder")
         written = [self.folder / f"{name}.jsonl" for name in _EXACT if self._size(name)]
         if written:
             warn(f"{self.folder} was never saved, so it begins anew; what it wrote is kept in files that end in .old")
         for lines in written:
-            lines.replace(lines.with_name(f"{lines.name}.old"))
+            lines.rename(_free_name(lines))
 
     def discard_unused(self) -> None:
-        """Deletes the folder of a new run that came to nothing."""
-        if not checkpoints(self.folder) and not any(self._size(name) for name in _EXACT):
-            self.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Deletes what lies in the folder of a new run that came to nothing, and the folder itself if it was not there
+        before."""
+        self.flush()
+        if checkpoints(self.folder) or any(self._size(name) for name in _EXACT):
+            return
+        self.close()
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if self._made:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
 
     def _size(self, name: str) -> int:
         path = self.folder / f"{name}.jsonl"
@@ -287,6 +302,15 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _free_name(lines: Path) -> Path:
+    """A name beside the file's that nobody has."""
+    number, free = 1, lines.with_name(f"{lines.name}.old")
+    while free.exists():
+        number += 1
+        free = lines.with_name(f"{lines.name}.old-{number}")
+    return free
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,7 +83,11 @@ def agent_names() -> list[str]:
 def _load(point: importlib.metadata.EntryPoint) -> Any:
     try:
         return point.load()
-    except (ImportError, AttributeError) as error:
+    except (ModuleNotFoundError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and not f"{point.module}.".startswith(f"{error.name}."):
+            raise  # it is there, and lacks something itself: its author wants to know where
+        if isinstance(error, AttributeError) and error.obj is not sys.modules.get(point.module):
+            raise
         raise UserError(
             f"the agent {point.name!r} cannot be loaded from {point.value} ({error}); install its package again"
         ) from None

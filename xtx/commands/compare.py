@@ -16,7 +16,8 @@ from xtx.agents import find_agent, preset
 from xtx.commands.session import Means, check_config, lasting_name, resume, train
 from xtx.config import QLearning, RunConfig, demo, usual_length
 from xtx.core import EpisodeRecord, UserError
-from xtx.runs import read_episodes
+from xtx.report.load import read_run
+from xtx.runs import checkpoints, read_episodes
 
 LAST = 100
 ROSTER = ("random", "drrn", "inv-dy", "xtx-uniform", "xtx")
@@ -67,7 +68,9 @@ def _folder(args: Args, agent: str, seed: int) -> Path:
 def _one(args: Args, agent: str, seed: int) -> int:
     folder = _folder(args, agent, seed)
     if (folder / "config.json").exists():
-        return resume(folder, args.means)
+        # Without its checkpoints, which may have been deleted to save room, a finished run still counts.
+        finished = not checkpoints(folder) and read_run(folder).finished
+        return 0 if finished else resume(folder, args.means)
     settings = preset(agent, Path(args.game).stem.lower())
     if not args.full_size and isinstance(settings, QLearning):
         settings = demo(settings)

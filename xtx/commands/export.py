@@ -55,7 +55,7 @@ def run(args: Args) -> int:
         raise UserError("there is nothing to write; leave out --episodes 0, or add --play N")
     console = Console(highlight=False, markup=False, emoji=False)
     written = 0
-    with open_out(args.out) as file:
+    with open_out(args.out, bit_by_bit=True) as file:
         try:
             for line in _lines(args, records, console):
                 _write(file, line)

@@ -129,7 +129,7 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
         name = re.sub(r"[^\w.+-]+", "-", figure.name.replace("*", "-extra")).strip("-.")
         taken[name] = taken.get(name, 0) + 1
         again = f"-{taken[name]}" if taken[name] > 1 else ""
-        with open_out(folder / f"{name}{again}.svg") as file:
+        with open_out(folder / f"{name}{again}.svg", "--figures") as file:
             file.write(standalone(figure.svg))
         with contextlib.suppress(ImportError):
             (folder / f"{name}{again}.png").write_bytes(to_png(figure.plot))

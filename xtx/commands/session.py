@@ -247,10 +247,10 @@ def stopper() -> Iterator[Stop]:
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
+        stop.asked = True  # before anything that could wait
         if number == signal.SIGINT:  # at once: what is under way may take half a minute
             with contextlib.suppress(OSError):
                 os.write(2, b"\nstopping when this is done, and saving; Ctrl-C again ends it at once\n")
-        stop.asked = True
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

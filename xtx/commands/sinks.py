@@ -86,7 +86,7 @@ def _wandb(run: Run, quiet: bool) -> Iterator[_Write]:
     except wandb.Error as error:
         raise UserError(
             f"Weights & Biases cannot be used ({' '.join(str(error).split())}); mend that, set WANDB_MODE=offline, or "
-            f"leave out --wandb, and go on with: xtx resume {run.folder}"
+            "leave out --wandb"
         ) from None
     if session.offline:
         if note.unfinished:

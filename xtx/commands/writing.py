@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,50 +14,73 @@ from typing import TextIO
 from xtx.core import UserError
 
 DISK_TROUBLE = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,
 )  # fmt: skip
-"""What the user can mend, or must know, when something cannot be written."""
+"""What the user can mend when something cannot be written."""
 
 
-def check_out(path: Path, option: str = "--out") -> None:
-    """Refuses a file that cannot be written: now, and not after minutes of work. Raises `UserError`."""
-    path = path.expanduser()
-    why = ""
-    if path.is_dir():
-        why = "it is a folder"
-    elif not path.parent.is_dir():
-        why = "there is no such folder"
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        why = "permission denied"
+def check_out(path: Path, option: str = "--out") -> Path:
+    """The file's path, or `UserError` if it cannot be written: now, and not after minutes of work."""
+    try:
+        found = path.expanduser()
+        why = ""
+        if found.is_dir():
+            why = "it is a folder"
+        elif not found.parent.is_dir():
+            why = "there is no such folder"
+        elif not os.access(found if found.exists() else found.parent, os.W_OK):
+            why = "permission denied"
+    except (OSError, RuntimeError, ValueError) as error:  # no such user, a name that is too long or none at all
+        why = error.strerror or "" if isinstance(error, OSError) else str(error)
     if why:
         raise UserError(f"{path} cannot be written ({why}); name another file with {option}")
+    return found
 
 
 @contextlib.contextmanager
-def open_out(path: Path, option: str = "--out") -> Iterator[TextIO]:
+def open_out(path: Path, option: str = "--out", bit_by_bit: bool = False) -> Iterator[TextIO]:
     """The file, to be written anew. It takes the place of an old one when all is written, so that a full disk leaves
-    the old one, or none. Raises `UserError`."""
-    check_out(path, option)
-    path = path.expanduser()
+    the old one, or none; `bit_by_bit`, where the beginning is worth something by itself, it does so at once. Raises
+    `UserError`."""
+    target = check_out(path, option)
+    beside = None if bit_by_bit else _beside(target)
     try:
-        if path.exists() and not path.is_file():  # a pipe or a terminal: nothing that could take its place
-            with path.open("w", encoding="utf-8") as file:
+        with contextlib.ExitStack() as stack:
+            if beside is not None:
+                stack.callback(beside.unlink, missing_ok=True)
+            with (beside or target).open("w", encoding="utf-8") as file:
                 yield file
-            return
-        path = path.resolve()  # a link stays one
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                yield file
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+            if beside is not None:
+                _put(beside, target.resolve())  # a link stays one
     except OSError as error:
-        if error.errno not in DISK_TROUBLE or error.filename is not None:  # that is another file than this one
+        own = (None, str(target), str(beside))
+        if error.errno not in DISK_TROUBLE or error.filename not in own:
             raise
         raise UserError(f"{path} cannot be written ({error.strerror}); name another file with {option}") from None
+
+
+def _beside(target: Path) -> Path | None:
+    """A new file in the same folder; None where there can be none, or nothing could take the place of a pipe or a
+    terminal."""
+    if target.exists() and not target.is_file():
+        return None
+    try:
+        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=".writing-")
+    except OSError:
+        return None
+    os.close(handle)
+    return Path(name)
+
+
+def _put(whole: Path, target: Path) -> None:
+    """Puts a file in the place of another."""
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    with contextlib.suppress(OSError):  # there are file systems without permissions
+        whole.chmod(mode)
+    try:
+        whole.replace(target)
+    except OSError:  # a file that was mounted by itself can only be written over
+        shutil.copyfile(whole, target)
 
 
 def _umask() -> int:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.runs import checkpoints, read_checkpoint, write_whole
+from xtx.runs import SAVED, checkpoints, read_checkpoint, write_whole
 
 _KEPT = 2
 """Checkpoints of a run, beside the best."""
-_STAYS = ("lock", "config.json", "finished")
+_STAYS = ("lock", "config.json", "finished", SAVED)
 """What is not brought: it belongs to the folder in which it lies."""
 _NAME = re.compile(r"\w[\w.-]*")
 
@@ -142,6 +142,7 @@ def unpack(folder: Path, parcel: Parcel) -> None:
         _write_piece(folder / piece.name, piece)
     for piece in parcel.checkpoints:
         write_whole(where / piece.name, piece.content)
+        (folder / SAVED).touch()  # not before: whoever has it and no checkpoint cannot go on
     if parcel.best and (where / parcel.best).exists():
         _write_best(where, parcel.best)
     for old in checkpoints(folder)[_KEPT:]:

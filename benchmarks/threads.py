@@ -42,16 +42,21 @@ class Clocked(Engine):
             self.judged += len(commands)
 
 
-def measure(name: str, count: int, threads: Sequence[int]) -> Table:
-    emulator = Emulator(find_story(name))
-    rules = Rules.of(emulator)
+def late_states(emulator: Emulator, count: int) -> list[Snapshot]:
+    """Some states of the second half of the walkthrough."""
     emulator.reset(emulator.walkthrough_seed)
     states = []
     for command in emulator.walkthrough:
         states.append(emulator.save())
         emulator.step(command)
     states = [s for s in states[len(states) // 2 :] if emulator.wants_line_in(s)]
-    states = states[:: max(1, len(states) // count)][:count]
+    return states[:: max(1, len(states) // count)][:count]
+
+
+def measure(name: str, count: int, threads: Sequence[int]) -> Table:
+    emulator = Emulator(find_story(name))
+    rules = Rules.of(emulator)
+    states = late_states(emulator, count)
     engines = [Clocked(emulator.story.content, rules, number) for number in threads]
     searches = [Search(emulator, engine=engine) for engine in engines]
     best = [(float("inf"), 0.0, 0.0)] * len(threads)

@@ -18,6 +18,7 @@ from multiprocessing.synchronize import Barrier
 
 from rich.console import Console
 from rich.table import Table
+from threads import late_states
 
 from xtx.games.catalog import default_game, find_story
 from xtx.games.jericho import Emulator
@@ -30,13 +31,7 @@ ROUNDS = 4
 def search(name: str, count: int, threads: int, together: Barrier, found: Queue[list[float]]) -> None:
     """Times one process's searches, each begun together with the others'."""
     emulator = Emulator(find_story(name))
-    emulator.reset(emulator.walkthrough_seed)
-    states = []
-    for command in emulator.walkthrough:
-        states.append(emulator.save())
-        emulator.step(command)
-    states = [s for s in states[len(states) // 2 :] if emulator.wants_line_in(s)]
-    states = states[:: max(1, len(states) // count)][:count]
+    states = late_states(emulator, count)
     engine = Engine.of(emulator, threads)
     searching = Search(emulator, engine=engine)
     for state in states:  # which shows what commands cost

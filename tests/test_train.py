@@ -155,7 +155,7 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     names = {path.name for path in folder.iterdir()} - {"score.png"}  # which needs matplotlib
     assert names == {
         "config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl", "live.json",
-        "checkpoints", "lock",
+        "checkpoints", "lock", "saved",
     }  # fmt: skip
     assert [path.name for path in checkpoints(folder)] == ["0000001600"]
     config = read_config(folder)
@@ -219,8 +219,8 @@ def test_the_best_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ([TOY, "--agent", "xtx", "--q.hidden", "many"], "--q.hidden"),
         ([TOY, "--agent", "xtx", "--imitation.heads", "3"], "do not fit"),
         ([TOY, "--agent", "xtx", "--imitation.action-room", "600"], "action_room"),
-        ([TOY, "--agent", "drrn", "--text.vocabulary", "3"], "at least 8 rows"),
-        ([TOY, "--agent", "drrn", "--text.longest", "2"], "at least 3"),
+        ([TOY, "--agent", "drrn", "--text.vocabulary", "3"], "--text.vocabulary takes a number from 8"),
+        ([TOY, "--agent", "drrn", "--text.longest", "2"], "--text.longest takes a number from 3"),
         ([TOY, "--steps", "0"], "--steps takes a number from 1"),
         ([TOY, "--games", "0"], "--games takes a number from 1"),
         ([TOY, "--log-every", "-1"], "--log-every takes a number from 1"),
@@ -282,7 +282,8 @@ def test_a_full_disk_costs_only_what_came_after_the_last_checkpoint(
     full = tmp_path / "full"
     capsys.readouterr()
     assert main([*words, "--out", str(full), "--checkpoint-seconds", "0"]) == 2
-    assert capsys.readouterr().err == "xtx: writing: No space left on device\n"
+    because = "cannot be written (No space left on device); when that is mended, go on with: xtx resume"
+    assert capsys.readouterr().err == f"xtx: {full} {because} {full}\n"
     assert [path.name for path in checkpoints(full)] == ["0000000040", "0000000032"]
     monkeypatch.setattr(xtx.runs, "write_checkpoint", write)
     assert main(["resume", str(full), *PLAIN]) == 0
@@ -309,7 +310,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert err == ""
+    assert err == "\nstopping when this is done, and saving; Ctrl-C again ends it at once\n"
     assert out.splitlines()[-1] == f"xtx: stopped and saved; go on with: xtx resume {folder}"
     assert (second.returncode, second.stdout) == (2, "")
     assert second.stderr == f"xtx: another process works on {folder}; wait for it, or end it first\n"

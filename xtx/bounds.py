@@ -36,7 +36,7 @@ _SHARE, _POSITIVE = Bounds(0, 1), Bounds(0, above=True)
 _CLIP = Bounds(0, above=True, endless=True)
 
 _BOUNDS: dict[type, dict[str, Bounds]] = {
-    config.TextSettings: {"vocabulary": Bounds(16), "longest": Bounds(3)},
+    config.TextSettings: {"vocabulary": Bounds(8), "longest": Bounds(3)},
     config.QSettings: {
         "hidden": _SOME,
         "gamma": _SHARE,

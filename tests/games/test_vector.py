@@ -84,6 +84,20 @@ def test_answers_that_come_together_are_taken_one_by_one() -> None:
     remote.free()
 
 
+def test_workers_that_need_all_processors_have_one_each() -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    count = len(processors)
+    with vector(TOY, 2 * count, 2 * count) as games:
+        assert [os.sched_getaffinity(pid) for pid in games.pids] == [{p} for p in 2 * processors]
+        os.kill(games.pids[0], signal.SIGKILL)  # and so has the one that replaces it
+        games.reset()
+        assert [os.sched_getaffinity(pid) for pid in games.pids] == [{p} for p in 2 * processors]
+    # Search threads share what there is; and where there are more processors than workers, nobody is tied.
+    for spec, workers in ((replace(TOY, threads=2), count), (TOY, count - 1)):
+        with vector(spec, count, workers) as games:
+            assert all(os.sched_getaffinity(pid) == set(processors) for pid in games.pids)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("late", [False, True])
 def test_an_interrupted_move_did_not_happen(workers: int, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:

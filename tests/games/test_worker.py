@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,9 +14,9 @@ import pytest
 
 from xtx.games import worker
 from xtx.games.game import NO_ANSWER, GameSpec
+from xtx.games.inbox import HEADER
 from xtx.games.toy import ToyGame
 from xtx.games.worker import (
-    HEADER,
     Answer,
     Bring,
     Call,
@@ -203,36 +201,3 @@ def test_a_worker_whose_parent_is_gone_ends_at_once() -> None:
     code = "import sys; from xtx.games.worker import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "0", "0", "1"], timeout=30, capture_output=True)
     assert done.returncode == 1 and done.stderr == b""
-
-
-def test_a_worker_stays_awake_for_a_moment_only() -> None:
-    linger = worker.Linger()
-    here, there = socket.socketpair()
-    with here, there:
-        linger.wait(here, time.perf_counter() + 0.01)  # nothing comes: it ends even so
-        there.sendall(b"x")
-        linger.wait(here, time.perf_counter() + 60)
-        assert here.recv(9) == b"x"  # which it did not take
-        there.close()
-        linger.wait(here, time.perf_counter() + 60)
-
-
-def test_a_worker_falls_asleep_where_others_hold_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    given_way: list[int] = []
-
-    def give_way(seconds: float) -> None:
-        given_way.append(1)
-        time.sleep(seconds)
-
-    linger = worker.Linger()
-    here, there = socket.socketpair()
-    with here, there:
-        monkeypatch.setattr(os, "sched_yield", lambda: give_way(0))
-        linger.wait(here, time.perf_counter() + 0.01)
-        assert given_way
-        given_way.clear()
-        linger = worker.Linger()  # on a busy machine that one may be tired already
-        monkeypatch.setattr(os, "sched_yield", lambda: give_way(3 * worker.LINGER))
-        for _ in range(10):
-            linger.wait(here, time.perf_counter() + 60)
-        assert len(given_way) == 1

@@ -5,11 +5,13 @@ What is to be done about one that is lost is vector.py's business.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -21,7 +23,8 @@ from typing import TypeVar
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.worker import DESK_SIZE, HEADER, Answer, Desk, Failure, Linger, Message, encode
+from xtx.games.inbox import Inbox, Linger
+from xtx.games.worker import DESK_SIZE, Answer, Desk, Failure, Message, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -29,6 +32,10 @@ _START_PATIENCE = 60.0
 
 MOMENT = 0.25
 """Seconds after which one that waits looks whether there is any progress."""
+_A_MOMENT = struct.pack("@ll", 0, int(1e6 * MOMENT))
+"""The same as a struct timeval."""
+
+_AT_ONCE = int(socket.MSG_DONTWAIT)
 
 
 Kind = TypeVar("Kind", bound=Answer)
@@ -52,14 +59,14 @@ class Remote:
         self.phase = Phase.START
         self.told: int | None = None
         """How many verdicts it knows; None until its games are where they should be."""
-        self.unsent = memoryview(b"")
+        self.unsent = b""
         self._memory = os.memfd_create("xtx-desk")
         os.ftruncate(self._memory, DESK_SIZE)
         self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
+        self._trace = self.desk.trace
         self._channel: socket.socket | None = None
-        self._poller = select.poll()
         self._linger = Linger()
-        self._received = bytearray()
+        self._inbox = Inbox()
         self._answer: Answer | None = None
         self._gone = False
         self._silence = ""
@@ -68,12 +75,10 @@ class Remote:
     def spawn(self) -> None:
         """Starts the process; its first answer says that it runs."""
         self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
-        self._poller = select.poll()
-        self._poller.register(self._channel, select.POLLIN)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _A_MOMENT)
         self.phase, self.told = Phase.START, None
         self.desk.ahead = 0  # whatever the one before was at
-        self.unsent, self._received = memoryview(b""), bytearray()
+        self.unsent, self._inbox = b"", Inbox()
         self._answer, self._gone, self._silence = None, False, ""
         self._await()
         descriptors = theirs.fileno(), self._memory
@@ -89,6 +94,12 @@ class Remote:
                 process_group=0,  # so that the terminal's Ctrl-C goes to the parent only
             )
 
+    def stay_on(self, processor: int) -> None:
+        """Ties the worker to one processor, but not threads that it has started."""
+        if self.process is not None:
+            with contextlib.suppress(OSError):  # it is gone, or the processor is
+                os.sched_setaffinity(self.process.pid, {processor})
+
     def fileno(self) -> int:
         """The socket, for poll."""
         return self._channel.fileno() if self._channel is not None else -1
@@ -101,17 +112,16 @@ class Remote:
 
     def post(self, message: Message) -> None:
         """Begins to send a message that has no answer."""
-        self.unsent = memoryview(bytes(self.unsent) + encode(message))
+        self.unsent += encode(message)
         self.flush()
 
     def _await(self) -> None:
-        desk = self.desk
-        desk.call, desk.start = -1, desk.trace.progress
+        self.desk.call, self.desk.start = -1, self._trace.progress
         self.await_more()
 
     def await_more(self) -> None:
         """From now on another answer is awaited, to what was sent before."""
-        self._progress, self._since = self.desk.trace.progress, time.monotonic()
+        self._progress, self._since = self._trace.progress, time.monotonic()
         self._decode()
 
     @property
@@ -130,7 +140,7 @@ class Remote:
         """Sends as much as goes without waiting."""
         try:
             if self._channel is not None:
-                self.unsent = self.unsent[self._channel.send(self.unsent) :]
+                self.unsent = self.unsent[self._channel.send(self.unsent, _AT_ONCE) :]
         except BlockingIOError:
             return
         except ConnectionError:
@@ -138,29 +148,25 @@ class Remote:
 
     def listen(self, awake_until: float = 0.0) -> bool:
         """Waits for something to come, for a moment, and awake until a certain time; says whether anything did."""
-        if self._channel is not None:
-            self._linger.wait(self._channel, awake_until)
-        return bool(self._poller.poll(1000 * MOMENT)) and self.read()
+        if awake_until and self._linger.wait(self.read, awake_until):
+            return True
+        return self._receive(wait=True)
 
     def read(self) -> bool:
         """Takes in what has come; says whether anything did."""
-        try:
-            data = self._channel.recv(1 << 18) if self._channel is not None else b""
-        except BlockingIOError:
+        return self._receive(wait=False)
+
+    def _receive(self, wait: bool) -> bool:
+        if self._channel is not None and not self._inbox.receive(self._channel, wait):
             return False
-        except ConnectionError:
-            data = b""
-        self._gone = not data
-        self._received += data
+        self._gone = self._channel is None or self._inbox.closed
         self._decode()
         return True
 
     def _decode(self) -> None:
-        """Makes the first answer of what has come, if it is there and the one before was taken."""
-        size = HEADER.unpack_from(self._received)[0] if len(self._received) >= HEADER.size else sys.maxsize
-        if self._answer is None and len(self._received) >= HEADER.size + size:
-            self._answer = _DECODER.decode(memoryview(self._received)[HEADER.size : HEADER.size + size])
-            self._received = self._received[HEADER.size + size :]
+        """Makes the next answer of what has come, if it is there and the one before was taken."""
+        if self._answer is None and (body := self._inbox.message()) is not None:
+            self._answer = _DECODER.decode(body)
 
     @property
     def settled(self) -> bool:
@@ -176,7 +182,7 @@ class Remote:
         """Calls the worker lost if it made no progress for that many seconds."""
         if self.phase is Phase.START:
             patience = max(patience, _START_PATIENCE)
-        progress, now = self.desk.trace.progress, time.monotonic()
+        progress, now = self._trace.progress, time.monotonic()
         if progress != self._progress:
             self._progress, self._since = progress, now
         elif now - self._since > patience:

@@ -40,12 +40,9 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Task:
-    """What one worker has to do in one request."""
+class Trouble:
+    """What is kept of workers that were lost over one request."""
 
-    remote: int
-    games: list[int] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
     losses: list[tuple[str, str]] = field(default_factory=list)
     """How workers were lost since something was last to blame, and at what command."""
     seen: dict[tuple[Phase, int, bool, str], int] = field(default_factory=dict)
@@ -54,6 +51,17 @@ class Task:
     """The spots for which something was blamed."""
     blamed: dict[str, str] = field(default_factory=dict)
     """Commands that are to blame, with the reason."""
+
+
+@dataclass(slots=True)
+class Task:
+    """What one worker has to do in one request."""
+
+    remote: int
+    games: list[int]
+    calls: list[Call]
+    trouble: Trouble | None = None
+    """None as long as no worker was lost over it."""
 
 
 @dataclass(slots=True)
@@ -71,10 +79,12 @@ def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
     tasks: dict[int, Task] = {}
     for index, call in calls.items():
         number = slots[index].remote
-        if number not in tasks:
-            tasks[number] = Task(number)
-        tasks[number].games.append(index)
-        tasks[number].calls.append(call)
+        if number in tasks:
+            task = tasks[number]
+            task.games.append(index)
+            task.calls.append(call)
+        else:
+            tasks[number] = Task(number, [index], [call])
     return tasks
 
 

@@ -18,11 +18,11 @@ from types import TracebackType
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
+from xtx.games.inbox import LINGER
 from xtx.games.ledger import Ledger
 from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
-from xtx.games.tasks import Asked, Slot, Task, divide, with_actions, without_command
+from xtx.games.tasks import Asked, Slot, Task, Trouble, divide, with_actions, without_command
 from xtx.games.worker import (
-    LINGER,
     Ahead,
     Call,
     Desk,
@@ -38,6 +38,7 @@ from xtx.games.worker import (
     Results,
     Save,
     Setup,
+    Verdict,
 )
 
 _ATTEMPTS = 10
@@ -89,10 +90,10 @@ class GameVector:
         self._results: list[Result] = []
         """What came of the actions that were last sent."""
         self._closed = False
-        if workers is None:
-            workers = len(os.sched_getaffinity(0))
-        self._remotes = [Remote(number) for number in range(min(workers, games))]
-        self._ahead = len(os.sched_getaffinity(0)) >= 2 * len(self._remotes) if ahead is None else ahead
+        self._processors = sorted(os.sched_getaffinity(0))
+        count = len(self._processors) if workers is None else workers
+        self._remotes = [Remote(number) for number in range(min(count, games))]
+        self._ahead = len(self._processors) >= 2 * len(self._remotes) if ahead is None else ahead
         self._host: Host | None = None
         for index, slot in enumerate(self._slots):
             slot.remote = index % max(1, len(self._remotes))
@@ -113,7 +114,7 @@ class GameVector:
         for remote in self._remotes:  # all load their program at the same time
             remote.spawn()
         for number in range(len(self._remotes)):  # the first finds out the layout, the others are told
-            self._revive(Task(number))
+            self._revive(Task(number, [], []))
 
     # --- what is worth keeping ----------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class GameVector:
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Actions by the index of their game."""
-        if isinstance(actions, Mapping):
+        if not isinstance(actions, list) and isinstance(actions, Mapping):
             chosen = dict(actions)
         elif len(actions) == len(self._slots):
             chosen = dict(enumerate(actions))
@@ -246,15 +247,17 @@ class GameVector:
         return chosen
 
     def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
+        slots = self._slots
         results = self._call(
-            {i: Move(self._slots[i].local, action, i in last, early=early) for i, action in chosen.items()}
+            {i: Move(slots[i].local, action, i in last, False, (), early) for i, action in chosen.items()}
         )
-        self._results = [results[i] for i in chosen]
-        steps = []
+        self._results, steps = [], []
         for i, action in chosen.items():
-            step, slot = results[i].step, self._slots[i]
+            result, slot = results[i], slots[i]
+            step = result.step
             slot.actions.append(None if step.observation.text == NO_ANSWER else action)
             slot.live = not step.terminated
+            self._results.append(result)
             steps.append(step)
         return steps
 
@@ -324,7 +327,7 @@ class GameVector:
         self._check_arrived()
         if self._host is not None:
             return Asked(calls)
-        asked = Asked(calls, divide(calls, self._slots) or {0: Task(0)})
+        asked = Asked(calls, divide(calls, self._slots) or {0: Task(0, [], [])})
         try:
             # In the reverse of the order in which answers are awaited. We were woken on the processor of one that had
             # answered, as a rule the first of them: the last one's is free, and each worker goes on where its games lie
@@ -362,12 +365,14 @@ class GameVector:
         except BaseException:
             self._end_workers_of(asked)
             raise
-        for task in tasks.values():
-            for why, command in task.losses:
+        blamed: dict[str, str] = {}
+        for trouble in [task.trouble for task in tasks.values() if task.trouble is not None]:
+            for why, command in trouble.losses:
                 # One that was lost to a known killer may have been spared the second time, by another's verdict.
                 if command not in self._killers:
                     self._on_report(f"a worker {why} and was replaced; nothing is lost")
-        self._merge(results, {action: why for task in tasks.values() for action, why in task.blamed.items()})
+            blamed |= trouble.blamed
+        self._merge(results, blamed)
         return results
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
@@ -411,9 +416,11 @@ class GameVector:
     def _merge(self, results: Mapping[int, Result], blamed: Mapping[str, str]) -> None:
         """Takes over new verdicts. All games learn of them with their next request, and the atlas not before that:
         so the moment at which a verdict begins to count does not depend on who holds which game."""
+        found: list[Verdict] = []
         for index, result in results.items():
             self._slots[index].here = result.here
-        for action in self._ledger.add(verdict for result in results.values() for verdict in result.forbidden):
+            found += result.forbidden
+        for action in self._ledger.add(found) if found else ():
             if action not in self._reported:  # once for all states: there may be very many
                 self._reported.add(action)
                 why = blamed.get(action, "the story does not end it")
@@ -447,9 +454,16 @@ class GameVector:
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
                 remote.told = self._ledger.told
+                self._place(remote)
                 return
             except _Lost:
                 self._lost(task)
+
+    def _place(self, remote: Remote) -> None:
+        """Gives each worker a processor of its own where they need all of them. The kernel would often leave two on the
+        same one while the other has nothing to do: pauses are so short here that it does not look around."""
+        if self.spec.threads == 1 and len(self._remotes) >= len(self._processors):
+            remote.stay_on(self._processors[remote.number % len(self._processors)])
 
     def _ask(self, remote: Remote, kind: type[Kind], message: Message | None) -> Kind:
         """The answer of one worker; None asks nothing, but waits for the sign that it runs."""
@@ -467,7 +481,7 @@ class GameVector:
         while not (settled := [remote.number for remote in remotes if remote.settled]):
             # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
             # we are woken less often.
-            unsent = any(remote.unsent for remote in remotes)
+            unsent = [remote for remote in remotes if remote.unsent]
             if not (converse(remotes) if unsent else remotes[0].listen(awake_until)):
                 for remote in remotes:
                     if not remote.read():  # others may have answered meanwhile
@@ -477,30 +491,31 @@ class GameVector:
     def _lost(self, task: Task) -> None:
         """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
         remote = self._remotes[task.remote]
+        trouble = task.trouble = task.trouble or Trouble()
         why = remote.end()
         if remote.desk.ahead:
             self._ahead = False
-            task.losses.append((why, ""))
+            trouble.losses.append((why, ""))
             return
         tried = remote.desk.trace.progress - remote.desk.start
         command = remote.desk.trace.command.decode("utf-8", "replace") if tried else ""
-        task.losses.append((why, command))
+        trouble.losses.append((why, command))
         number = remote.desk.call
         if tried and remote.phase in (Phase.SETUP, Phase.WORK):
             spot = remote.phase, number, tried == 1, command
-            task.seen[spot] = task.seen.get(spot, 0) + 1
+            trouble.seen[spot] = trouble.seen.get(spot, 0) + 1
             # Once is enough for a command that was to blame elsewhere: a word may be deadly in every state.
-            if spot not in task.settled and task.seen[spot] >= (1 if command in self._killers else 2):
-                task.settled.add(spot)
+            if spot not in trouble.settled and trouble.seen[spot] >= (1 if command in self._killers else 2):
+                trouble.settled.add(spot)
                 self._killers.add(command)
-                task.losses.clear()
-                task.blamed[command] = f"the process {why}"
+                trouble.losses.clear()
+                trouble.blamed[command] = f"the process {why}"
                 if remote.phase is Phase.SETUP:
                     self._survey_avoid += (command,)
                     self._on_report(f"{Path(self.spec.path).name}: {command!r} is left out of the survey: it {why}")
                 else:
                     task.calls[number] = without_command(task.calls[number], command, first=tried == 1)
-        if len(task.losses) > _ATTEMPTS or len(task.blamed) > _VERDICTS:
+        if len(trouble.losses) > _ATTEMPTS or len(trouble.blamed) > _VERDICTS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
 

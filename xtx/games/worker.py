@@ -17,7 +17,6 @@ import mmap
 import os
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
@@ -29,19 +28,12 @@ import msgspec
 
 from xtx.core import Game, Observation, Step, UserError
 from xtx.games.game import GameSpec, StoryGame
+from xtx.games.inbox import HEADER, LINGER, Inbox, Linger
 from xtx.games.jericho import Trace
 from xtx.games.toy import ToyGame
 from xtx.games.world import Layout
 
 DESK_SIZE = mmap.PAGESIZE
-HEADER = struct.Struct("<I")
-"""In front of every message: its length."""
-
-LINGER = 2e-4
-"""Seconds for which one stays awake for what is likely to come at once."""
-
-_TIRED = 500
-"""So many times one falls asleep at once after others held the processor for long."""
 
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """Stands where there is nothing to say."""
@@ -366,26 +358,38 @@ def encode(message: Message | Answer) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
+class _Ear:
+    """The parent's messages. Where the next one came soon after one of its kind, it is likely to do so again, and is
+    awaited awake."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._inbox, self._linger = Inbox(), Linger()
+        self._quick: set[type] = set()
+
+    def next(self, last: type) -> memoryview | None:
+        """The message that follows one of that kind; None where the other end is closed."""
+        inbox, since = self._inbox, time.perf_counter()
+        while (body := inbox.message()) is None and not inbox.closed:
+            if last not in self._quick or not self._linger.wait(self._come, since + LINGER):
+                inbox.receive(self._channel, wait=True)
+        # (After looking ahead the next request may have been there already.)
+        soon = last is not Ahead and time.perf_counter() - since < 2 * LINGER
+        (self._quick.add if soon else self._quick.discard)(last)
+        return body
+
+    def _come(self) -> bool:
+        return self._inbox.receive(self._channel, wait=False)
+
+
 def serve(channel: socket.socket, desk: Desk) -> None:
     """Answers until the other end is closed."""
     decoder = msgspec.msgpack.Decoder(Message)
-    stream = channel.makefile("rb", buffering=1 << 16)
+    ear = _Ear(channel)
     host: Host | None = None
     last: type = Setup
-    quick: set[type] = set()
-    linger = Linger()
     channel.sendall(encode(Ready()))
-    while True:
-        since = time.perf_counter()
-        if last in quick:  # where the next request came soon after one of this kind, it is likely to do so again
-            linger.wait(channel, since + LINGER)
-        header = stream.read(HEADER.size)
-        if len(header) < HEADER.size:
-            break
-        # (After looking ahead the next request may lie in the stream already, where it cannot be seen.)
-        soon = last is not Ahead and time.perf_counter() - since < 2 * LINGER
-        (quick.add if soon else quick.discard)(last)
-        body = stream.read(*HEADER.unpack(header))
+    while (body := ear.next(last)) is not None:
         try:
             message = decoder.decode(body)
             if isinstance(message, Setup):
@@ -420,33 +424,6 @@ def _answers(host: Host | None, message: Message) -> Iterator[Answer]:
     yield answer
     if later:
         yield host.answer(Request(later))
-
-
-class Linger:
-    """Waits awake for something to come, for to be woken takes as long as a quick game's step. Not where the processor
-    is shared with somebody who has enough to do: who gives way to him waits for his turn to end, and who sleeps is
-    woken at once."""
-
-    def __init__(self) -> None:
-        self._tired = 0
-
-    def wait(self, channel: socket.socket, until: float) -> None:
-        """Returns when something has come, or when it is time to fall asleep."""
-        if self._tired:
-            self._tired -= 1
-            return
-        while (now := time.perf_counter()) < until:
-            try:
-                channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                os.sched_yield()  # the processor is anybody's who has work
-                if time.perf_counter() - now > 2 * LINGER:
-                    self._tired = _TIRED
-                    return
-            except ConnectionError:
-                return
-            else:
-                return
 
 
 def die_with(parent: int) -> None:

@@ -116,11 +116,12 @@ class Remote:
         self.flush()
 
     def _await(self) -> None:
-        self.desk.call, self.desk.start = -1, self._trace.progress
-        self.await_more()
+        progress = self._trace.progress
+        self.desk.call, self.desk.start = -1, progress
+        self._progress, self._since = progress, time.monotonic()
 
     def await_more(self) -> None:
-        """From now on another answer is awaited, to what was sent before."""
+        """From now on another answer is awaited, to what was sent before; it may have come already."""
         self._progress, self._since = self._trace.progress, time.monotonic()
         self._decode()
 

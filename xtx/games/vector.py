@@ -20,10 +20,12 @@ from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.inbox import LINGER
 from xtx.games.ledger import Ledger
+from xtx.games.placement import Placement
 from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
 from xtx.games.tasks import Asked, Slot, Task, Trouble, divide, with_actions, without_command
 from xtx.games.worker import (
     Ahead,
+    Answer,
     Call,
     Desk,
     Find,
@@ -90,10 +92,9 @@ class GameVector:
         self._results: list[Result] = []
         """What came of the actions that were last sent."""
         self._closed = False
-        self._processors = sorted(os.sched_getaffinity(0))
-        count = len(self._processors) if workers is None else workers
-        self._remotes = [Remote(number) for number in range(min(count, games))]
-        self._ahead = len(self._processors) >= 2 * len(self._remotes) if ahead is None else ahead
+        self._placement = Placement(workers, games, spec.threads)
+        self._remotes = [Remote(number) for number in range(self._placement.workers)]
+        self._ahead = self._placement.spacious if ahead is None else ahead
         self._host: Host | None = None
         for index, slot in enumerate(self._slots):
             slot.remote = index % max(1, len(self._remotes))
@@ -327,7 +328,7 @@ class GameVector:
         self._check_arrived()
         if self._host is not None:
             return Asked(calls)
-        asked = Asked(calls, divide(calls, self._slots) or {0: Task(0, [], [])})
+        asked = Asked(calls, self._placement.nearest_first(divide(calls, self._slots) or {0: Task(0, [], [])}))
         try:
             # In the reverse of the order in which answers are awaited. We were woken on the processor of one that had
             # answered, as a rule the first of them: the last one's is free, and each worker goes on where its games lie
@@ -377,20 +378,31 @@ class GameVector:
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
-        waiting, awake_until = list(tasks), 0.0
+        waiting, awake_until = [], 0.0
+        for number, task in tasks.items():  # as a rule it is done with this
+            remote = self._remotes[number]
+            if not remote.unsent and not remote.settled:
+                remote.listen(awake_until)
+                # The others have as much to do as a rule, and will answer at once.
+                awake_until = awake_until or time.perf_counter() + LINGER
+            if (answer := remote.take()) is None:
+                waiting.append(number)
+            else:
+                self._accept(task, answer, results)
         while waiting:
-            for number in self._wait(waiting, awake_until):
+            for number in self._wait(waiting):
                 answer, task = self._remotes[number].take(), tasks[number]
                 if answer is None:
                     self._lost(task)
                     self._send(task)
                 else:
                     waiting.remove(number)
-                    found = expected(Results, answer)
-                    self._count(found)
-                    results.update(zip(task.games, found.results, strict=True))
-            # The others have as much to do as a rule, and will answer at once.
-            awake_until = awake_until or time.perf_counter() + LINGER
+                    self._accept(task, answer, results)
+
+    def _accept(self, task: Task, answer: Answer, results: dict[int, Result]) -> None:
+        found = expected(Results, answer)
+        self._count(found)
+        results.update(zip(task.games, found.results, strict=True))
 
     def _count(self, found: Results) -> None:
         self.worked += found.worked
@@ -454,16 +466,10 @@ class GameVector:
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
                 remote.told = self._ledger.told
-                self._place(remote)
+                self._placement.place(remote)
                 return
             except _Lost:
                 self._lost(task)
-
-    def _place(self, remote: Remote) -> None:
-        """Gives each worker a processor of its own where they need all of them. The kernel would often leave two on the
-        same one while the other has nothing to do: pauses are so short here that it does not look around."""
-        if self.spec.threads == 1 and len(self._remotes) >= len(self._processors):
-            remote.stay_on(self._processors[remote.number % len(self._processors)])
 
     def _ask(self, remote: Remote, kind: type[Kind], message: Message | None) -> Kind:
         """The answer of one worker; None asks nothing, but waits for the sign that it runs."""
@@ -475,14 +481,14 @@ class GameVector:
             raise _Lost
         return expected(kind, answer)
 
-    def _wait(self, numbers: Collection[int], awake_until: float = 0.0) -> list[int]:
-        """Those of the workers that answered or are lost; waits until there is one, awake until a certain time."""
+    def _wait(self, numbers: Collection[int]) -> list[int]:
+        """Those of the workers that answered or are lost; waits until there is one."""
         remotes = [self._remotes[number] for number in numbers]
         while not (settled := [remote.number for remote in remotes if remote.settled]):
             # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
             # we are woken less often.
             unsent = [remote for remote in remotes if remote.unsent]
-            if not (converse(remotes) if unsent else remotes[0].listen(awake_until)):
+            if not (converse(remotes) if unsent else remotes[0].listen()):
                 for remote in remotes:
                     if not remote.read():  # others may have answered meanwhile
                         remote.give_up_after(self._patience)

@@ -295,4 +295,5 @@ def test_words(tmp_path: Path) -> None:
     assert (shared["--workers"], shared["--search-threads"]) == ("8", "1")
     own = options([w for w in Means(device="cuda", processors=16).words(games=8) if w != "--quiet"])
     assert (own["--workers"], own["--search-threads"]) == ("8", "12")
+    assert {words["--tie-workers"] for words in (alone, shared, own)} == {"off"}
     assert (alone["--look-ahead"], shared["--look-ahead"], own["--look-ahead"]) == ("on", "off", "on")

@@ -70,7 +70,6 @@ def test_answers_that_come_together_are_taken_one_by_one() -> None:
     remote, first, second = remote_module.Remote(0), Results([], searches=1), Results([], searches=2)
     here, there = socket.socketpair()
     with here, there:
-        here.setblocking(False)
         remote._channel, remote.process = here, None
         both = encode(first) + encode(second)
         for part in (both[:3], both[3:-2], both[-2:]):
@@ -82,20 +81,6 @@ def test_answers_that_come_together_are_taken_one_by_one() -> None:
         remote.await_more()
         assert remote.take() is None
     remote.free()
-
-
-def test_workers_that_need_all_processors_have_one_each() -> None:
-    processors = sorted(os.sched_getaffinity(0))
-    count = len(processors)
-    with vector(TOY, 2 * count, 2 * count) as games:
-        assert [os.sched_getaffinity(pid) for pid in games.pids] == [{p} for p in 2 * processors]
-        os.kill(games.pids[0], signal.SIGKILL)  # and so has the one that replaces it
-        games.reset()
-        assert [os.sched_getaffinity(pid) for pid in games.pids] == [{p} for p in 2 * processors]
-    # Search threads share what there is; and where there are more processors than workers, nobody is tied.
-    for spec, workers in ((replace(TOY, threads=2), count), (TOY, count - 1)):
-        with vector(spec, count, workers) as games:
-            assert all(os.sched_getaffinity(pid) == set(processors) for pid in games.pids)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -76,7 +76,13 @@ def run(args: Args) -> None:
         tempfile.TemporaryDirectory() as folder,
         Run.create(Path(folder) / "run", config) as run_,
         contextlib.closing(
-            GameVector(cast.stage.spec, config.games, args.means.workers, ahead=args.means.ahead)
+            GameVector(
+                cast.stage.spec,
+                config.games,
+                args.means.workers,
+                ahead=args.means.ahead,
+                tie=args.means.tie_workers == "auto",
+            )
         ) as games,
         console.status(f"{args.agent} learns {cast.stage.name} for {config.steps:,} steps on {cast.device} ..."),
     ):

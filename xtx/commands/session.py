@@ -46,6 +46,8 @@ class Means:
     look_ahead: Literal["auto", "on", "off"] = "auto"
     """Whether games that wait for others search meanwhile what is likely to come next; auto: if there are two
     processors for each process."""
+    tie_workers: Literal["auto", "off"] = "auto"
+    """Whether each of those processes has a processor of its own; auto: if there are as many of them."""
     threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads of torch; if not given, one for small networks, else as many as there are processors, at most 8, or as
     before where a run goes on.
@@ -185,6 +187,7 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
                 forbidden=forbidden,
                 on_report=display.note,
                 ahead=means.ahead,
+                tie=means.tie_workers == "auto",
             )
         ) as games,
         display,

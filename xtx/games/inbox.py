@@ -16,10 +16,10 @@ LINGER = 2e-4
 
 _ROOM = 1 << 16
 """Bytes for which there is room at the beginning."""
-_AT_ONCE = int(socket.MSG_DONTWAIT)
+AT_ONCE = int(socket.MSG_DONTWAIT)
 _LEAST_TIRED, _MOST_TIRED = 4, 512
 """So many times one falls asleep at once after others held the processor for long: twice as often each time that this
-happens again, and half as often when it does not."""
+happens again, and half as often each time that something comes instead."""
 
 
 class Inbox:
@@ -36,10 +36,11 @@ class Inbox:
     def receive(self, channel: socket.socket, wait: bool) -> bool:
         """Takes in what has come, if need be after waiting for it as long as the socket may; says whether anything has,
         the end of it too."""
+        self._free()
         if self._filled == len(self._bytes):
             self._make_room(2 * self._filled)
         try:
-            size = channel.recv_into(self._bytes[self._filled :], 0, 0 if wait else _AT_ONCE)
+            size = channel.recv_into(self._bytes[self._filled :], 0, 0 if wait else AT_ONCE)
         except BlockingIOError:
             return False
         except ConnectionError:
@@ -50,10 +51,7 @@ class Inbox:
 
     def message(self) -> memoryview | None:
         """The next message, if all of it is there; it must be read before anything else is asked."""
-        if self._taken:
-            left = self._filled - self._taken
-            self._bytes[:left] = self._bytes[self._taken : self._filled]
-            self._filled, self._taken = left, 0
+        self._free()
         if self._filled < HEADER.size:
             return None
         end: int = HEADER.size + HEADER.unpack_from(self._bytes)[0]
@@ -63,6 +61,12 @@ class Inbox:
             return None
         self._taken = end
         return self._bytes[HEADER.size : end]
+
+    def _free(self) -> None:
+        if self._taken:
+            left = self._filled - self._taken
+            self._bytes[:left] = self._bytes[self._taken : self._filled]
+            self._filled, self._taken = left, 0
 
     def _make_room(self, size: int) -> None:
         larger = memoryview(bytearray(size))

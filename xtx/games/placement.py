@@ -16,14 +16,13 @@ class Placement:
     """Gives each worker a processor of its own where they need all of them. The kernel would often leave two on the
     same one while another has nothing to do: pauses are so short here that it does not look around."""
 
-    def __init__(self, workers: int | None, games: int, threads: int) -> None:
-        """`workers`: None means one for each processor. `threads`: with how many each of them searches."""
+    def __init__(self, workers: int | None, games: int, tie: bool) -> None:
+        """`workers`: None means one for each processor. `tie`: whether they may be tied to processors; they should not
+        where others need these as well."""
         self._processors = sorted(os.sched_getaffinity(0))
         self.workers = min(games, len(self._processors) if workers is None else workers)
         """How many there are to be."""
-        self._ties = threads == 1 and self.workers >= len(self._processors)
-        self._near: dict[int, int] = {}
-        """By processor: the worker that is tied to it, or the first of those."""
+        self._ties = tie and self.workers == len(self._processors)
 
     @property
     def spacious(self) -> bool:
@@ -33,13 +32,14 @@ class Placement:
     def place(self, remote: Remote) -> None:
         """Ties a worker to its processor."""
         if self._ties:
-            processor = self._processors[remote.number % len(self._processors)]
-            remote.stay_on(processor)
-            self._near.setdefault(processor, remote.number)
+            remote.stay_on(self._processors[remote.number])
 
     def nearest_first(self, tasks: dict[int, Task]) -> dict[int, Task]:
         """The tasks by worker, that of the one on the parent's processor before the others. It can only begin when the
         parent waits, and when it has answered the parent goes on at once; woken for the answer of another, it would
         have to wait for its turn."""
-        near = self._near.get(current_processor(), -1) if self._near and len(tasks) > 1 else -1
-        return {near: tasks.pop(near), **tasks} if near in tasks else tasks
+        if not self._ties or len(tasks) < 2:
+            return tasks
+        here = current_processor()
+        near = next((number for number in tasks if self._processors[number] == here), None)
+        return tasks if near is None else {near: tasks[near], **tasks}

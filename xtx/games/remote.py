@@ -1,4 +1,4 @@
-"""The parent's end of a worker process: starting it, sending and reading without waiting, seeing that it is lost.
+"""The parent's end of a worker process: starting it, sending without waiting, reading, seeing that it is lost.
 
 What is to be done about one that is lost is vector.py's business.
 """
@@ -23,7 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.inbox import Inbox, Linger
+from xtx.games.inbox import AT_ONCE, Inbox, Linger
 from xtx.games.worker import DESK_SIZE, Answer, Desk, Failure, Message, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
@@ -33,9 +33,7 @@ _START_PATIENCE = 60.0
 MOMENT = 0.25
 """Seconds after which one that waits looks whether there is any progress."""
 _A_MOMENT = struct.pack("@ll", 0, int(1e6 * MOMENT))
-"""The same as a struct timeval."""
-
-_AT_ONCE = int(socket.MSG_DONTWAIT)
+"""The same as a struct timeval. (It begins anew with every signal that a program handles.)"""
 
 
 Kind = TypeVar("Kind", bound=Answer)
@@ -75,6 +73,8 @@ class Remote:
     def spawn(self) -> None:
         """Starts the process; its first answer says that it runs."""
         self._channel, theirs = socket.socketpair()
+        for end in (self._channel, theirs):
+            end.settimeout(None)  # whatever is usual in this program
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _A_MOMENT)
         self.phase, self.told = Phase.START, None
         self.desk.ahead = 0  # whatever the one before was at
@@ -95,7 +95,7 @@ class Remote:
             )
 
     def stay_on(self, processor: int) -> None:
-        """Ties the worker to one processor, but not threads that it has started."""
+        """Ties the worker to one processor, but not the threads with which it searches."""
         if self.process is not None:
             with contextlib.suppress(OSError):  # it is gone, or the processor is
                 os.sched_setaffinity(self.process.pid, {processor})
@@ -141,7 +141,7 @@ class Remote:
         """Sends as much as goes without waiting."""
         try:
             if self._channel is not None:
-                self.unsent = self.unsent[self._channel.send(self.unsent, _AT_ONCE) :]
+                self.unsent = self.unsent[self._channel.send(self.unsent, AT_ONCE) :]
         except BlockingIOError:
             return
         except ConnectionError:

@@ -69,10 +69,12 @@ class GameVector:
         layout: bytes = b"",
         on_report: Callable[[str], None] = report,
         ahead: bool | None = None,
+        tie: bool = True,
     ) -> None:
         """`workers`: None means one for each processor. `patience`: seconds without any progress after which a worker
         is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties). `ahead`: whether
-        workers that wait may look ahead; None: if there are two processors for each of them."""
+        workers that wait may look ahead; None: if there are two processors for each of them. `tie`: whether workers may
+        be tied to processors, one to each; not where others need these as well."""
         if games < 1:
             raise ValueError("a vector needs at least one game")
         self.spec = spec
@@ -92,7 +94,7 @@ class GameVector:
         self._results: list[Result] = []
         """What came of the actions that were last sent."""
         self._closed = False
-        self._placement = Placement(workers, games, spec.threads)
+        self._placement = Placement(workers, games, tie)
         self._remotes = [Remote(number) for number in range(self._placement.workers)]
         self._ahead = self._placement.spacious if ahead is None else ahead
         self._host: Host | None = None
@@ -238,7 +240,7 @@ class GameVector:
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Actions by the index of their game."""
-        if not isinstance(actions, list) and isinstance(actions, Mapping):
+        if isinstance(actions, Mapping):
             chosen = dict(actions)
         elif len(actions) == len(self._slots):
             chosen = dict(enumerate(actions))
@@ -249,9 +251,7 @@ class GameVector:
 
     def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
         slots = self._slots
-        results = self._call(
-            {i: Move(slots[i].local, action, i in last, False, (), early) for i, action in chosen.items()}
-        )
+        results = self._call({i: Move(slots[i].local, action, i in last, early=early) for i, action in chosen.items()})
         self._results, steps = [], []
         for i, action in chosen.items():
             result, slot = results[i], slots[i]
@@ -379,16 +379,17 @@ class GameVector:
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
         waiting, awake_until = [], 0.0
+        silent = any(self._remotes[number].unsent for number in tasks)
         for number, task in tasks.items():  # as a rule it is done with this
             remote = self._remotes[number]
-            if not remote.unsent and not remote.settled:
-                remote.listen(awake_until)
-                # The others have as much to do as a rule, and will answer at once.
-                awake_until = awake_until or time.perf_counter() + LINGER
+            if not silent and not remote.settled:
+                silent = not remote.listen(awake_until)
             if (answer := remote.take()) is None:
                 waiting.append(number)
             else:
                 self._accept(task, answer, results)
+                # The others have as much to do as a rule, and will answer at once.
+                awake_until = awake_until or time.perf_counter() + LINGER
         while waiting:
             for number in self._wait(waiting):
                 answer, task = self._remotes[number].take(), tasks[number]
@@ -487,7 +488,7 @@ class GameVector:
         while not (settled := [remote.number for remote in remotes if remote.settled]):
             # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
             # we are woken less often.
-            unsent = [remote for remote in remotes if remote.unsent]
+            unsent = any(remote.unsent for remote in remotes)
             if not (converse(remotes) if unsent else remotes[0].listen()):
                 for remote in remotes:
                     if not remote.read():  # others may have answered meanwhile

@@ -52,6 +52,7 @@ class Means(msgspec.Struct, frozen=True):
         ahead = "on" if self.processors >= 2 * min(games, workers) else "off"
         words = ["--device", self.device, "--threads", str(self.threads), "--quiet"]
         words += ["--workers", str(workers), "--search-threads", str(max(1, search)), "--look-ahead", ahead]
+        words += ["--tie-workers", "off"]  # they share the processors with those of other runs
         words += ["--checkpoint-seconds", str(self.checkpoint_seconds)]
         if self.atlas is not None:
             words += ["--atlas", self.atlas]

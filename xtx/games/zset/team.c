@@ -2,6 +2,7 @@
  *
  * Their threads stay, asleep, from one search to the next: to start them anew takes a noticeable part of a small search.
  * A process that was forked has none of its parent's threads; it starts its own. */
+#define _GNU_SOURCE
 #include "zset.h"
 
 #include <pthread.h>
@@ -47,6 +48,7 @@ typedef struct team {
     atomic_uint busy;        /* threads that are at it */
     int closing;
     /* not shared */
+    cpu_set_t processors; /* on which the threads may run, whatever becomes of their founder */
     prices prices;
     member members[];
 } team;
@@ -113,13 +115,18 @@ static void start_threads(team *t) {
     if (t->process != getpid()) settle(t);
     if (t->started + 1 >= t->count) return;
     sigset_t all, before;
+    pthread_attr_t everywhere;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&everywhere);
+    if (CPU_COUNT(&t->processors)) pthread_attr_setaffinity_np(&everywhere, sizeof t->processors, &t->processors);
     while (t->started + 1 < t->count) {
         member *m = &t->members[t->started + 1];
-        if (pthread_create(&m->thread, NULL, wait_for_work, m)) break;
+        if (pthread_create(&m->thread, &everywhere, wait_for_work, m) && pthread_create(&m->thread, NULL, wait_for_work, m))
+            break;
         t->started++;
     }
+    pthread_attr_destroy(&everywhere);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -167,6 +174,7 @@ team *zset_team(engine *const *engines, int32_t count) {
     if (!t) return NULL;
     t->count = (uint32_t)count;
     for (uint32_t i = 0; i < t->count; i++) t->members[i] = (member){.team = t, .e = engines[i]};
+    if (sched_getaffinity(0, sizeof t->processors, &t->processors)) CPU_ZERO(&t->processors);
     cut_begin(&t->prices);
     settle(t);
     return t;

@@ -142,7 +142,7 @@ def test_half_a_message_is_no_message() -> None:
     "call",
     [
         Reset(1, 2**31 - 1, ("a",)),
-        Move(0, "say \N{LATIN SMALL LETTER E WITH ACUTE}", True, True, ("b", "c")),
+        Move(0, "say \N{LATIN SMALL LETTER E WITH ACUTE}", True, True, True, ("b", "c")),
         Restore(3, b"\0\xff"),
         Save(2),
         Bring(0, 12, ["x", None]),

@@ -22,7 +22,9 @@ class Placement:
         self._processors = sorted(os.sched_getaffinity(0))
         self.workers = min(games, len(self._processors) if workers is None else workers)
         """How many there are to be."""
-        self._ties = tie and self.workers == len(self._processors)
+        tied = self._processors if tie and self.workers == len(self._processors) else []
+        self._near = {processor: number for number, processor in enumerate(tied)}
+        """By processor: the worker that is tied to it."""
 
     @property
     def spacious(self) -> bool:
@@ -31,15 +33,12 @@ class Placement:
 
     def place(self, remote: Remote) -> None:
         """Ties a worker to its processor."""
-        if self._ties:
+        if self._near:
             remote.stay_on(self._processors[remote.number])
 
     def nearest_first(self, tasks: dict[int, Task]) -> dict[int, Task]:
         """The tasks by worker, that of the one on the parent's processor before the others. It can only begin when the
         parent waits, and when it has answered the parent goes on at once; woken for the answer of another, it would
         have to wait for its turn."""
-        if not self._ties or len(tasks) < 2:
-            return tasks
-        here = current_processor()
-        near = next((number for number in tasks if self._processors[number] == here), None)
-        return tasks if near is None else {near: tasks[near], **tasks}
+        near = self._near.get(current_processor()) if len(tasks) > 1 and self._near else None
+        return {near: tasks[near], **tasks} if near in tasks else tasks

@@ -240,7 +240,7 @@ class GameVector:
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Actions by the index of their game."""
-        if isinstance(actions, Mapping):
+        if not isinstance(actions, list) and isinstance(actions, Mapping):  # what is a list is seen at once
             chosen = dict(actions)
         elif len(actions) == len(self._slots):
             chosen = dict(enumerate(actions))
@@ -251,7 +251,7 @@ class GameVector:
 
     def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
         slots = self._slots
-        results = self._call({i: Move(slots[i].local, action, i in last, early=early) for i, action in chosen.items()})
+        results = self._call({i: Move(slots[i].local, action, i in last, early) for i, action in chosen.items()})
         self._results, steps = [], []
         for i, action in chosen.items():
             result, slot = results[i], slots[i]
@@ -379,7 +379,7 @@ class GameVector:
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
         """Waits for all answers; a task whose worker is lost is sent again."""
         waiting, awake_until = [], 0.0
-        silent = any(self._remotes[number].unsent for number in tasks)
+        silent = any([self._remotes[number].unsent for number in tasks])
         for number, task in tasks.items():  # as a rule it is done with this
             remote = self._remotes[number]
             if not silent and not remote.settled:

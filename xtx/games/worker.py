@@ -120,12 +120,12 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
     game: int
     action: str
     last: bool
-    hopeless: bool = False
-    """The action itself killed earlier workers: do not try it, and forbid it."""
-    avoid: tuple[str, ...] = ()
     early: bool = False
     """Answer without the valid actions if they must be searched; they follow in an answer of their own, as if all those
     games had been asked to `Find` them."""
+    hopeless: bool = False
+    """The action itself killed earlier workers: do not try it, and forbid it."""
+    avoid: tuple[str, ...] = ()
 
 
 class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):

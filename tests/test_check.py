@@ -39,3 +39,17 @@ def test_misses_are_listed_and_written(real_story: object, tmp_path: Path, capsy
     question = "ask technician about security gates"
     assert question in " ".join(capsys.readouterr().out.lower().split())
     assert question in [command.lower() for command in json.loads(missed.read_text())["library"]]
+
+
+def test_reach_shows_points_and_grammars(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["games", "check", "lowwater", "--limit", "4", "--no-atlas", "--reach"]) == 0
+    header, row = capsys.readouterr().out.strip().splitlines()
+    assert header.split() == ["game", "grammar", "points", "script", "most", "missed", "lists", "actions"]
+    name, grammar, points, script, most, missed, *_ = row.split()
+    assert (name, grammar, missed) == ("lowwater", "templates", "0")
+    assert int(points) == int(script) <= int(most)
+
+
+def test_reach_writes_no_extra_actions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["games", "check", "lowwater", "--reach", "--write-extra", str(tmp_path / "missed.json")]) == 2
+    assert "--write-extra" in capsys.readouterr().err

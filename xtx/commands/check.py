@@ -39,6 +39,9 @@ class Args:
     """Also try forms beyond the grammar's templates."""
     compare: bool = False
     """Check each game plainly, with extra actions, and with the wide grammar."""
+    reach: bool = False
+    """Play each walkthrough with valid actions only, and report the points that are reached so. A step that is not
+    offered is replaced by up to four valid actions that lead to the same world, or left out."""
     write_extra: Path | None = None
     """Write the walkthrough's commands that were missed to this file, as extra actions by game."""
     search: Literal["zset", "jericho"] = "zset"
@@ -57,10 +60,18 @@ def run(args: Args) -> int:
         raise UserError("name the games to check, as in: xtx games check lowwater")
     if args.limit < 0:
         raise UserError(f"--limit takes a number from 0, not {args.limit}")
+    if args.reach and args.write_extra is not None:
+        raise UserError("--write-extra belongs to the check without --reach: leave one of the two out")
     if args.write_extra is not None:
         check_out(args.write_extra, "--write-extra")
     stories = [find_story(name) for name in args.names]
     console = Console(highlight=False)
+    if args.reach:
+        from xtx.commands.check_reach import print_reach
+
+        variants = [_variants(args, str(story.path)) for story in stories]
+        print_reach(console, [pair for one in variants for pair in one.items()], args.limit)
+        return 0
     table = Table(
         "game", "grammar", "changing steps", "reproduced", "actions mean / most", "by Jericho's measure",
         box=None, pad_edge=False,

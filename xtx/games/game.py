@@ -245,6 +245,16 @@ class StoryGame:
             return ()
         return self._allowed(self._findings(self._here, self._canonical))
 
+    def findings_in(self, state: Snapshot) -> Findings:
+        """Look, inventory and valid actions in a state of the emulator, which is left there; nothing at the end of a
+        game. The game itself stays where it is only if that state is restored afterwards."""
+        self.emulator.restore(state)
+        canonical = None if self.emulator.over else self._locate()
+        if canonical is None:
+            return Findings("", "", ())
+        found = self._findings(self._here, canonical)
+        return msgspec.structs.replace(found, actions=self._allowed(found))
+
     def known_actions(self) -> tuple[str, ...] | None:
         """The same if they need not be searched, else None."""
         if self._canonical is None:

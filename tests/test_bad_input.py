@@ -11,13 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from xtx.bounds import check_settings
 from xtx.cli import main
 from xtx.commands.session import stopper
+from xtx.commands.summary import print_summary
 from xtx.commands.writing import open_out, run_written
 from xtx.config import DrrnSettings, InvDySettings, QSettings, RcDqnSettings, RunConfig, XtxSettings, demo
 from xtx.core import UserError
+from xtx.games.stage import set_stage
 from xtx.runs import SAVED, Run, read_config
 
 TOY = "toy:corridor-5"
@@ -164,8 +167,13 @@ def test_damaged_episodes_are_told_of_at_the_end(tmp_path: Path, capsys: pytest.
     content = (folder / "episodes.jsonl").read_bytes()
     (folder / "episodes.jsonl").write_bytes(content[:5] + b"?!" + content[7:])
     capsys.readouterr()
-    assert main(["resume", str(folder), "--workers", "0"]) == 0
+    with Run.open(folder) as run:
+        print_summary(Console(), run, set_stage(TOY), "1 s")
     assert "is damaged" in " ".join(capsys.readouterr().out.split())
+    assert main(["resume", str(folder), "--workers", "0"]) == 2
+    assert "episodes.jsonl is damaged: line 1 cannot be read" in complaint(capsys)
+    assert main(["resume", str(folder), "--workers", "0", "--accept-changes"]) == 0
+    assert "is damaged" not in capsys.readouterr().out
 
 
 def test_a_full_disk_says_how_to_go_on(tmp_path: Path) -> None:

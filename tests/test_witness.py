@@ -120,7 +120,7 @@ def test_a_full_disk_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with open_run(tmp_path / "run") as run:
-        monkeypatch.setattr(Path, "write_bytes", fail)
+        monkeypatch.setattr(xtx.witness, "create_file", fail)
         witness = Witness(run)
         walk(witness, 8, "Quay", "north", "Office")
         monkeypatch.undo()

@@ -7,11 +7,16 @@ episodes.jsonl   one line for each finished episode, likewise
 rooms.jsonl      one line for each way between two rooms, when it is found, likewise
 timing.jsonl     what may differ from start to start: clock, speed, memory
 live.json        the newest turns of the first game, for those who look on; replaced every few seconds
+changes.jsonl    one line for each `xtx resume --accept-changes`: what was changed from outside, and at which step
 checkpoints/     the last two states of the whole run, and `best`: the state at the best mean score
 saved            empty; there since the first checkpoint: without one such a run is not begun anew
 lock             held by the process that works on the run
 
 Nothing here can execute code when it is read: JSON, and checkpoints of plain arrays (see `write_checkpoint`).
+
+The files know each other: a checkpoint holds the config that it was made with, and the length and a checksum of
+metrics.jsonl, episodes.jsonl and rooms.jsonl up to that moment. A run whose files do not fit together goes on only
+where the user accepts that. Checkpoints of earlier versions hold the lengths alone; the next one is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,7 +45,18 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from xtx.config import RunConfig
+from xtx.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
 from xtx.core import EpisodeRecord, State, UserError
+from xtx.regular_files import (
+    check_folders,
+    check_regular,
+    create_file,
+    open_append,
+    open_readable,
+    open_regular,
+    touch_file,
+    truncate_file,
+)
 
 _MAGIC = b"xtx checkpoint 1"
 _DIGEST = 32
@@ -49,6 +65,11 @@ _EXACT = ("metrics", "episodes", "rooms")
 """Files of lines that are the same whatever happened to the process."""
 SAVED = "saved"
 """An empty file that says that there was a checkpoint."""
+CHANGES = "changes"
+"""The file of lines that says which changes from outside were accepted."""
+_WRITTEN = (*(f"{name}.jsonl" for name in (*_EXACT, "timing", CHANGES)), "versions.json", SAVED, "lock")
+_BLOCK = 1 << 20
+"""Bytes that are read at once when a checksum is computed."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
 
 
@@ -75,7 +96,8 @@ def write_checkpoint(path: Path, state: State) -> None:
 
 def read_checkpoint(path: Path) -> State:
     """The state that was written. Raises ValueError if the file is damaged."""
-    whole = path.read_bytes()
+    with open_readable(path) as file:
+        whole = file.read()
     content = whole[len(_MAGIC) + _DIGEST :]
     if whole[: len(_MAGIC)] != _MAGIC:
         raise ValueError("not a checkpoint of xtx")
@@ -85,7 +107,7 @@ def read_checkpoint(path: Path) -> State:
         arrays = load_arrays(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         state = _give_arrays(json.loads(header["__metadata__"]["tree"]), arrays)
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"damaged ({error})") from None
     if not isinstance(state, dict):
         raise ValueError("damaged")
@@ -152,6 +174,43 @@ def _sync_folder(folder: Path) -> None:
 # --- the folder -------------------------------------------------------------------------------------------------
 
 
+class _Checksum:
+    """The length and the checksum of a file of lines, kept up to date while lines are added."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._hash = hashlib.blake2b(digest_size=_DIGEST)
+
+    def add(self, content: bytes) -> None:
+        self.size += len(content)
+        self._hash.update(content)
+
+    def add_file(self, path: Path, most: int) -> None:
+        """Add the content of a file, up to `most` bytes; nothing if it is missing."""
+        with contextlib.suppress(FileNotFoundError), open_readable(path) as file:
+            while block := file.read(min(_BLOCK, most)):
+                most -= len(block)
+                self.add(block)
+
+    def digest(self) -> str:
+        """The checksum so far, as hexadecimal digits."""
+        return self._hash.copy().hexdigest()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The newest checkpoint that can be read, compared with the other files of the run."""
+
+    path: Path
+    saved: State
+    checksums: dict[str, _Checksum]
+    """Of each exact file of lines, up to the checkpoint's length."""
+    altered: list[str]
+    """The names of those files that are not what they were at the checkpoint."""
+    changes: list[str]
+    """Everything that is not as it was, in words, each with the name of its file."""
+
+
 class Run:
     """A run's folder, opened by the one process that works on it."""
 
@@ -160,6 +219,9 @@ class Run:
         self.config = config
         self._lock: int | None = None
         self._files: dict[str, IO[bytes]] = {}
+        self._checksums: dict[str, _Checksum] = {}
+        """Of the exact files of lines, as far as they are known; see `_checksum`."""
+        self._verified: _Found | None = None
         self._made = False
         """Whether the folder was not there before."""
 
@@ -172,7 +234,7 @@ class Run:
         made = not folder.exists()
         try:
             (folder / "checkpoints").mkdir(parents=True)
-            (folder / "config.json").write_text(json.dumps(asdict(config), indent=2) + "\n")
+            replace_text(folder / "config.json", encode_config(config))
         except OSError as error:
             raise UserError(f"{folder} cannot be written ({error.strerror}); give another --out") from None
         run = cls(folder, config)
@@ -188,23 +250,34 @@ class Run:
         return run
 
     def _begin(self) -> None:
-        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT)
+        self._check_files()
+        self._lock = open_regular(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
             self._lock = None
             raise UserError(f"another process works on {self.folder}; wait for it, or end it first") from None
+        (self.folder / "checkpoints").mkdir(exist_ok=True)
         for left in (self.folder / "checkpoints").glob(".*"):  # by a process that was killed while writing
             left.unlink()
         self._note_versions()
+
+    def _check_files(self) -> None:
+        """Raise `UserError` before anything is written if a file of the run is a link, a pipe or a folder."""
+        for name in _WRITTEN:
+            check_regular(self.folder / name)
+        check_folders([self.folder / "checkpoints"])
 
     def _note_versions(self) -> None:
         path = self.folder / "versions.json"
         known: list[object] = []
         try:
             known = json.loads(path.read_text()) if path.exists() else []
-        except ValueError:
+            if not isinstance(known, list):
+                raise ValueError("not a list of starts")
+        except (ValueError, RecursionError):
+            known = []
             warn(f"{path} is damaged; what the run's earlier starts ran with is lost")
         replace_text(path, json.dumps([*known, versions()], indent=2) + "\n")
 
@@ -213,8 +286,21 @@ class Run:
     def write(self, name: str, line: object) -> None:
         """Adds a line to one of the .jsonl files."""
         if name not in self._files:
-            self._files[name] = (self.folder / f"{name}.jsonl").open("ab")
-        self._files[name].write(msgspec.json.encode(line) + b"\n")
+            if name in _EXACT:
+                self._checksum(name)  # before there is anything to be written
+            self._files[name] = open_append(self.folder / f"{name}.jsonl")
+        content = msgspec.json.encode(line) + b"\n"
+        self._files[name].write(content)
+        if name in _EXACT:
+            self._checksums[name].add(content)
+
+    def _checksum(self, name: str) -> _Checksum:
+        """The checksum of a file of lines; the file is read if lines were there before this process."""
+        if name not in self._checksums:
+            checksum = _Checksum()
+            checksum.add_file(self.folder / f"{name}.jsonl", self._size(name))
+            self._checksums[name] = checksum
+        return self._checksums[name]
 
     def flush(self) -> None:
         """Shows the lines so far to whoever reads along."""
@@ -228,33 +314,134 @@ class Run:
         self.flush()
         for file in self._files.values():
             os.fsync(file.fileno())
-        sizes = {name: self._size(name) for name in _EXACT}
         folder = self.folder / "checkpoints"
         path = folder / f"{step:010d}"
-        write_checkpoint(path, {"sizes": sizes, "state": state})
-        (self.folder / SAVED).touch()
+        write_checkpoint(path, {**self._ties(), "state": state})
+        touch_file(self.folder / SAVED)
         if best:
             _copy_cheaply(path, folder / "best")
         for old in checkpoints(self.folder)[_KEPT:]:
             old.unlink()
 
-    def restore(self) -> State | None:
-        """The newest good state, with the files of lines cut back to it; None if nothing was saved yet."""
+    def _ties(self) -> State:
+        """What ties a checkpoint to the other files of the run: the config, and the lines so far."""
+        checksums = {name: self._checksum(name) for name in _EXACT}
+        return {
+            "sizes": {name: checksum.size for name, checksum in checksums.items()},
+            "digests": {name: checksum.digest() for name, checksum in checksums.items()},
+            "config": dump_config(self.config),
+        }
+
+    def verify(self, *, accept_changes: bool = False) -> list[str]:
+        """Read the newest good checkpoint for `restore`, and compare config and lines with what it says of them.
+
+        Gives what is not as it was, in words. Raises `UserError` if there is such a thing and it is not accepted.
+        Nothing is written.
+        """
         path, saved = _find_newest(self.folder, warn)
-        if saved is None:
-            self._begin_anew()
-        sizes = saved["sizes"] if saved is not None else {}
+        if path is None or saved is None:
+            return []
+        found = self._compare(path, saved)
+        if found.changes and not accept_changes:
+            some, rest = found.changes[:3], len(found.changes) - 3
+            more = f", and {rest} more" if rest > 0 else ""
+            raise UserError(
+                f"{self.folder} was changed since its checkpoint: {'; '.join(some)}{more}. Put back what was there, or "
+                f"go on with the change, if it is meant: xtx resume {self.folder} --accept-changes"
+            )
+        self._verified = found
+        return found.changes
+
+    @property
+    def saved_state(self) -> State | None:
+        """The state that `verify` has read and `restore` will give; None if there is none."""
+        return None if self._verified is None else self._verified.saved["state"]
+
+    def _compare(self, path: Path, saved: State) -> _Found:
+        sizes, digests, config = _read_ties(path, saved)
+        changes: list[str] = []
+        if config is not None:
+            try:
+                changes = [f"config.json: {difference}" for difference in list_differences(config, self.config)]
+            except ConfigError as error:
+                raise UserError(f"the config in {path} {error}") from None
+        checksums, altered = {}, []
         for name in _EXACT:
-            size = sizes.get(name, 0)
+            checksum, size = _Checksum(), sizes.get(name, 0)
             lines = self.folder / f"{name}.jsonl"
-            if self._size(name) < size:
-                raise UserError(f"{lines} is shorter than the checkpoint says; the run cannot go on exactly")
-            if lines.exists():
-                os.truncate(lines, size)
+            checksum.add_file(lines, size)
+            trouble = ""
+            if checksum.size < size:
+                short = f"is shorter than it was: {checksum.size:,} of {size:,} bytes"
+                trouble = short if lines.exists() else "is missing"
+            elif digests is not None and checksum.digest() != digests.get(name):
+                trouble = _describe_damage(name, lines, size)
+            if trouble:
+                altered.append(name)
+                changes.append(f"{name}.jsonl {trouble}")
+            checksums[name] = checksum
+        return _Found(path, saved, checksums, altered, changes)
+
+    def restore(self) -> State | None:
+        """The newest good state, with the files of lines cut back to it; None if nothing was saved yet. Changes from
+        outside must have been accepted: see `verify`."""
+        if self._verified is None:
+            self.verify()
+        found, self._verified = self._verified, None
+        if found is None:
+            self._begin_anew()
+            self._checksums = {}
+            return None
+        if found.changes:
+            self._accept(found)
+        else:
+            self._checksums = dict(found.checksums)
+            self._cut_lines()
         for damaged in checkpoints(self.folder):
-            if path is not None and damaged.name > path.name:  # else it would count as one of the last two
+            if damaged.name > found.path.name:  # else it would count as one of the last two
                 damaged.rename(damaged.with_suffix(".damaged"))
-        return None if saved is None else dict(saved["state"])
+        return dict(found.saved["state"])
+
+    def _cut_lines(self) -> None:
+        """Cut the files of lines back to their known lengths."""
+        for name in _EXACT:
+            if (lines := self.folder / f"{name}.jsonl").exists():
+                truncate_file(lines, self._checksum(name).size)
+
+    def _accept(self, found: _Found) -> None:
+        """Make a run whole again whose files were changed from outside: lines that cannot be read are left out, the
+        change is noted, and the checkpoint is tied to the files as they are now.
+
+        A process that is killed here leaves a run for which `verify` finds a change again.
+        """
+        step, changes = int(found.path.name), list(found.changes)
+        self._checksums = {name: sum_ for name, sum_ in found.checksums.items() if name not in found.altered}
+        for name in found.altered:
+            kept, left_out = self._keep_readable(name, step)
+            changes.append(f"{name}.jsonl: {kept:,} lines kept, {left_out:,} left out that cannot be read")
+        self._cut_lines()
+        notes = self.folder / f"{CHANGES}.jsonl"
+        line = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "changes": changes}
+        write_whole(notes, notes.read_bytes() if notes.exists() else b"", msgspec.json.encode(line) + b"\n")
+        write_checkpoint(found.path, {**found.saved, **self._ties()})
+
+    def _keep_readable(self, name: str, step: int) -> tuple[int, int]:
+        """Rewrite a file of lines with those up to a step that can be read; the file as it was is kept beside it.
+        Gives how many lines were kept, and how many were left out because they cannot be read."""
+        path = self.folder / f"{name}.jsonl"
+        kept, left_out = [], 0
+        if path.exists():
+            with open_readable(path) as file:
+                for line in file:
+                    at = _read_step(name, line)
+                    if at is None:
+                        left_out += 1
+                    elif at <= step:
+                        kept.append(line)
+            _copy_cheaply(path, _free_name(path))
+        write_whole(path, *kept)
+        self._checksums.pop(name, None)  # to be read anew
+        return len(kept), left_out
 
     def _begin_anew(self) -> None:
         """Sets aside the lines of a run that ended before its first checkpoint. Not of one that was saved: its
@@ -304,6 +491,61 @@ class Run:
         self.close()
 
 
+def _read_ties(path: Path, saved: State) -> tuple[dict[str, int], dict[str, str] | None, str | None]:
+    """What a checkpoint says of the other files: lengths, checksums and the config, the last two None in those of
+    earlier versions. Raises `UserError` if it is not a checkpoint of a run."""
+    sizes, digests, config = saved.get("sizes"), saved.get("digests"), saved.get("config")
+    if (
+        isinstance(saved.get("state"), dict)
+        and isinstance(sizes, dict)
+        and all(isinstance(size, int) and size >= 0 for size in sizes.values())
+        and isinstance(digests, dict | None)
+        and isinstance(config, str | None)
+    ):
+        return sizes, digests, config
+    raise UserError(f"{path} is not the checkpoint of a run; move it away, or begin the run in another folder")
+
+
+class _MetricsLine(msgspec.Struct):
+    step: int
+
+
+class _RoomsLine(msgspec.Struct):
+    step: int
+    origin: str
+    action: str
+    target: str
+
+
+_LINES: dict[str, msgspec.json.Decoder[_MetricsLine | EpisodeRecord | _RoomsLine]] = {
+    "metrics": msgspec.json.Decoder(_MetricsLine),
+    "episodes": msgspec.json.Decoder(EpisodeRecord),
+    "rooms": msgspec.json.Decoder(_RoomsLine),
+}
+"""What a line of each exact file must have to be readable."""
+
+
+def _read_step(name: str, line: bytes) -> int | None:
+    """The step that a line of an exact file belongs to; None if the line cannot be read."""
+    if line.endswith(b"\n"):
+        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            return _LINES[name].decode(line).step
+    return None
+
+
+def _describe_damage(name: str, path: Path, size: int) -> str:
+    """Say where the first `size` bytes of an exact file show that they were changed."""
+    read = 0
+    with open_readable(path) as file:
+        for number, line in enumerate(file, 1):
+            read += len(line)
+            if read > size:
+                break
+            if _read_step(name, line) is None:
+                return f"is damaged: line {number} cannot be read"
+    return "is not what was written: lines differ"
+
+
 def _free_name(lines: Path) -> Path:
     """A name beside the file's that nobody has."""
     number, free = 1, lines.with_name(f"{lines.name}.old")
@@ -346,11 +588,12 @@ def read_config(folder: Path) -> RunConfig:
     """What the run in this folder was asked for."""
     path = folder / "config.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunConfig)
+        with open_readable(path) as file:
+            return decode_config(file.read())
     except OSError as error:
         raise UserError(f"{folder} is not a run ({error.strerror}: config.json); give the folder of one") from None
-    except msgspec.DecodeError as error:
-        raise UserError(f"{path} is damaged ({error}); start the run again in another folder") from None
+    except ConfigError as error:
+        raise UserError(f"{path} {error}") from None
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
@@ -405,7 +648,7 @@ def write_whole(path: Path, *pieces: bytes) -> None:
     """Writes a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
+        with create_file(temporary) as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import torch
 
-from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition
+from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
 from xtx.runs import Run
@@ -208,8 +208,15 @@ class Training:
         }
 
     def _load(self, state: State) -> None:
-        self._agent.load(state["agent"])
+        check_state(self._run, state)
+        load_agent_state(self._run, self._agent, state)
         self._games.restore(state["games"])
+        try:
+            self._load_progress(state)
+        except _MISFITS as error:
+            raise _misfit(self._run, error) from error
+
+    def _load_progress(self, state: State) -> None:
         self._observations = msgspec.convert(state["observations"], list[Observation])
         self._episodes = msgspec.convert(state["episodes"], list[_Episode])
         self._seeds.drawn = state["seeds_drawn"]
@@ -222,6 +229,45 @@ class Training:
             setattr(self.progress, name, value)
         if self._scores:
             self.progress.score_mean = sum(self._scores) / len(self._scores)
+
+
+_MISFITS = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError, msgspec.MsgspecError)
+"""What loading a state raises that is another agent's or another version's."""
+
+
+_PARTS = {"agent": dict, "games": list, "forbidden": list, "threads": int, "progress": dict}
+"""What a saved state must have before anything is made of it; `_load` needs more."""
+
+
+def check_state(run: Run, state: State) -> None:
+    """Raise `UserError` if a saved state lacks something, or is not that of as many games as the run has now."""
+    for name, kind in _PARTS.items():
+        if not isinstance(state.get(name), kind):
+            raise _misfit(run, LookupError(f"no {name} in it"))
+    games, steps = state["games"], state["progress"].get("steps")
+    if not all(isinstance(game, bytes) for game in games) or not isinstance(steps, int):
+        raise _misfit(run, LookupError("no saved games, or no number of steps in it"))
+    if len(games) != run.config.games:
+        raise UserError(
+            f"{run.folder / 'config.json'} asks for {run.config.games} games, but the checkpoint is of {len(games)}; "
+            "put back that number, which cannot change, or begin the run in another folder"
+        )
+
+
+def load_agent_state(run: Run, agent: Agent, state: State) -> None:
+    """Give an agent the state that it had at a checkpoint. Raises `UserError` if it is not a state of such an agent."""
+    try:
+        agent.load(state["agent"])
+    except _MISFITS as error:
+        raise _misfit(run, error) from error
+
+
+def _misfit(run: Run, error: Exception) -> UserError:
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return UserError(
+        f"the checkpoint in {run.folder} does not fit the agent {run.config.agent} with the settings in config.json, "
+        f"or another version of xtx wrote it ({what[:200]}); put back the config, or begin the run in another folder"
+    )
 
 
 def transitions(

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.core import Decision, Observation, Step
+from xtx.core import Decision, Observation, Step, UserError
+from xtx.regular_files import create_file
 from xtx.runs import Run
 
 MOST_PAIRS = 2000
@@ -150,9 +151,15 @@ class _Newspaper:
             return False
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            temporary.write_bytes(msgspec.json.encode(Live(total, time.time(), list(turns))))
+            content = msgspec.json.encode(Live(total, time.time(), list(turns)))
+            with create_file(temporary) as file:
+                file.write(content)
             temporary.replace(self._path)
-        except (OSError, ValueError):  # a full disk, a folder that is gone, letters that are none: not our business
+        except (
+            OSError,
+            ValueError,
+            UserError,
+        ):  # a full disk, a folder that is gone, letters that are none: not our business
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         ended = time.monotonic()

@@ -83,7 +83,7 @@ def load_agent(folder: Path, which: Which = "newest", means: Means | None = None
     from xtx.commands.session import make_agent, pick_device
 
     torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
-    agent = make_agent(config, pick_device(means.device), stage.walkthrough)
+    agent = make_agent(config, pick_device(means.device), stage.walkthrough, source=folder / "config.json")
     try:
         agent.load(state["agent"])
     except (LookupError, TypeError, ValueError, RuntimeError) as error:

@@ -17,9 +17,12 @@ class Args:
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""
+    accept_changes: bool = False
+    """Go on although files of the run were changed since its checkpoint, and note the change in changes.jsonl. Lines
+    that cannot be read are left out; the file as it was is kept beside it."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
 
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    return resume(args.run, args.means)
+    return resume(args.run, args.means, accept_changes=args.accept_changes)

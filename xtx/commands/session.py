@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from tyro.conf import arg
@@ -18,6 +18,7 @@ from xtx.agents import find_agent
 from xtx.bounds import check_settings
 from xtx.commands.writing import run_written
 from xtx.config import RunConfig
+from xtx.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.core import Agent, Brief, UserError
 from xtx.games.catalog import default_game, is_story_name
 from xtx.runs import Run
@@ -83,12 +84,11 @@ def lasting_name(game: str) -> str:
 
 def check_config(config: RunConfig) -> None:
     """Refuses numbers that make no run, in one line."""
-    for name in ("steps", "games", "log_every"):
-        value = getattr(config, name)
-        if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} takes a number from 1, not {value}")
-    if not 0 <= config.seed < 2**31:
-        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {config.seed}")
+    try:
+        check_numbers(config)
+    except ValueError as error:
+        name, _, rest = str(error).partition(" ")
+        raise UserError(f"--{name.replace('_', '-')} {rest}") from None
 
 
 def train(config: RunConfig, folder: Path, means: Means) -> int:
@@ -102,10 +102,24 @@ def train(config: RunConfig, folder: Path, means: Means) -> int:
             raise
 
 
-def resume(folder: Path, means: Means) -> int:
-    """Goes on with a run."""
+def resume(folder: Path, means: Means, *, accept_changes: bool = False) -> int:
+    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint."""
     with run_written(folder), Run.open(folder) as run:
-        return _session(run, means, prepare(run.config, means))
+        changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
+        cast = prepare(run.config, means, folder / "config.json")
+        if any(change.startswith("config.json") for change in changes):
+            _try_state(run, cast)
+        return _session(run, means, cast)
+
+
+def _try_state(run: Run, cast: Cast) -> None:
+    """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
+    from xtx.train import check_state, load_agent_state
+
+    state = run.saved_state
+    if state is not None:
+        check_state(run, state)
+        load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
 
 
 @dataclass(frozen=True)
@@ -117,8 +131,9 @@ class Cast:
     device: str
 
 
-def prepare(config: RunConfig, means: Means) -> Cast:
-    """Finds the game and the device and makes the agent: whatever is wrong with them shows here."""
+def prepare(config: RunConfig, means: Means, source: Path | None = None) -> Cast:
+    """Finds the game and the device and makes the agent: whatever is wrong with them shows here. `source`: the file
+    that the config was read from, if there is one."""
     for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
         value = getattr(means, name)
         if value is not None and not value >= least:
@@ -139,7 +154,7 @@ def prepare(config: RunConfig, means: Means) -> Cast:
         engine=means.search,
         threads=means.search_threads or search_threads(config.games, means.workers),
     )
-    return Cast(stage, make_agent(config, device, stage.walkthrough), device)
+    return Cast(stage, make_agent(config, device, stage.walkthrough, source=source), device)
 
 
 def search_threads(games: int, workers: int | None) -> int:
@@ -165,10 +180,12 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
     from xtx.commands.display import Display
     from xtx.commands.sinks import open_sinks
     from xtx.games.vector import GameVector
-    from xtx.train import Training
+    from xtx.train import Training, check_state
 
     stage, games_played = cast.stage, run.config.games
     state = run.restore()
+    if state is not None:
+        check_state(run, state)
     forbidden, done = (state["forbidden"], state["progress"]["steps"]) if state is not None else ([], 0)
     display = Display(run, stage, cast.device, quiet=means.quiet)
     if state is not None and state["threads"] != torch.get_num_threads():
@@ -204,12 +221,16 @@ def _show(progress: Progress, display: Display, sinks: Sinks) -> bool:
     return True
 
 
-def make_agent(config: RunConfig, device: str, walkthrough: tuple[str, ...], games: int | None = None) -> Agent:
-    """The run's agent, at its beginning."""
+def make_agent(
+    config: RunConfig, device: str, walkthrough: tuple[str, ...], games: int | None = None, source: Path | None = None
+) -> Agent:
+    """The run's agent, at its beginning. `source`: the file that the config was read from, for complaints."""
     kind = find_agent(config.agent)
     try:
-        settings = msgspec.convert(config.settings, kind.Settings)
+        settings = _convert_settings(config, kind)
         check_settings(settings)
+    except ConfigError as error:
+        raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
     except msgspec.ValidationError as error:
         raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
     except ValueError as error:
@@ -221,6 +242,11 @@ def make_agent(config: RunConfig, device: str, walkthrough: tuple[str, ...], gam
         return kind(settings, brief)
     except ValueError as error:
         raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
+
+
+def _convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
+    """The agent's settings. Raises `ConfigError` for unknown keys, and `msgspec.ValidationError` for wrong types."""
+    return msgspec.convert(replace_old_settings(config.settings, kind.Settings()), kind.Settings)
 
 
 def pick_device(wanted: str) -> str:

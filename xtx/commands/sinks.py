@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from xtx.core import UserError
+from xtx.regular_files import check_folders
 from xtx.runs import Run, read_lines, replace_text, warn
 from xtx.train import Progress
 
@@ -55,6 +56,7 @@ def _tensorboard(run: Run, done: int) -> Iterator[_Write]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError("TensorBoard is not installed; install the extra: pip install 'xtx[tensorboard]'") from None
+    check_folders([run.folder / "tensorboard"])
     writer: Any = SummaryWriter(str(run.folder / "tensorboard"), purge_step=done + 1)
 
     def write(step: int, numbers: dict[str, float]) -> None:
@@ -76,6 +78,7 @@ def _wandb(run: Run, quiet: bool) -> Iterator[_Write]:
         import wandb
     except ImportError:
         raise UserError("Weights & Biases is not installed; install the extra: pip install 'xtx[wandb]'") from None
+    check_folders([run.folder / "wandb"])
     path = run.folder / "wandb.json"
     note = _read_note(path) or _Note(secrets.token_hex(8))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from xtx.core import Brief, EpisodeRecord, NoSettings
 from xtx.games.stage import Stage
-from xtx.runs import Run, read_episodes
+from xtx.runs import Run, read_episodes, write_whole
 
 WIDTH, HEIGHT = 60, 10
 LAST = 100
@@ -125,6 +126,7 @@ def save_picture(folder: Path, curve: NDArray[np.float64], agent: str, stage: St
     axes.axhline(stage.max_score, color="grey", linewidth=0.8, label="maximum")
     axes.set(xlabel="% of the run", ylabel="score", title=f"{agent} learns {stage.name}")
     axes.legend(loc="upper left")
-    path = folder / "score.png"
-    figure.savefig(path, dpi=120)
+    path, content = folder / "score.png", io.BytesIO()
+    figure.savefig(content, dpi=120, format="png")
+    write_whole(path, content.getvalue())
     return path

@@ -21,7 +21,7 @@ from xtx.report.facts import GameFacts
 from xtx.report.stats import Floats, WorkingTime, working_time
 from xtx.report.summary import Summary, read_summary
 from xtx.report.words import some
-from xtx.runs import checkpoints, read_config, read_episodes, read_lines
+from xtx.runs import CHANGES, checkpoints, read_config, read_episodes, read_lines
 from xtx.witness import Move
 
 SUMMARIES = "seed-*.json"
@@ -132,6 +132,7 @@ def read_run(folder: Path) -> RunData:
         notes.append(f"not finished: {reached:,} of {config.steps:,} steps")
     if not episodes:
         notes.append("no episode has ended yet")
+    notes += _accepted_changes(folder)
     time = _working_time(timing, starts)
     return RunData(
         folder=folder,
@@ -186,6 +187,16 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     except (ValueError, msgspec.MsgspecError, OSError) as error:
         notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({error})")
     return lines
+
+
+def _accepted_changes(folder: Path) -> list[str]:
+    """A note for each time that files of the run were changed from outside and the run went on all the same."""
+    notes: list[str] = []
+    for line in _lines(folder, CHANGES, notes):
+        what = line.get("changes")
+        words = "; ".join(str(change) for change in what) if isinstance(what, list) else "not known what"
+        notes.append(f"changed from outside at step {line['step']:,}, which was accepted: {words[:500]}")
+    return notes
 
 
 def _moves(folder: Path, notes: list[str]) -> list[Move]:

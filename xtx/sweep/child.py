@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from xtx.regular_files import open_append
 from xtx.sweep.folder import LOG
 
 _PROGRAM = (
@@ -75,7 +76,7 @@ def spawn(
         **(surroundings or {}),
     }
     root, words = str(Path(__file__).parents[2]), means.words(games)
-    with (folder / LOG).open("ab") as log:
+    with open_append(folder / LOG) as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, root, str(os.getpid()), "resume", str(folder), *words],
             stdin=subprocess.DEVNULL,

@@ -17,12 +17,12 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 
 from xtx.config import RunConfig
+from xtx.config_file import encode_config
 from xtx.core import UserError
 from xtx.runs import checkpoints, read_config, replace_text
 from xtx.sweep.plan import PlannedRun
@@ -104,7 +104,7 @@ def plant(folder: Path, config: RunConfig) -> None:
     """Makes a run's folder, from which it can begin as any other goes on. Whoever is killed here did no harm."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     if not (folder / "config.json").exists():
-        replace_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")
+        replace_text(folder / "config.json", encode_config(config))
 
 
 def saved_steps(folder: Path) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from xtx.regular_files import check_folders, open_regular, touch_file
 from xtx.runs import SAVED, checkpoints, read_checkpoint, write_whole
 
 _KEPT = 2
@@ -137,12 +138,13 @@ def unpack(folder: Path, parcel: Parcel) -> None:
         if not _NAME.fullmatch(piece.name) or piece.name in _STAYS:
             raise ValueError(f"a parcel with a file called {piece.name!r}")
     where = folder / "checkpoints"
+    check_folders([where])
     where.mkdir(parents=True, exist_ok=True)
     for piece in parcel.pieces:
         _write_piece(folder / piece.name, piece)
     for piece in parcel.checkpoints:
         write_whole(where / piece.name, piece.content)
-        (folder / SAVED).touch()  # not before: whoever has it and no checkpoint cannot go on
+        touch_file(folder / SAVED)  # not before: whoever has it and no checkpoint cannot go on
     if parcel.best and (where / parcel.best).exists():
         _write_best(where, parcel.best)
     for old in checkpoints(folder)[_KEPT:]:
@@ -153,7 +155,7 @@ def _write_piece(path: Path, piece: Piece) -> None:
     if piece.offset == 0 and path.suffix not in (".jsonl", ".txt"):
         write_whole(path, piece.content)
         return
-    with path.open("r+b" if path.exists() else "w+b") as file:
+    with os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
         if file.seek(0, os.SEEK_END) < piece.offset:
             raise ValueError(f"{path} lacks what came before")
         file.seek(piece.offset)

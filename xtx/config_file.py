@@ -1,0 +1,175 @@
+"""Reads config.json of a run folder strictly: every key must be known, and two configs can be compared key by key."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any
+
+import msgspec
+
+from xtx.config import RunConfig
+
+LARGEST = 2**53
+"""Largest number of steps or games: JSON readers and float64 are exact up to here."""
+_LIMITS = {"steps": (1, LARGEST), "games": (1, LARGEST), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
+_ADVICE = "put it back from a copy, or start the run again in another folder"
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class OldKey:
+    """What became of a key that earlier versions wrote. A key is a path such as `settings.q.gamma`."""
+
+    new: str = ""
+    """Its present name; empty if it has none any more."""
+    only: object = None
+    """For a key without a present name: the value with which runs go on as before. Others cannot go on."""
+
+
+OLD_KEYS: dict[str, OldKey] = {
+    "settings.halving": OldKey(only=False),  # of XTX, for some hours: how an own target was drawn
+}
+"""Keys of earlier versions' config.json, with what they became."""
+
+
+class ConfigError(ValueError):
+    """A config.json that cannot be used; its text says why, and is to follow the file's name."""
+
+
+def decode_config(content: bytes) -> RunConfig:
+    """Decode the content of a config.json. Raises `ConfigError`.
+
+    The keys of `settings` are the agent's, so they are checked where that is known: see `replace_old_settings`.
+    """
+    try:
+        found = json.loads(content, object_pairs_hook=_refuse_duplicates)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds no object but {type(found).__name__}")
+    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and integers of thousands of digits
+        raise ConfigError(f"is damaged ({error}); {_ADVICE}") from None
+    known = [field.name for field in fields(RunConfig)]
+    for name in list(found):
+        if name not in known:
+            _replace_old_key(found, name, name, known)
+    try:
+        config = msgspec.convert(found, RunConfig)
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        raise ConfigError(f"is damaged ({error}); {_ADVICE}") from None
+    try:
+        check_numbers(config)
+    except ValueError as error:
+        raise ConfigError(f"cannot be used ({error}); correct it") from None
+    return config
+
+
+def encode_config(config: RunConfig) -> str:
+    """The text of a config.json."""
+    return json.dumps(asdict(config), indent=2) + "\n"
+
+
+def check_numbers(config: RunConfig) -> None:
+    """Raise `ValueError`, with the name of the first number of a run that cannot be."""
+    for name, (least, most) in _LIMITS.items():
+        value = getattr(config, name)
+        if not least <= value <= most:
+            upper = f" to {most}" if most < LARGEST or value > most else ""
+            raise ValueError(f"{name} takes a number from {least}{upper}, not {_shorten(value)}")
+
+
+def replace_old_settings(settings: Mapping[str, object], known: Any) -> dict[str, object]:
+    """Give settings of an earlier version their present names, and refuse unknown ones. Raises `ConfigError`.
+
+    `known`: an instance of the agent's settings, whose fields are the known keys.
+    """
+    found = copy.deepcopy(dict(settings))
+    _check_level(found, known, "settings.", found)
+    return found
+
+
+def _check_level(level: dict[str, Any], known: Any, prefix: str, settings: dict[str, object]) -> None:
+    if not is_dataclass(known):
+        return
+    names = [field.name for field in fields(known)]
+    for name in list(level):
+        if name not in names:
+            _replace_old_key(level, name, prefix + name, names, settings)
+        elif isinstance(level[name], dict):
+            _check_level(level[name], getattr(known, name), f"{prefix}{name}.", settings)
+
+
+def _replace_old_key(
+    level: dict[str, Any], name: str, key: str, known: Iterable[str], settings: dict[str, object] | None = None
+) -> None:
+    """Take a key that is not known any more out of its level, if it is an earlier version's. Raises `ConfigError`."""
+    old = OLD_KEYS.get(key)
+    if old is None:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? Correct it" if close else f"delete it, or use one of: {', '.join(known)}"
+        raise ConfigError(f"has an unknown key {_shorten(key)!r}; {hint}")
+    value = level.pop(name)
+    if old.new:
+        *parents, last = old.new.split(".")
+        place: Any = level if settings is None else {"settings": settings}
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place.setdefault(last, value)
+    elif value != old.only:
+        raise ConfigError(
+            f"has the key {key!r} of an earlier version, and can go on here only with {json.dumps(old.only)}"
+        )
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {_shorten(twice)!r} is there twice")
+    return found
+
+
+# --- comparing two configs --------------------------------------------------------------------------------------
+
+
+def list_differences(before: str, now: RunConfig) -> list[str]:
+    """Say in which keys a config differs from an earlier one, in words; empty if in none.
+
+    `before`: the earlier one as JSON, as `dump_config` made it. It may be an earlier version's: a key of RunConfig that
+    it lacks had its default value then. Raises `ConfigError` if it is not a config.
+    """
+    old, new = _flatten(asdict(decode_config(before.encode()))), _flatten(json.loads(dump_config(now)))
+    differences = []
+    for key in [*old, *(key for key in new if key not in old)]:
+        was, is_now = old.get(key, _MISSING), new.get(key, _MISSING)
+        if was is _MISSING:
+            differences.append(f"{key} was not there and is {_show(is_now)}")
+        elif is_now is _MISSING:
+            differences.append(f"{key} was {_show(was)} and is not there")
+        elif was != is_now:
+            differences.append(f"{key} was {_show(was)} and is {_show(is_now)}")
+    return differences
+
+
+def dump_config(config: RunConfig) -> str:
+    """A config as one line of JSON, for `list_differences`."""
+    return json.dumps(asdict(config))
+
+
+def _flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= _flatten(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+    return found
+
+
+def _show(value: object) -> str:
+    return _shorten(value if isinstance(value, str) else json.dumps(value))
+
+
+def _shorten(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

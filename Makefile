@@ -6,7 +6,12 @@ ARGS :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
 
-.PHONY: run compare results test check verify bench story portable
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps
+LOCKED := $(INSTALL) --require-hashes --no-build-isolation --use-pep517
+TORCH_NEEDS_CUDA := import importlib.metadata as m, sys; \
+	sys.exit(not any("cuda" in line or "nvidia" in line for line in m.requires("torch") or []))
+
+.PHONY: run compare results test check verify bench story portable extras lock
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
@@ -49,8 +54,17 @@ portable: .venv/stamp
 	@echo "== packing xtx for a machine on which nothing can be installed"
 	@$(BIN)/python tools/portable.py $(ARGS)
 
-# The editable install also compiles the C sources into the source tree.
-.venv/stamp: pyproject.toml constraints.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
+extras: .venv/extras
+
+# Resolves in an environment of its own, so that what is installed here makes no difference.
+lock: .venv/stamp
+	@echo "== pinning all packages with their checksums"
+	@$(BIN)/python -m venv --clear .venv/lock
+	@.venv/lock/bin/python tools/lock.py $(ARGS)
+
+# Versions and checksums come from the constraints files, so nothing is resolved and nothing is built in isolation. The
+# editable install also compiles the C sources into the source tree.
+.venv/stamp: pyproject.toml constraints-build.txt constraints.txt constraints-cuda.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
 	@python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 or newer: install python3 (3.11+) and run make again" >&2; exit 2; fi; \
 	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \
@@ -58,5 +72,14 @@ portable: .venv/stamp
 		echo "$$python cannot make virtual environments: install python3-venv and run make again" >&2; exit 2; fi; \
 	echo "== setting up .venv with $$("$$python" --version) (the first time takes a few minutes: Jericho is compiled)"; \
 	"$$python" -m venv .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(LOCKED) -r constraints-build.txt
+	@$(LOCKED) -r constraints.txt
+	@if $(BIN)/python -c '$(TORCH_NEEDS_CUDA)'; then $(LOCKED) -r constraints-cuda.txt; fi
+	@$(INSTALL) --no-build-isolation -e .
+	@$(BIN)/python -m pip check --disable-pip-version-check >.venv/check || { cat .venv/check >&2; exit 2; }
+	@touch $@
+
+.venv/extras: .venv/stamp constraints-extras.txt
+	@echo "== installing the extras: Ray, Weights & Biases"
+	@$(LOCKED) -r constraints-extras.txt
 	@touch $@

@@ -13,12 +13,24 @@ GAMES = [Path(folder).resolve() for folder in os.environ.get("XTX_GAMES", "").sp
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, and as early
 REQUIRED = os.environ.get("XTX_REQUIRE_ROMS", "") not in ("", "0")
 """Whether a test of real games that is skipped counts as failed: so it is where the games must be there."""
+COMPLETE = os.environ.get("XTX_REQUIRE_ALL", "") not in ("", "0")
+"""Whether any other skipped test counts as failed, except those that need a GPU. CI sets it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in the background deaf to Ctrl-C, and processes inherit that; tests send Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the proofs that take many minutes, unless XTX_SLOW is set, as `make verify` does."""
+    if os.environ.get("XTX_SLOW"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -30,10 +42,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     expected_to_fail = hasattr(report, "wasxfail")
-    if REQUIRED and report.skipped and item.get_closest_marker("roms") and not expected_to_fail:
+    if report.skipped and not expected_to_fail and (variable := _forbidding_skips(item)):
         report.outcome = "failed"
-        report.longrepr = f"skipped although XTX_REQUIRE_ROMS is set: {report.longrepr}"
+        report.longrepr = f"skipped although {variable} is set: {report.longrepr}"
     return report
+
+
+def _forbidding_skips(item: pytest.Item) -> str:
+    """Name the variable that makes a skip of this test a failure; empty if it may be skipped."""
+    if item.get_closest_marker("roms"):
+        return "XTX_REQUIRE_ROMS" if REQUIRED else ""
+    return "XTX_REQUIRE_ALL" if COMPLETE and not item.get_closest_marker("gpu") else ""
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -80,8 +79,6 @@ def test_the_corridor_is_learned(agent: str, seeds: int, least: float, tmp_path:
 
 # --- growth ---------------------------------------------------------------------------------------------------------
 
-SLOW = pytest.mark.skipif(not os.environ.get("XTX_SLOW"), reason="takes minutes; set XTX_SLOW=1")
-
 
 class Restless(GameVector):
     """Games that never say the same twice, so that texts would pile up if nobody forgot them."""
@@ -125,8 +122,8 @@ def memory() -> int:
         ("random", 20_000),
         ("inv-dy", 2_400),
         ("xtx-uniform", 2_400),
-        pytest.param("inv-dy", 20_000, marks=[pytest.mark.slow, SLOW]),
-        pytest.param("xtx-uniform", 20_000, marks=[pytest.mark.slow, SLOW]),
+        pytest.param("inv-dy", 20_000, marks=pytest.mark.long),
+        pytest.param("xtx-uniform", 20_000, marks=pytest.mark.long),
     ],
 )
 def test_nothing_grows_with_the_number_of_episodes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -251,8 +250,7 @@ def test_kill_9(tmp_path: Path) -> None:
     assert kill_and_resume("xtx", 3, 2400, 1, tmp_path) >= 2
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("XTX_SLOW"), reason="takes a quarter of an hour; set XTX_SLOW=1")
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("agent", ["xtx", "xtx-uniform", "xtx-lambda-0.5"])

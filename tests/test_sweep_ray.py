@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-NO_RAY = "RAY IS NOT INSTALLED, SO NOTHING OF THE CLUSTER IS TESTED: pip install -c constraints.txt -e '.[cluster]'"
+NO_RAY = "RAY IS NOT INSTALLED, SO NOTHING OF THE CLUSTER IS TESTED: make extras"
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason=NO_RAY),
     pytest.mark.slow,

@@ -39,6 +39,10 @@ READ_BY_TESTS = (
     "Makefile",
     "README.md",
     "pyproject.toml",
+    "constraints-build.txt",
+    "constraints-cuda.txt",
+    "constraints-extras.txt",
+    "constraints.txt",
 )
 
 

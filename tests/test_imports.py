@@ -11,12 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-GROUND = {"core", "config"}
+GROUND = {"core", "config", "regular_files", "bounded_files"}
 LEARNING = GROUND | {"text", "memory", "gru", "nets", "gpt", "rc_net", "losses"}
 ALLOWED: dict[str, set[str]] = {
     # room: the other rooms that it may import
     "": set(),
     "core": set(),
+    "regular_files": {"core"},
+    "bounded_files": {"core", "regular_files"},
     "config": {"core"},
     "bounds": {"config"},
     "games": GROUND,
@@ -29,14 +31,13 @@ ALLOWED: dict[str, set[str]] = {
     "losses": GROUND | {"text", "gru", "nets", "gpt", "rc_net"},
     "cuda": GROUND | {"text", "nets", "gru", "gpt"},
     "agents": LEARNING | {"cuda"},
-    "regular_files": GROUND,
     "config_file": GROUND,
-    "runs": GROUND | {"regular_files", "config_file"},
-    "witness": GROUND | {"regular_files", "runs"},
+    "runs": GROUND | {"config_file"},
+    "witness": GROUND | {"runs"},
     "train": LEARNING | {"games", "agents", "runs", "witness"},
     "evaluate": LEARNING | {"games", "agents", "runs"},
     "live": set(),
-    "sweep": GROUND | {"bounds", "config_file", "games", "agents", "regular_files", "runs", "live"},
+    "sweep": GROUND | {"bounds", "config_file", "games", "agents", "runs", "live"},
     "report": GROUND | {"runs", "witness"},
     "web": GROUND | {"runs", "witness", "report"},
     "play": GROUND | {"games", "agents"},

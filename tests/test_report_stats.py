@@ -58,15 +58,6 @@ def test_area_under_the_curve() -> None:
     assert stats.area_under_curve([10, 44], [2, 4], 40) == 1.5  # the last episode ended with the last vector step
 
 
-def test_steps_to_a_score() -> None:
-    ends, scores = [10, 20, 30], [0, 5, 10]
-    assert stats.steps_to(ends, scores, 5) == 20
-    assert stats.steps_to(ends, scores, 6) == 30
-    assert stats.steps_to(ends, scores, 11) is None
-    assert stats.steps_to(ends, stats.running_average(scores), 5) == 30
-    assert stats.steps_to([], [], 0) is None
-
-
 def test_working_time_of_an_undisturbed_run() -> None:
     time = stats.working_time([100, 200], [1010.0, 1030.0], [1000.0])
     assert time is not None

@@ -28,6 +28,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from xtx.bounded_files import BadFileError, check_bounds, read_bounded, read_json_lines
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
 from xtx.core import EpisodeRecord, State, UserError
@@ -70,6 +72,12 @@ CHANGES = "changes"
 _WRITTEN = (*(f"{name}.jsonl" for name in (*_EXACT, "timing", CHANGES)), "versions.json", SAVED, "lock")
 _BLOCK = 1 << 20
 """Bytes that are read at once when a checksum is computed."""
+_LARGEST_CONFIG = 1 << 20
+"""Bytes of config.json; the largest preset's has 2,000."""
+MAX_NUMBER = 2**53
+"""Steps and scores of a run are below this, so that floating-point figures of them are exact."""
+_STEP = re.compile(r"[0-9]{1,18}")
+"""The name of a checkpoint: game steps."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
 
 
@@ -558,7 +566,7 @@ def _free_name(lines: Path) -> Path:
 def checkpoints(folder: Path) -> list[Path]:
     """The run's numbered checkpoints, newest first."""
     with contextlib.suppress(OSError):
-        return sorted((p for p in (folder / "checkpoints").iterdir() if p.name.isdigit()), reverse=True)
+        return sorted((p for p in (folder / "checkpoints").iterdir() if _STEP.fullmatch(p.name)), reverse=True)
     return []
 
 
@@ -588,28 +596,33 @@ def read_config(folder: Path) -> RunConfig:
     """What the run in this folder was asked for."""
     path = folder / "config.json"
     try:
-        with open_readable(path) as file:
-            return decode_config(file.read())
+        content = read_bounded(path, _LARGEST_CONFIG)
+        check_bounds(content)
+        return decode_config(content)
     except OSError as error:
         raise UserError(f"{folder} is not a run ({error.strerror}: config.json); give the folder of one") from None
     except ConfigError as error:
         raise UserError(f"{path} {error}") from None
+    except BadFileError as error:
+        raise UserError(f"{path} is damaged ({error}); start the run again in another folder") from None
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     """The lines of one of the run's .jsonl files; a last line that is still being written is left out."""
-    path = folder / f"{name}.jsonl"
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield msgspec.json.decode(line)
+    return read_json_lines(folder / f"{name}.jsonl")
 
 
 def read_episodes(folder: Path) -> list[EpisodeRecord]:
-    """All finished episodes."""
-    return [msgspec.convert(line, EpisodeRecord) for line in read_lines(folder, "episodes")]
+    """All finished episodes. Raises `BadFileError` also for numbers that no episode has, or steps that go back."""
+    episodes: list[EpisodeRecord] = []
+    step = 0
+    for episode in read_json_lines(folder / "episodes.jsonl", EpisodeRecord):
+        figures = (episode.episode, episode.game, episode.score, episode.peak, episode.length, episode.seed)
+        if not step <= episode.step < MAX_NUMBER or max(map(abs, figures)) >= MAX_NUMBER or episode.length < 0:
+            raise BadFileError(f"line {len(episodes) + 1}: numbers that no episode has")
+        step = episode.step
+        episodes.append(episode)
+    return episodes
 
 
 # --- circumstances ----------------------------------------------------------------------------------------------
@@ -660,4 +673,4 @@ def write_whole(path: Path, *pieces: bytes) -> None:
 
 def replace_text(path: Path, text: str) -> None:
     """The same for a text."""
-    write_whole(path, text.encode())
+    write_whole(path, text.encode("utf-8", "backslashreplace"))

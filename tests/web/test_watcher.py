@@ -100,7 +100,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, add_run
     folder = add_run(tmp_path / "a", [1])
     (folder / "episodes.jsonl").unlink()
     os.mkfifo(folder / "episodes.jsonl")
-    assert "episodes.jsonl is not a file" in text(look(watch(tmp_path)))
+    assert "episodes.jsonl cannot be read (it is a named pipe)" in text(look(watch(tmp_path)))
 
 
 def test_what_nobody_foresaw_leaves_the_last_page(

@@ -85,7 +85,7 @@ def _one(args: Args, agent: str, seed: int) -> int:
 def _episodes(folder: Path) -> list[EpisodeRecord]:
     try:
         return read_episodes(folder)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, OSError) as error:
         raise UserError(f"{folder / 'episodes.jsonl'} is damaged ({error}); delete {folder} to make it anew") from None
 
 

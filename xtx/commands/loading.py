@@ -128,6 +128,8 @@ def read_records(folder: Path) -> list[EpisodeRecord]:
         records = [episode for episode in read_episodes(folder) if episode.record and episode.actions]
     except msgspec.MsgspecError as error:
         raise UserError(f"{folder / 'episodes.jsonl'} is damaged ({error})") from None
+    except OSError as error:
+        raise UserError(f"{folder / 'episodes.jsonl'} cannot be read ({error.strerror})") from None
     if not records:
         raise UserError(f"no episode of {folder} has ended yet; train longer: xtx resume {folder}")
     return records

@@ -73,7 +73,7 @@ def _open(run: RunData) -> Table | None:
         # Nothing is searched: the actions are known.
         spec = replace(stage.spec, search=False, atlas=None)
         return Table(spec, lambda spec: GuardedGame(spec, lambda line: None))
-    except UserError:
+    except (UserError, OSError, ValueError):  # a game's name may be anything
         return None
 
 

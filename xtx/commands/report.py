@@ -17,12 +17,12 @@ from xtx.commands.replays import Replays
 from xtx.commands.writing import check_out, open_out
 from xtx.config import RunConfig
 from xtx.core import UserError
-from xtx.report.build import TITLE, build, build_brief
+from xtx.report.build import TITLE, build, build_brief, make_of_readable
 from xtx.report.document import Block, Document, Figure, Gallery, Section
 from xtx.report.embed import embed
 from xtx.report.facts import GameFacts, reward_events
 from xtx.report.figures import standalone
-from xtx.report.groups import Board, gather
+from xtx.report.groups import Board
 from xtx.report.html import to_html
 from xtx.report.load import RunData, Unreadable, find_below, find_runs, read_runs
 from xtx.report.markdown import to_markdown
@@ -66,12 +66,17 @@ def run(args: Args) -> None:
     check_out(args.out)  # told now, not after minutes of reading
     runs, failed = _read(find_runs(args.runs))
     finder = NoFacts() if args.no_walkthroughs else Facts()
-    board = gather(runs, failed, finder.find)
+    with contextlib.closing(Replays()) as replays:
+        find_turns = (lambda run: ()) if args.no_walkthroughs else replays.find
+
+        def make(board: Board) -> tuple[Document, str]:
+            document = build(board, args.title, find_turns)
+            return document, _write_as(args.out.suffix.lower(), board, document)
+
+        board, (document, text) = make_of_readable(runs, failed, finder.find, make)
     for line in finder.troubles:
         warn(line)
-    with contextlib.closing(Replays()) as replays:
-        document = build(board, args.title, (lambda run: ()) if args.no_walkthroughs else replays.find)
-    text = _write_as(args.out.suffix.lower(), board, document)
+    _warn_of(board.unreadable[len(failed) :])
     with open_out(args.out) as file:
         file.write(text)
     console = Console(highlight=False, markup=False, emoji=False)
@@ -88,9 +93,13 @@ def _read(paths: Sequence[Path]) -> tuple[list[RunData], list[Unreadable]]:
     if not runs:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise UserError(f"no run can be read: {failed[0].why}{more}")
-    for one in failed:
-        warn(f"{one.folder} is left out: {one.why}")
+    _warn_of(failed)
     return runs, failed
+
+
+def _warn_of(left_out: Sequence[Unreadable]) -> None:
+    for one in left_out:
+        warn(f"{one.folder} is left out: {one.why}")
 
 
 def _embed(args: Args, file: Path) -> None:
@@ -103,8 +112,12 @@ def _embed(args: Args, file: Path) -> None:
     there = [path for path in args.runs if path.is_file() or any(find_below(path))]
     part, how_many = f"There is no run in {' and '.join(map(str, args.runs))} yet.", 0
     if there:
-        board = gather(*_read(find_runs(there)), NoFacts().find)
-        part, how_many = to_markdown(build_brief(board, args.title), level=2), len(board.runs)
+        runs, failed = _read(find_runs(there))
+        board, part = make_of_readable(
+            runs, failed, NoFacts().find, lambda board: to_markdown(build_brief(board, args.title), level=2)
+        )
+        _warn_of(board.unreadable[len(failed) :])
+        how_many = len(board.runs)
     try:
         replace_text(file, embed(file, part))
     except OSError as error:
@@ -171,7 +184,7 @@ class Facts:
         if config.game not in self._known:
             try:
                 self._known[config.game] = read_facts(config.game)
-            except UserError as error:
+            except (UserError, OSError, ValueError) as error:  # a game's name may be anything: too long, or with zeros
                 self.troubles.append(f"nothing is known of a walkthrough: {error}")
                 self._known[config.game] = None
         return self._known[config.game]

@@ -26,7 +26,7 @@ def print_summary(console: Console, run: Run, stage: Stage, seconds: str) -> Non
     config = run.config
     try:
         episodes = read_episodes(run.folder)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, OSError) as error:
         console.print(f"\nDone in {seconds}; {run.folder / 'episodes.jsonl'} is damaged ({error}).", highlight=False)
         return
     console.print(f"\nDone in {seconds}: {config.steps:,} steps, {len(episodes):,} episodes.", highlight=False)

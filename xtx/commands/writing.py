@@ -48,7 +48,8 @@ def open_out(path: Path, option: str = "--out", bit_by_bit: bool = False) -> Ite
         with contextlib.ExitStack() as stack:
             if beside is not None:
                 stack.callback(beside.unlink, missing_ok=True)
-            with (beside or target).open("w", encoding="utf-8") as file:
+            # Names of folders need not be UTF-8: such bytes are written as \\udcff.
+            with (beside or target).open("w", encoding="utf-8", errors="backslashreplace") as file:
                 yield file
             if beside is not None:
                 _put(beside, target.resolve())  # a link stays one

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+from xtx.core import UserError
 from xtx.report import across_games, beside_paper, by_game, by_run
 from xtx.report.document import Block, Document, Gallery, Notes, Section, Text
-from xtx.report.groups import Board
+from xtx.report.groups import Board, FindFacts, gather
+from xtx.report.load import RunData, Unreadable
 from xtx.report.paper import read_paper
 from xtx.report.words import some
 
 TITLE = "Runs beside the paper"
+
+_Made = TypeVar("_Made")
+
+
+def make_of_readable(
+    runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts, make: Callable[[Board], _Made]
+) -> tuple[Board, _Made]:
+    """What `make` gives for a board of the runs. If it fails, each run is tried alone, and those for which it fails
+    are left out and listed as unreadable; so one odd run never spoils the page of the others. Raises what `make`
+    raises if no run alone is to blame."""
+    try:
+        board = gather(runs, unreadable, find_facts)
+        return board, make(board)
+    except (UserError, MemoryError):
+        raise
+    except Exception:
+        bad = {run.folder: why for run in runs if (why := _why_not_alone(run, find_facts, make))}
+        if not bad:
+            raise
+    left_out = [Unreadable(folder, why) for folder, why in bad.items()]
+    rest = [run for run in runs if run.folder not in bad]
+    return make_of_readable(rest, [*unreadable, *left_out], find_facts, make)
+
+
+def _why_not_alone(run: RunData, find_facts: FindFacts, make: Callable[[Board], object]) -> str:
+    """Why nothing can be made of one run; empty if something can."""
+    try:
+        make(gather([run], [], find_facts))
+    except Exception as error:
+        return f"it cannot be shown ({type(error).__name__}: {error})"
+    return ""
 
 
 def build(board: Board, title: str = TITLE, find_turns: by_run.FindTurns = lambda run: ()) -> Document:

@@ -18,7 +18,6 @@ from xtx.report.stats import (
     average_score_by_game,
     best_score,
     running_average,
-    steps_to,
 )
 
 ROUND_STEPS = tuple(factor * 10**power for power in range(1, 9) for factor in (1, 2, 5))
@@ -117,12 +116,15 @@ def digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTime | 
 
 
 def _firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | None) -> list[First]:
+    highest, usual = np.maximum.accumulate(peaks), np.maximum.accumulate(average)
     firsts = []
-    for score in np.unique(np.maximum.accumulate(peaks)):
-        step = steps_to(ends, peaks, score)
-        assert step is not None, "some episode had it"
+    for score in np.unique(highest):
+        # The first place at which a value is that high is the first at which the highest so far is.
+        step = int(ends[np.searchsorted(highest, score)])
+        place = int(np.searchsorted(usual, score))
         seconds = time.at(step) if time else math.nan
-        firsts.append(First(int(score), step, None if math.isnan(seconds) else seconds, steps_to(ends, average, score)))
+        when = int(ends[place]) if place < len(ends) else None
+        firsts.append(First(int(score), step, None if math.isnan(seconds) else seconds, when))
     return firsts
 
 

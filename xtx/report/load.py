@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,18 +14,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from xtx.bounded_files import BadFileError, read_json
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.report.digest import Digest, digest
 from xtx.report.facts import GameFacts
 from xtx.report.stats import Floats, WorkingTime, working_time
-from xtx.report.summary import Summary, read_summary
+from xtx.report.summary import Summary, read_start, read_summary
 from xtx.report.words import some
-from xtx.runs import CHANGES, checkpoints, read_config, read_episodes, read_lines
-from xtx.witness import Move
+from xtx.runs import CHANGES, MAX_NUMBER, checkpoints, read_config, read_episodes, read_lines
+from xtx.witness import LONGEST_NAME, MOST_PAIRS, MOST_WAYS, Move
 
 SUMMARIES = "seed-*.json"
 """What files with summaries of runs are called; one that is named itself may be called anything."""
+MAX_TIME = 1e12
+"""Seconds since 1970 in timing.jsonl; the year 33,658."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +90,29 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 
 
 def find_below(path: Path) -> Iterable[Path]:
-    """The runs and summaries in a folder, or the folder itself if it is a run."""
-    for folder, inside, files in os.walk(path):
-        inside.sort()
-        if "config.json" in files:
-            inside.clear()  # what lies in a run is not another run
-            yield Path(folder)
-        else:
-            yield from (Path(folder, name) for name in sorted(fnmatch.filter(files, SUMMARIES)))
+    """The runs and summaries in a folder, or the folder itself if it is a run. However deep: there is no recursion."""
+    waiting = [str(path)]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        if any(entry.name == "config.json" and not _is_folder(entry) for entry in entries):
+            yield Path(folder)  # what lies in a run is not another run
+            continue
+        inside = [entry for entry in entries if _is_folder(entry)]
+        names = [entry.name for entry in entries if entry not in inside]
+        yield from (Path(folder, name) for name in fnmatch.filter(names, SUMMARIES))
+        waiting += [entry.path for entry in reversed(inside) if not entry.is_symlink()]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def runs_below(path: Path) -> Iterable[Path]:
@@ -110,16 +128,19 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]
             runs.append(from_summary(folder, read_summary(folder)) if folder.is_file() else read_run(folder))
         except UserError as error:
             failed.append(Unreadable(folder, str(error)))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except BadFileError as error:
             failed.append(Unreadable(folder, f"{folder / 'episodes.jsonl'} is damaged ({error})"))
         except OSError as error:
             failed.append(Unreadable(folder, f"{error.filename or folder} cannot be read ({error.strerror})"))
+        except Exception as error:  # whatever its files hold, the other runs are shown
+            failed.append(Unreadable(folder, f"it cannot be read ({type(error).__name__}: {error})"))
     return runs, failed
 
 
 def read_run(folder: Path) -> RunData:
     """One run. Raises what reading its settings or its episodes raises; the rest may be lacking."""
     config, episodes = read_config(folder), read_episodes(folder)
+    _check_config(folder / "config.json", config)
     notes: list[str] = []
     metrics, timing = _lines(folder, "metrics", notes), _lines(folder, "timing", notes)
     starts = _starts(folder, notes)
@@ -148,8 +169,17 @@ def read_run(folder: Path) -> RunData:
     )
 
 
+def _check_config(file: Path, config: RunConfig) -> None:
+    """Raises `UserError` for numbers that no run has and that figures cannot be made of."""
+    for name, least in (("steps", 1), ("games", 1), ("log_every", 1), ("seed", -MAX_NUMBER)):
+        value = getattr(config, name)
+        if not least <= value < MAX_NUMBER:
+            raise UserError(f"{file} is damaged (its {name}: {value})")
+
+
 def from_summary(path: Path, summary: Summary) -> RunData:
     """The run of which there is this summary."""
+    _check_config(path, summary.config)
     notes = [] if summary.finished else [f"not finished: {summary.reached:,} of {summary.config.steps:,} steps"]
     notes.append(
         f"read from a summary: its curve has {some(len(summary.curve.steps), 'point')}, and there is no map, because "
@@ -181,10 +211,11 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     try:
         for line in read_lines(folder, name):
-            if not (isinstance(line, dict) and isinstance(line.get("step"), int)):
-                raise ValueError("no step in it")
+            step = line.get("step") if isinstance(line, dict) else None
+            if not isinstance(step, int) or not 0 <= step < MAX_NUMBER:
+                raise BadFileError("no step in it")
             lines.append(line)
-    except (ValueError, msgspec.MsgspecError, OSError) as error:
+    except (ValueError, OSError) as error:
         notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({error})")
     return lines
 
@@ -200,9 +231,18 @@ def _accepted_changes(folder: Path) -> list[str]:
 
 
 def _moves(folder: Path, notes: list[str]) -> list[Move]:
+    moves: list[Move] = []
     try:
-        moves = [msgspec.convert(line, Move) for line in read_lines(folder, "rooms")]
-    except (ValueError, msgspec.MsgspecError, OSError) as error:
+        for line in read_lines(folder, "rooms"):
+            move = msgspec.convert(line, Move)
+            if not 0 <= move.step < MAX_NUMBER:
+                raise BadFileError("no step in it")
+            if len(moves) == MOST_PAIRS * MOST_WAYS:
+                notes.append(f"rooms.jsonl has more than {len(moves):,} lines, and the rest is left out")
+                break
+            short = (name[:LONGEST_NAME] for name in (move.origin, move.action, move.target))
+            moves.append(Move(move.step, *short))
+    except (ValueError, OSError) as error:
         notes.append(f"rooms.jsonl is damaged ({error}), so there is no map")
         return []
     return sorted(moves, key=lambda move: move.step)
@@ -210,10 +250,10 @@ def _moves(folder: Path, notes: list[str]) -> list[Move]:
 
 def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
     try:
-        found = json.loads((folder / "versions.json").read_text("utf-8"))
+        found = read_json(folder / "versions.json")
         if not (isinstance(found, list) and all(isinstance(start, dict) for start in found)):
-            raise ValueError("not a list of starts")
-        return found
+            raise BadFileError("not a list of starts")
+        return [msgspec.to_builtins(read_start(start)) for start in found]
     except FileNotFoundError:
         notes.append("versions.json is not there, so what it ran with is not known")
     except (ValueError, OSError) as error:
@@ -222,11 +262,15 @@ def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
 
 
 def _working_time(timing: list[dict[str, Any]], starts: list[dict[str, Any]]) -> WorkingTime | None:
-    lines = [(line["step"], line["time"]) for line in timing if isinstance(line.get("time"), int | float)]
+    lines = [(line["step"], line["time"]) for line in timing if _is_time(line.get("time"))]
     begun = []
     for start in starts:
         try:
             begun.append(datetime.strptime(str(start.get("started")), "%Y-%m-%dT%H:%M:%S%z").timestamp())
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
     return working_time([step for step, _ in lines], [time for _, time in lines], begun)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value < MAX_TIME

@@ -73,21 +73,6 @@ def area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int =
     return float(np.sum(widths * running_average(scores, last)) / steps) if at.size else 0.0
 
 
-def first_reaching(values: ArrayLike, threshold: float) -> int | None:
-    """The place of the first value that is at least the threshold; None if there is none."""
-    reached = np.flatnonzero(np.asarray(values) >= threshold)
-    return int(reached[0]) if reached.size else None
-
-
-def steps_to(ends: ArrayLike, values: ArrayLike, threshold: float) -> int | None:
-    """Steps of the run at the end of the first episode whose value is at least the threshold; None if never.
-
-    Give final scores or peaks for "reached once", a running average for "reached usually".
-    """
-    place = first_reaching(values, threshold)
-    return None if place is None else int(np.asarray(ends)[place])
-
-
 @dataclass(frozen=True)
 class WorkingTime:
     """How long a run had worked when it came to a step; pauses between a stop and the next start do not count."""

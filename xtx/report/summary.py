@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from xtx.bounded_files import BadFileError, read_json
 from xtx.config import RunConfig
 from xtx.core import EpisodeRecord, UserError
 from xtx.report import digest as digests
@@ -203,7 +204,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
     digest, best = run.digest, run.digest.best
     if best is None:
         raise UserError(f"{run.folder}: no episode has ended yet, so there is nothing to summarise")
-    starts = [_start(start) for start in run.starts]
+    starts = [read_start(start) for start in run.starts]
     kept = starts if len(starts) <= MOST_STARTS else [starts[0], *starts[1 - MOST_STARTS :]]
     firsts = [digest.firsts[place] for place in _spread(len(digest.firsts), MOST_FIRSTS)]
     if sum(map(len, best.actions)) > MOST_ACTION_LETTERS:
@@ -238,7 +239,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
     )
 
 
-def _start(found: dict[str, Any]) -> Start:
+def read_start(found: dict[str, Any]) -> Start:
     """What is as it should be; a damaged versions.json must not make a summary that nobody can read."""
     good: dict[str, Any] = {}
     for name in Start.__struct_fields__:
@@ -312,8 +313,9 @@ def _file_name(text: str) -> str:
 def read_summary(path: Path) -> Summary:
     """The summary in a file. Raises `UserError`, in one line, if there is none in it."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Summary)
+        summary: Summary = read_json(path, Summary)
+        return summary
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except BadFileError as error:
         raise UserError(f"{path} is damaged, or no summary of a run ({error})") from None

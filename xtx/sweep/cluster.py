@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from xtx.core import UserError
+from xtx.regular_files import open_regular
 from xtx.runs import warn
 from xtx.sweep.child import Means
 from xtx.sweep.conduct import Event, Outcome
@@ -179,7 +180,7 @@ class RayPlaces:
 
     def _hold(self, folder: str) -> None:
         """Keeps others from working on a run that is carried out elsewhere."""
-        lock = os.open(self._out / folder / "lock", os.O_RDWR | os.O_CREAT)
+        lock = open_regular(self._out / folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         with contextlib.suppress(OSError):  # then somebody has begun by hand just now; both come to the same
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._locks[folder] = lock

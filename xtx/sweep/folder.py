@@ -21,9 +21,11 @@ from pathlib import Path
 
 import msgspec
 
+from xtx.bounded_files import BadFileError, read_bounded, read_json
 from xtx.config import RunConfig
 from xtx.config_file import encode_config
 from xtx.core import UserError
+from xtx.regular_files import open_readable, open_regular
 from xtx.runs import checkpoints, read_config, replace_text
 from xtx.sweep.plan import PlannedRun
 
@@ -44,7 +46,7 @@ def open_sweep(out: Path) -> Iterator[None]:
     """Holds the folder for one sweep. Raises `UserError` if another has it, or it cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = os.open(out / "sweep.lock", os.O_RDWR | os.O_CREAT)
+        lock = open_regular(out / "sweep.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise UserError(f"{out} cannot be written ({error.strerror}); give another --out") from None
     try:
@@ -60,10 +62,10 @@ def agree(out: Path, threads: int | None, device: str | None) -> Common | None:
     is asked for now: half of the runs would not be comparable with the others."""
     path = out / "sweep.json"
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=Common)
+        known: Common = read_json(path, Common)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, BadFileError) as error:
         raise UserError(f"{path} cannot be read ({error}); give another --out") from None
     for name, wanted in (("threads", threads), ("device", device)):
         had = getattr(known, name)
@@ -115,7 +117,7 @@ def saved_steps(folder: Path) -> int:
 def is_finished(folder: Path, config: RunConfig) -> bool:
     """Whether the run has nothing more to do."""
     with contextlib.suppress(OSError, ValueError):
-        if int((folder / MARK).read_text()) >= config.steps:
+        if int(read_bounded(folder / MARK, 100)) >= config.steps:
             return True
     return saved_steps(folder) >= config.steps
 
@@ -130,7 +132,7 @@ def is_held(folder: Path) -> bool:
     """Whether a process works on the run: one left over from a sweep that was killed, which saves and ends, or one
     that somebody started by hand."""
     try:
-        lock = os.open(folder / "lock", os.O_RDWR)
+        lock = open_regular(folder / "lock", os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
@@ -142,7 +144,7 @@ def is_held(folder: Path) -> bool:
 def last_lines(folder: Path, count: int = 10) -> list[str]:
     """What the run's processes said last."""
     try:
-        with (folder / LOG).open("rb") as file:
+        with open_readable(folder / LOG) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 20_000))
             lines = file.read().decode("utf-8", "replace").splitlines()

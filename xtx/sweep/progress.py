@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from xtx.bounded_files import BadFileError, decode_json
 from xtx.config import RunConfig
+from xtx.regular_files import open_readable
 from xtx.runs import read_episodes
 from xtx.sweep.folder import saved_steps
 
@@ -49,7 +49,7 @@ def read_finished(folder: Path, config: RunConfig) -> Reading:
     # The last line was written somewhat before the end: only the episodes know.
     try:
         scores = [episode.score for episode in read_episodes(folder)]
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, BadFileError):
         scores = []
     last = scores[-LAST:]
     return Reading(config.steps, sum(last) / len(last), max(scores)) if scores else Reading(config.steps)
@@ -74,7 +74,7 @@ def _speed(folder: Path, since: float) -> float | None:
 def _newest_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The last lines of a file that is being written, newest first; damaged ones end it."""
     try:
-        with path.open("rb") as file:
+        with open_readable(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
             tail = file.read()
@@ -86,8 +86,8 @@ def _newest_lines(path: Path) -> Iterator[dict[str, Any]]:
         lines = lines[1:]  # its beginning is cut off
     for line in reversed(lines):
         try:
-            found = msgspec.json.decode(line)
-        except msgspec.MsgspecError:
+            found = decode_json(line)
+        except BadFileError:
             return
         if not isinstance(found, dict):
             return

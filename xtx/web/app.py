@@ -108,7 +108,10 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
         scripts = [path.read_text("utf-8") for path in (html.HERE / "page.js", HERE / "live.js")]
         pieces = [Piece(look + state), *snapshot.pieces]
         text = page(snapshot.document, pieces, policy, scripts, f"Shown by xtx watch. {HOW_TO}", nonce)
-        return HTMLResponse(text, headers={"content-security-policy": f"{policy}; frame-ancestors 'none'"})
+        return HTMLResponse(
+            text.encode("utf-8", "backslashreplace"),
+            headers={"content-security-policy": f"{policy}; frame-ancestors 'none'"},
+        )
 
     async def events(request: Request) -> Response:
         if hub.streams >= MOST_STREAMS:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-import msgspec
-
+from xtx.bounded_files import BadFileError, read_json
 from xtx.report import stats
 from xtx.report.document import Figure
 from xtx.report.html import Piece, figure_html, transcript_html
@@ -36,13 +35,15 @@ def key(folder: Path) -> str:
 def panels(runs: Sequence[RunData]) -> list[Piece]:
     """The pieces at the top of the page, newest run first."""
     clock = time.time()
-    going = [(live.time, run, live) for run in runs if (live := read_live(run.folder)) and clock - live.time < FRESH]
+    going = [
+        (live.time, run, live) for run in runs if (live := read_live(run.folder)) and abs(clock - live.time) < FRESH
+    ]
     going = sorted(going, key=lambda one: (one[1].finished, str(one[1].folder)))  # an order that does not jump about
     pieces = [Piece('<section class="now"><h2 id="now">Now</h2>')]
     if not going:
         pieces.append(Piece("<p>No run is going on at this moment.</p>"))
     for _, run, live in going[:MOST_PANELS]:
-        pieces += _panel(run, live)
+        pieces += _panel_or_why(run, live)
     if len(going) > MOST_PANELS:
         pieces.append(Piece(f"<p>And {some(len(going) - MOST_PANELS, 'more run')}.</p>"))
     return [*pieces, Piece("</section>\n")]
@@ -51,10 +52,18 @@ def panels(runs: Sequence[RunData]) -> list[Piece]:
 def read_live(folder: Path) -> Live | None:
     """A run's live.json; None if there is none that can be read."""
     try:
-        with (folder / "live.json").open("rb") as file:
-            return msgspec.json.decode(file.read(LARGEST), type=Live)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        live: Live = read_json(folder / "live.json", Live, LARGEST)
+        return live
+    except (OSError, BadFileError):
         return None
+
+
+def _panel_or_why(run: RunData, live: Live) -> list[Piece]:
+    """A run's panel, or a line that says why there is none: the other runs are shown whatever its files hold."""
+    try:
+        return list(_panel(run, live))
+    except Exception as error:
+        return [Piece(f"<p>{escape(f'{run.folder} cannot be shown ({type(error).__name__}: {error})')}</p>")]
 
 
 def _panel(run: RunData, live: Live) -> Iterator[Piece]:

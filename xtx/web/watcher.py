@@ -7,17 +7,16 @@ whatever else goes wrong leaves the last good page as it was.
 from __future__ import annotations
 
 import secrets
-import stat
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from xtx.report.build import build
+from xtx.report.build import build, make_of_readable
 from xtx.report.by_run import FindTurns
 from xtx.report.document import Document
-from xtx.report.groups import FindFacts, gather
+from xtx.report.groups import Board, FindFacts
 from xtx.report.html import Piece, body, top
 from xtx.report.load import RunData, Unreadable, read_runs, runs_below
 from xtx.runs import warn
@@ -118,8 +117,7 @@ class Watcher:
         if began >= self._build_at and self._read():
             self._stale = True
         if began >= self._build_at and self._stale:
-            document = self._build()
-            self._page, self._stale = (document, body(document)), False
+            self._page, self._stale = self._build(), False
             self._build_at = time.monotonic() + 3 * (time.monotonic() - began)
         assert self._page is not None
         document, pieces = self._page
@@ -139,11 +137,18 @@ class Watcher:
         self._runs = known
         return different
 
-    def _build(self) -> Document:
+    def _build(self) -> tuple[Document, list[Piece]]:
+        def make(board: Board) -> tuple[Document, list[Piece]]:
+            document = build(board, TITLE, self._find_turns)
+            return document, body(document)
+
         read = [known.run for known in self._runs.values()]
         failed = [run for run in read if isinstance(run, Unreadable)]
-        board = gather([run for run in read if isinstance(run, RunData)], failed, self._find_facts)
-        return build(board, TITLE, self._find_turns)
+        runs = [run for run in read if isinstance(run, RunData)]
+        board, page = make_of_readable(runs, failed, self._find_facts, make)
+        for one in board.unreadable[len(failed) :]:  # not tried again until its files change
+            self._runs[one.folder] = replace(self._runs[one.folder], run=one)
+        return page
 
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told and len(self._told) < MOST_TROUBLES:
@@ -161,21 +166,8 @@ def find(paths: Iterable[Path]) -> list[Path]:
 
 
 def _read(folder: Path) -> RunData | Unreadable:
-    odd = [name for name in FILES if not _plain(folder / name)]
-    if odd:  # a pipe would keep us waiting for ever
-        return Unreadable(folder, f"{odd[0]} is not a file")
-    try:
-        runs, failed = read_runs([folder])
-    except Exception as error:
-        return Unreadable(folder, f"it cannot be read ({type(error).__name__}: {error})")
+    runs, failed = read_runs([folder])
     return runs[0] if runs else failed[0]
-
-
-def _plain(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return True  # not there, which reading finds out too
 
 
 def _marks(folder: Path) -> object:

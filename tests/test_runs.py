@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -118,10 +118,10 @@ def test_a_run_keeps_the_last_two_and_the_best(tmp_path: Path) -> None:
 def test_the_best_is_a_copy_where_there_are_no_hard_links(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(self: Path, target: Path) -> None:
-        raise OSError(error, os.strerror(error), str(self))
+    def no_links(old: Path, new: Path) -> None:
+        raise OSError(error, os.strerror(error), str(new))
 
-    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    monkeypatch.setattr(os, "link", no_links)
     folder = tmp_path / "run" / "checkpoints"
     with Run.create(tmp_path / "run", CONFIG) as run:
         for step in (8, 16, 24, 32):
@@ -130,11 +130,11 @@ def test_the_best_is_a_copy_where_there_are_no_hard_links(
         assert read_checkpoint(folder / "best")["state"] == {"at": 16}
         assert (folder / "best").stat().st_nlink == 1
 
-        def full(source: Path, target: Path) -> None:
-            Path(target).write_bytes(b"half")
+        def full(source: IO[bytes], target: IO[bytes]) -> None:
+            target.write(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("shutil.copyfile", full)
+        monkeypatch.setattr("shutil.copyfileobj", full)
         with pytest.raises(OSError, match="No space"):
             run.save(40, {"at": 40}, best=True)
     assert read_checkpoint(folder / "best")["state"] == {"at": 16}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,6 @@ def test_a_full_disk_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         witness = Witness(run)
         walk(witness, 8, "Quay", "north", "Office")
         monkeypatch.undo()
-        monkeypatch.setattr(Path, "replace", fail)
+        monkeypatch.setattr(os, "replace", fail)
         witness.end(8)
     assert not (run.folder / "live.json").exists() and not list(run.folder.glob(".live*"))

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from xtx import file_calls
 from xtx.core import UserError
 
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -32,51 +33,51 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     Raises `UserError` if what is there is not a regular file, and `OSError` for everything else.
     """
     try:
-        descriptor = os.open(path, flags | _CAREFUL, mode)
+        descriptor = file_calls.current.open(path, flags | _CAREFUL, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO, errno.ENODEV):
             check_regular(path)
         raise
     found = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(found):
-        os.close(descriptor)
+        file_calls.current.close(descriptor)
         raise _refusal(path, found)
     return descriptor
 
 
 def open_append(path: Path) -> IO[bytes]:
     """Open a file for appending; it is created where it is missing."""
-    return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    return file_calls.current.stream(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
 def truncate_file(path: Path, size: int) -> None:
     """Cut a file to a number of bytes."""
     descriptor = open_regular(path, os.O_WRONLY)
     try:
-        os.ftruncate(descriptor, size)
+        file_calls.current.truncate(descriptor, size)
     finally:
-        os.close(descriptor)
+        file_calls.current.close(descriptor)
 
 
 def touch_file(path: Path) -> None:
     """Create an empty file, unless it is there."""
-    os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
+    file_calls.current.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
 
 
 def create_file(path: Path) -> IO[bytes]:
     """Create a file and open it for writing. What has its name, a link for example, is deleted first."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
+    file_calls.current.unlink(path, missing_ok=True)
+    return file_calls.current.stream(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
 
 
 def open_readable(path: Path) -> IO[bytes]:
     """Open a regular file for reading. Links are followed here: reading changes nothing."""
-    descriptor = os.open(path, os.O_RDONLY | (_CAREFUL & ~os.O_NOFOLLOW))
+    descriptor = file_calls.current.open(path, os.O_RDONLY | (_CAREFUL & ~os.O_NOFOLLOW))
     found = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(found):
-        os.close(descriptor)
+        file_calls.current.close(descriptor)
         raise OSError(errno.EINVAL, f"it is {_describe_kind(found)}", str(path))
-    return os.fdopen(descriptor, "rb")
+    return file_calls.current.stream(descriptor, "rb")
 
 
 def check_regular(path: Path) -> None:

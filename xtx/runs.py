@@ -45,6 +45,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from xtx import file_calls
 from xtx.bounded_files import BadFileError, check_bounds, read_bounded, read_json_lines
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
@@ -156,27 +157,28 @@ def _give_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 def _copy_cheaply(path: Path, target: Path) -> None:
     """A second name for a file that will not be written to again; a copy where the file system has no such thing."""
     new = target.with_name(f".{target.name}")
-    new.unlink(missing_ok=True)
+    file_calls.current.unlink(new, missing_ok=True)
     try:
-        new.hardlink_to(path)
+        file_calls.current.link(path, new)
     except OSError:  # which one says so differs: EPERM, ENOTSUP, EMLINK, ENOSYS; on a full disk the copy fails too
         try:
-            shutil.copyfile(path, new)
-            with new.open("rb") as file:
-                os.fsync(file.fileno())
+            with open_readable(path) as file, create_file(new) as copy:
+                shutil.copyfileobj(file, copy)
+                copy.flush()
+                file_calls.current.sync(copy.fileno())
         except BaseException:
-            new.unlink(missing_ok=True)
+            file_calls.current.unlink(new, missing_ok=True)
             raise
-    new.rename(target)
+    file_calls.current.rename(new, target)
 
 
 def _sync_folder(folder: Path) -> None:
     """A new name in a folder is on disk only when the folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = file_calls.current.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        file_calls.current.sync(descriptor)
     finally:
-        os.close(descriptor)
+        file_calls.current.close(descriptor)
 
 
 # --- the folder -------------------------------------------------------------------------------------------------
@@ -263,12 +265,12 @@ class Run:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._lock)
+            file_calls.current.close(self._lock)
             self._lock = None
             raise UserError(f"another process works on {self.folder}; wait for it, or end it first") from None
-        (self.folder / "checkpoints").mkdir(exist_ok=True)
+        file_calls.current.make_folder(self.folder / "checkpoints")
         for left in (self.folder / "checkpoints").glob(".*"):  # by a process that was killed while writing
-            left.unlink()
+            file_calls.current.unlink(left)
         self._note_versions()
 
     def _check_files(self) -> None:
@@ -321,7 +323,7 @@ class Run:
         """Writes a checkpoint, keeps the last two, and notes how far the files of lines were at that moment."""
         self.flush()
         for file in self._files.values():
-            os.fsync(file.fileno())
+            file_calls.current.sync(file.fileno())
         folder = self.folder / "checkpoints"
         path = folder / f"{step:010d}"
         write_checkpoint(path, {**self._ties(), "state": state})
@@ -329,7 +331,7 @@ class Run:
         if best:
             _copy_cheaply(path, folder / "best")
         for old in checkpoints(self.folder)[_KEPT:]:
-            old.unlink()
+            file_calls.current.unlink(old)
 
     def _ties(self) -> State:
         """What ties a checkpoint to the other files of the run: the config, and the lines so far."""
@@ -407,7 +409,7 @@ class Run:
             self._cut_lines()
         for damaged in checkpoints(self.folder):
             if damaged.name > found.path.name:  # else it would count as one of the last two
-                damaged.rename(damaged.with_suffix(".damaged"))
+                file_calls.current.rename(damaged, damaged.with_suffix(".damaged"))
         return dict(found.saved["state"])
 
     def _cut_lines(self) -> None:
@@ -460,7 +462,7 @@ class Run:
         if written:
             warn(f"{self.folder} was never saved, so it begins anew; what it wrote is kept in files that end in .old")
         for lines in written:
-            lines.rename(_free_name(lines))
+            file_calls.current.rename(lines, _free_name(lines))
 
     def discard_unused(self) -> None:
         """Deletes what lies in the folder of a new run that came to nothing, and the folder itself if it was not there
@@ -473,7 +475,7 @@ class Run:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink(missing_ok=True)
+                file_calls.current.unlink(path, missing_ok=True)
         if self._made:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -486,7 +488,7 @@ class Run:
         """Writes out what is left and lets others work on the run."""
         with contextlib.ExitStack() as stack:  # all of them, also if the disk is full
             if self._lock is not None:
-                stack.callback(os.close, self._lock)
+                stack.callback(file_calls.current.close, self._lock)
                 self._lock = None
             for file in self._files.values():
                 stack.callback(file.close)
@@ -664,10 +666,10 @@ def write_whole(path: Path, *pieces: bytes) -> None:
         with create_file(temporary) as file:
             file.writelines(pieces)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
+            file_calls.current.sync(file.fileno())
+        file_calls.current.rename(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        file_calls.current.unlink(temporary, missing_ok=True)
         raise
 
 

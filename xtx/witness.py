@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from xtx import file_calls
 from xtx.core import Decision, Observation, Step, UserError
 from xtx.regular_files import create_file
 from xtx.runs import Run
@@ -142,7 +143,7 @@ class _Newspaper:
         self._next = 0.0
         with contextlib.suppress(OSError):
             for left in path.parent.glob(f".{path.name}.*"):  # by a process that was killed while writing
-                left.unlink()
+                file_calls.current.unlink(left)
 
     def offer(self, total: int, turns: deque[Turn], *, now: bool = False) -> bool:
         """Prints an edition if it is time; says whether it was."""
@@ -154,14 +155,14 @@ class _Newspaper:
             content = msgspec.json.encode(Live(total, time.time(), list(turns)))
             with create_file(temporary) as file:
                 file.write(content)
-            temporary.replace(self._path)
+            file_calls.current.rename(temporary, self._path)
         except (
             OSError,
             ValueError,
             UserError,
         ):  # a full disk, a folder that is gone, letters that are none: not our business
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                file_calls.current.unlink(temporary, missing_ok=True)
         ended = time.monotonic()
         self._next = ended + max(EVERY, 100 * (ended - began))
         return True

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from xtx import file_calls
 from xtx.core import UserError
 
 _FOR_ALL = 0o644
@@ -17,14 +18,14 @@ def write_whole(target: Path, content: bytes, mode: int = _FOR_ALL) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with file_calls.current.stream(handle, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                file_calls.current.sync(file.fileno())
             os.chmod(name, mode)
-            os.replace(name, target)
+            file_calls.current.rename(name, target)
         except BaseException:
-            os.unlink(name)
+            file_calls.current.unlink(name)
             raise
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror}); nothing was changed there") from None

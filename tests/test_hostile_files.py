@@ -252,6 +252,10 @@ def test_folders_nested_very_deep(tmp_path: Path) -> None:
     assert list(find_below(tmp_path)) == [tmp_path / "z"]
     Path(here, "config.json").write_text("{}")
     assert list(map(str, find_below(tmp_path))) == [here, str(tmp_path / "z")]
+    Path(here, "config.json").unlink()
+    while here != str(tmp_path):  # shutil.rmtree, with which pytest cleans up later, cannot go so deep
+        os.rmdir(here)
+        here = os.path.dirname(here)
 
 
 SUMMARY = {

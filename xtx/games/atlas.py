@@ -21,6 +21,8 @@ from typing import TypeVar
 import lmdb
 
 from xtx.core import UserError
+from xtx.games.atlas_process import verify_atlas
+from xtx.games.lmdb_file import died_while_reading, find_damage
 
 DEADLY = b"!"
 """In front of a state's key: under it stand the commands that are never to be tried there."""
@@ -31,7 +33,7 @@ _HITS, _MISSES = b"hits", b"misses"
 _FIRST_SIZE = 1 << 28
 _CHECKSUM = 8
 
-_DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.VersionMismatchError)
+DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.VersionMismatchError)
 """What LMDB says of a file that is damaged or not LMDB's. A full disk, or a folder of somebody else's, is not that."""
 
 _Result = TypeVar("_Result")
@@ -163,7 +165,7 @@ class Atlas:
     def _within(self, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
         try:
             return _within(self._environment, write, act)
-        except _DAMAGE:  # it was good when it was opened
+        except DAMAGE:  # it was good when it was opened
             _renew(self._key)
             return _within(self._environment, write, act)
 
@@ -172,8 +174,12 @@ def _within(environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Tran
     """What `act` gives back in a transaction, however often the store must be made larger first."""
     while True:
         try:
-            with environment.begin(write=write) as transaction:
-                return act(transaction)
+            # A process that dies in here, as LMDB does of a damaged page, leaves a mark in the table of readers, also
+            # where it writes: see `died_while_reading`.
+            with contextlib.ExitStack() as stack:
+                if write:
+                    stack.enter_context(environment.begin())
+                return act(stack.enter_context(environment.begin(write=write)))
         except lmdb.MapFullError:
             environment.set_mapsize(environment.info()["map_size"] * 2)
         except lmdb.MapResizedError:  # another process made it larger
@@ -182,6 +188,11 @@ def _within(environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Tran
 
 def _checksum(value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=_CHECKSUM).digest()
+
+
+def is_entry_whole(key: bytes, stored: bytes) -> bool:
+    """Whether what is stored under a key has the right checksum; the atlas's own few keys have none."""
+    return key in (_FORMAT_KEY, _HITS, _MISSES) or _undamaged(stored) is not None
 
 
 def _undamaged(stored: bytes | memoryview | None) -> bytes | None:
@@ -249,7 +260,7 @@ def _open(path: Path, damaged: int = -1) -> lmdb.Environment:
             path.mkdir(exist_ok=True)  # again: another process may just have set it aside
             if any(file.name not in ("data.mdb", "lock.mdb") for file in path.iterdir()):
                 raise UserError(f"{path} holds other files; give --atlas a new or an empty folder")
-            with contextlib.suppress(*_DAMAGE):
+            with contextlib.suppress(*DAMAGE):
                 if not (path / "data.mdb").exists() or _file_number(path) != damaged:
                     return _try_open(path)
             aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
@@ -284,14 +295,15 @@ def _open_files(path: Path, map_size: int) -> lmdb.Environment:
 
 
 def _try_open(path: Path) -> lmdb.Environment:
-    data = path / "data.mdb"
-    size = data.stat().st_size if data.exists() else 0
-    environment = _open_files(path, max(_FIRST_SIZE, size))
+    data, lock = path / "data.mdb", path / "lock.mdb"
+    # All of this before LMDB maps the file: reading a damaged one may kill the process.
+    damage = find_damage(data) if data.exists() else ""
+    if not damage and data.exists() and died_while_reading(lock):
+        damage = verify_atlas(path)
+    if damage:
+        raise lmdb.CorruptedError(damage)
+    environment = _open_files(path, max(_FIRST_SIZE, data.stat().st_size if data.exists() else 0))
     try:
-        # A file that ends before its last page would kill the process when that page is read.
-        last = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-        if size and data.stat().st_size < last:
-            raise lmdb.CorruptedError("the file is cut short")
         environment.reader_check()  # frees what killed processes left
         # Another process may be making it larger at this very moment, so even these first looks go through _within.
         found, entries = _within(environment, False, lambda look: (look.get(_FORMAT_KEY), look.stat()["entries"]))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -56,6 +57,30 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     emulator: Snapshot
     seed: int
     step: int
+
+
+_Kind = TypeVar("_Kind")
+
+
+def _decode(stored: bytes | None, kind: type[_Kind]) -> _Kind | None:
+    """An entry of the atlas; None if there is none, or if it is not of this kind. An atlas may have been taken in from
+    elsewhere, so a right checksum says nothing about what an entry holds."""
+    if not stored:
+        return None
+    try:
+        found = msgspec.msgpack.decode(stored, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if isinstance(found, Findings) and not found.actions else found
+
+
+def _fits(layout: Layout, size: int) -> bool:
+    """Whether all that a layout speaks of lies within so many bytes of RAM."""
+    addresses = [*layout.counters, *layout.idle, *layout.stamped, *(address for _, address, _ in layout.folds)]
+    addresses += [address for bytes_ in layout.local.values() for address in bytes_]
+    addresses += [address for together in layout.due for address, _ in together]
+    tables = all(len(table) == 256 for _, _, table in layout.folds)
+    return len(layout.mask) == len(layout.fill) == size and tables and all(0 <= a < size for a in addresses)
 
 
 def _without(actions: tuple[str, ...], unwanted: Collection[str]) -> tuple[str, ...]:
@@ -305,8 +330,9 @@ class StoryGame:
             stored = shipped_findings(self.emulator.story.md5).get(key)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
-        if stored:
-            found = self._remembered[key] = msgspec.msgpack.decode(stored, type=Findings)
+        found = _decode(stored, Findings)
+        if found is not None:
+            self._remembered[key] = found
         return found
 
     def _find_out(self, key: bytes, canonical: Snapshot) -> Findings:
@@ -326,11 +352,9 @@ class StoryGame:
         if self.search.extends:
             # What the templates give is kept by itself, so that other extensions need not search it again.
             plain_key = self._plain_key(canonical)
-            stored = self._atlas.get(plain_key) if self._atlas is not None else None
-            if stored is not None:
-                found = msgspec.msgpack.decode(stored, type=Findings)
-            else:
-                found = self.search.findings(canonical, excluded, texts)
+            known = _decode(self._atlas.get(plain_key), Findings) if self._atlas is not None else None
+            found = known or self.search.findings(canonical, excluded, texts)
+            if known is None:
                 self._keep(plain_key, found)
             found = self.search.extended(canonical, found, excluded)
         else:
@@ -377,23 +401,22 @@ class StoryGame:
         if self._atlas is None:
             return
         self._atlas.put(DEADLY + key, msgspec.msgpack.encode(sorted(deadly)))
-        stored = self._atlas.get(key)
-        if stored is not None:
-            found = msgspec.msgpack.decode(stored, type=Findings)
+        found = _decode(self._atlas.get(key), Findings)
+        if found is not None:
             actions = _without(found.actions, deadly)
             self._keep(key, msgspec.structs.replace(found, actions=actions))
 
     def _deadly(self, key: bytes) -> frozenset[str]:
         """Commands that are never to be tried in a state, not even in a search."""
         known = self._killers.get(key, frozenset())
-        stored = self._atlas.get(DEADLY + key) if self._atlas is not None else None
-        return known | frozenset(msgspec.msgpack.decode(stored, type=list[str])) if stored else known
+        stored = _decode(self._atlas.get(DEADLY + key), list[str]) if self._atlas is not None else None
+        return known | frozenset(stored) if stored else known
 
     def _find_layout(self, avoid: Collection[str]) -> Layout:
         key = hashlib.blake2b(f"layout;{self._version};{self._story_key}".encode(), digest_size=16).digest()
-        stored = self._atlas.get(key) if self._atlas is not None else None
-        if stored is not None:
-            return msgspec.msgpack.decode(stored, type=Layout)
+        stored = _decode(self._atlas.get(key), Layout) if self._atlas is not None else None
+        if stored is not None and _fits(stored, len(self.emulator.ram)):
+            return stored
         layout = read_layout(self.emulator, avoid)
         if self._atlas is not None:
             self._atlas.put(key, msgspec.msgpack.encode(layout))

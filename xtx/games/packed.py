@@ -11,11 +11,23 @@ from pathlib import Path
 
 import msgspec
 
+from xtx.bounded_files import read_bounded
 from xtx.core import UserError
 from xtx.games.atlas import DEADLY, Atlas
 from xtx.games.files import write_whole
 
 _KEY = 16
+MAX_BYTES = 4 << 30
+"""Unpacked size of an atlas; what a run of 800,000 steps finds has some 100 MB."""
+MAX_RATIO = 200
+"""Unpacked bytes for each packed byte, beyond the first `FREE_BYTES`: atlases have 20, files made to fill memory have
+thousands."""
+FREE_BYTES = 16 << 20
+MAX_DICTIONARY = 256 << 20
+"""Memory that decompression itself may take. xz needs 65 MB at most for what it writes."""
+_BLOCK = 1 << 20
+_LEAST_ENTRY = 5
+"""Bytes of the shortest entry: a pair, and two empty byte strings with their lengths."""
 
 
 def pack(found: dict[bytes, bytes]) -> bytes:
@@ -24,8 +36,34 @@ def pack(found: dict[bytes, bytes]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[bytes, bytes]:
-    """The entries of such a file."""
-    return dict(msgspec.msgpack.decode(lzma.decompress(content), type=list[tuple[bytes, bytes]]))
+    """The entries of such a file. Raises `lzma.LZMAError`, `EOFError` or `ValueError` if it is damaged, or unpacks to
+    more than the limits above."""
+    plain = _decompress(content, min(MAX_BYTES, FREE_BYTES + MAX_RATIO * len(content)))
+    _check_count(plain)
+    return dict(msgspec.msgpack.decode(plain, type=list[tuple[bytes, bytes]]))
+
+
+def _decompress(content: bytes, most: int) -> bytes:
+    """The content of an xz file, as long as it has at most so many bytes."""
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DICTIONARY)
+    plain = bytearray()
+    waiting = content
+    while not decompressor.eof:
+        if decompressor.needs_input and not waiting:
+            raise EOFError("cut short")
+        plain += decompressor.decompress(waiting, max_length=_BLOCK)
+        waiting = b""
+        if len(plain) > most:
+            raise ValueError(f"it unpacks to more than {most:,} bytes")
+    return bytes(plain)
+
+
+def _check_count(plain: bytes) -> None:
+    """Raise `ValueError` if the list says to have more entries than there is room for: its memory is taken at once."""
+    kind, header = plain[:1], plain[1:5]
+    count = int.from_bytes(header[:2] if kind == b"\xdc" else header if kind == b"\xdd" else b"", "big")
+    if count * _LEAST_ENTRY > len(plain):
+        raise ValueError("more entries than bytes")
 
 
 def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
@@ -41,17 +79,23 @@ def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
 def read_packed(path: Path) -> dict[bytes, bytes]:
     """What such a file holds. Raises `UserError`."""
     try:
-        found = unpack(path.read_bytes())
+        found = unpack(read_bounded(path, MAX_BYTES))
         good = all(len(key) == _KEY for key in found if not _is_deadly(key))
         for key in filter(_is_deadly, found):
             _commands(found[key])
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (lzma.LZMAError, EOFError, msgspec.MsgspecError, MemoryError):
-        found, good = {}, False
+    except (lzma.LZMAError, EOFError, ValueError) as error:  # msgspec's errors are among them
+        why = f" ({error})" if type(error) is ValueError else ""
+        raise UserError(_NO_ATLAS.format(path, why)) from None
+    except MemoryError:
+        raise UserError(f"there is not enough memory to unpack {path}") from None
     if not found or not good:
-        raise UserError(f"{path} is no packed atlas, or damaged; make one with xtx games atlas --pack FILE")
+        raise UserError(_NO_ATLAS.format(path, ""))
     return found
+
+
+_NO_ATLAS = "{} is no packed atlas, or damaged{}; make one with xtx games atlas --pack FILE"
 
 
 def _is_deadly(key: bytes) -> bool:

@@ -304,7 +304,9 @@ def test_the_loaded_agent_is_asked_about_fewer_games(runs: SimpleNamespace) -> N
         (["RUN", "--seed", "1"], "--seed is for stochastic runs"),
         (["RUN", "--checkpoint", "third"], "--checkpoint"),
         (["EMPTY"], "has no checkpoint yet"),
-        (["BROKEN"], "was written by another version (KeyError: 'random')"),
+        (["BROKEN"], "is not that of the checkpoint {}: agent was walkthrough and is random; put back the config"),
+        (["OLD"], "was written by another version (KeyError: 'random')"),
+        (["STATELESS"], "is not the checkpoint of a run"),
     ],
 )
 def test_mistakes_get_one_line(
@@ -313,21 +315,26 @@ def test_mistakes_get_one_line(
     from xtx.runs import read_newest, write_checkpoint
 
     config = (runs.walkthrough / "config.json").read_text()
-    for name in ("empty", "broken"):
+    for name in ("empty", "broken", "old", "stateless"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
     (tmp_path / "empty" / "config.json").write_text(config)
-    (tmp_path / "broken" / "config.json").write_text(config.replace('"walkthrough"', '"random"'))
+    for name in ("broken", "old", "stateless"):
+        (tmp_path / name / "config.json").write_text(config.replace('"walkthrough"', '"random"'))
     saved = read_newest(runs.walkthrough)
     assert saved is not None
-    write_checkpoint(tmp_path / "broken" / "checkpoints" / "0000000100", saved)
-    places = {"RUN": runs.walkthrough, "EMPTY": tmp_path / "empty", "BROKEN": tmp_path / "broken"}
+    path = tmp_path / "broken" / "checkpoints" / "0000000100"
+    write_checkpoint(path, saved)
+    write_checkpoint(tmp_path / "old" / "checkpoints" / "0000000100", {"sizes": {}, "state": saved["state"]})
+    write_checkpoint(tmp_path / "stateless" / "checkpoints" / "0000000100", {"sizes": {}})
+    places = {name.upper(): tmp_path / name for name in ("empty", "broken", "old", "stateless")}
+    places["RUN"] = runs.walkthrough
     capsys.readouterr()
     assert main(["evaluate", *(str(places.get(word, word)) for word in words)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("xtx: ")
     assert err.count("\n") == 1
-    assert complaint in err
+    assert complaint.format(path) in err
 
 
 def test_control_c(runs: SimpleNamespace) -> None:

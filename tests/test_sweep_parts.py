@@ -143,6 +143,11 @@ def test_a_machine_that_is_further_goes_on_from_there(tmp_path: Path) -> None:
     write_run(ours, 24)
     node._lay_out(folder, order(tmp_path), lambda: pack_whole(ours))
     assert [path.name for path in checkpoints(folder)] == ["0000000024"]
+    write_run(folder, 32)
+    (folder / "metrics.jsonl").write_text("damaged on this machine\n" * 100)
+    node._lay_out(folder, order(tmp_path), lambda: pack_whole(ours))
+    assert [path.name for path in checkpoints(folder)] == ["0000000024"], "made anew from what the sweep has"
+    assert (folder / "metrics.jsonl").read_bytes() == (ours / "metrics.jsonl").read_bytes()
     other = RunConfig("toy:corridor-5", "random", {}, steps=900)
     node._lay_out(folder, order(tmp_path, config=other), lambda: Parcel([], []))
     assert not checkpoints(folder)

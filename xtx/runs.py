@@ -348,7 +348,7 @@ class Run:
         Gives what is not as it was, in words. Raises `UserError` if there is such a thing and it is not accepted.
         Nothing is written.
         """
-        path, saved = _find_newest(self.folder, warn)
+        path, saved = find_newest(self.folder, warn)
         if path is None or saved is None:
             return []
         found = self._compare(path, saved)
@@ -368,13 +368,8 @@ class Run:
         return None if self._verified is None else self._verified.saved["state"]
 
     def _compare(self, path: Path, saved: State) -> _Found:
-        sizes, digests, config = _read_ties(path, saved)
-        changes: list[str] = []
-        if config is not None:
-            try:
-                changes = [f"config.json: {difference}" for difference in list_differences(config, self.config)]
-            except ConfigError as error:
-                raise UserError(f"the config in {path} {error}") from None
+        sizes, digests = _read_ties(path, saved)
+        changes = [f"config.json: {difference}" for difference in find_config_changes(path, saved, self.config)]
         checksums, altered = {}, []
         for name in _EXACT:
             checksum, size = _Checksum(), sizes.get(name, 0)
@@ -501,18 +496,28 @@ class Run:
         self.close()
 
 
-def _read_ties(path: Path, saved: State) -> tuple[dict[str, int], dict[str, str] | None, str | None]:
-    """What a checkpoint says of the other files: lengths, checksums and the config, the last two None in those of
-    earlier versions. Raises `UserError` if it is not a checkpoint of a run."""
-    sizes, digests, config = saved.get("sizes"), saved.get("digests"), saved.get("config")
+def find_config_changes(path: Path, saved: State, config: RunConfig) -> list[str]:
+    """Say in words in which keys a config differs from that of the checkpoint at `path`; empty if in none, or if an
+    earlier version wrote the checkpoint. Raises `UserError` if it holds something else."""
+    if saved.get("config") is None:
+        return []
+    try:
+        return list_differences(str(saved["config"]), config)
+    except ConfigError as error:
+        raise UserError(f"the config in {path} {error}") from None
+
+
+def _read_ties(path: Path, saved: State) -> tuple[dict[str, int], dict[str, str] | None]:
+    """What a checkpoint says of the files of lines: lengths, and checksums, which are None in those of earlier
+    versions. Raises `UserError` if it is not a checkpoint of a run."""
+    sizes, digests = saved.get("sizes"), saved.get("digests")
     if (
         isinstance(saved.get("state"), dict)
         and isinstance(sizes, dict)
         and all(isinstance(size, int) and size >= 0 for size in sizes.values())
         and isinstance(digests, dict | None)
-        and isinstance(config, str | None)
     ):
-        return sizes, digests, config
+        return sizes, digests
     raise UserError(f"{path} is not the checkpoint of a run; move it away, or begin the run in another folder")
 
 
@@ -574,10 +579,10 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def read_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> State | None:
     """The newest checkpoint that can be read; a damaged one is passed over with a warning. None if there is none."""
-    return _find_newest(folder, on_warning)[1]
+    return find_newest(folder, on_warning)[1]
 
 
-def _find_newest(folder: Path, on_warning: Callable[[str], None]) -> tuple[Path | None, State | None]:
+def find_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple[Path | None, State | None]:
     """Where the newest checkpoint is that can be read, and what it holds."""
     paths, troubles = checkpoints(folder), []
     for path in paths:

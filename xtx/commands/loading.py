@@ -12,7 +12,7 @@ from tyro.conf import arg
 from xtx.agents import find_agent
 from xtx.config import RunConfig
 from xtx.core import Agent, EpisodeRecord, State, UserError
-from xtx.runs import read_checkpoint, read_config, read_episodes, read_newest
+from xtx.runs import find_config_changes, find_newest, read_checkpoint, read_config, read_episodes, warn
 
 if TYPE_CHECKING:
     from xtx.games.stage import Stage
@@ -72,9 +72,14 @@ def load_agent(folder: Path, which: Which = "newest", means: Means | None = None
     """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best."""
     config = read_config(folder)
     find_agent(config.agent)  # for its complaint, before anything that takes time
-    state = read_state(folder, which)
-    if state is None:
+    found = _find_checkpoint(folder, which)
+    if found is None:
         raise UserError(f"{folder} has no checkpoint yet, so there is no trained agent; wait a minute or train longer")
+    path, saved = found
+    state = _state_of(path, saved)
+    changes = [
+        change for change in find_config_changes(path, saved, config) if change.startswith(("agent ", "settings."))
+    ]
     means = means or Means()
     stage = open_stage(config, means)
     # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
@@ -84,13 +89,19 @@ def load_agent(folder: Path, which: Which = "newest", means: Means | None = None
 
     torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
     agent = make_agent(config, pick_device(means.device), stage.walkthrough, source=folder / "config.json")
+    changed = f"{folder / 'config.json'} is not that of the checkpoint {path}: {'; '.join(changes[:3])}"
     try:
         agent.load(state["agent"])
-    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        forbidden = [(key, action, deadly) for key, action, deadly in state["forbidden"]]
+        loaded = Loaded(agent, config, stage, int(state["progress"]["steps"]), int(state["seeds_drawn"]), forbidden)
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
+        if changes:
+            raise UserError(f"{changed}; put back the config") from error
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"the state of {config.agent} in {folder} was written by another version ({what})") from error
-    forbidden = [(key, action, deadly) for key, action, deadly in state["forbidden"]]
-    return Loaded(agent, config, stage, state["progress"]["steps"], state["seeds_drawn"], forbidden)
+    if changes:
+        warn(f"{changed}; the agent plays with config.json as it is")
+    return loaded
 
 
 def open_stage(config: RunConfig, means: Means) -> Stage:
@@ -109,12 +120,25 @@ def open_stage(config: RunConfig, means: Means) -> Stage:
 
 def read_state(folder: Path, which: Which = "newest") -> State | None:
     """The state of a run at a checkpoint; None if there is none yet."""
+    found = _find_checkpoint(folder, which)
+    return None if found is None else _state_of(*found)
+
+
+def _state_of(path: Path, saved: State) -> State:
+    """The state in a checkpoint. Raises `UserError` if there is none."""
+    if not isinstance(state := saved.get("state"), dict):
+        raise UserError(f"{path} is not the checkpoint of a run; move it away")
+    return state
+
+
+def _find_checkpoint(folder: Path, which: Which) -> tuple[Path, State] | None:
+    """Where a checkpoint is, and what it holds; None if there is none yet."""
     if which == "newest":
-        saved = read_newest(folder)
-        return None if saved is None else dict(saved["state"])
+        newest, saved = find_newest(folder)
+        return None if newest is None or saved is None else (newest, saved)
     path = folder / "checkpoints" / "best"
     try:
-        return dict(read_checkpoint(path)["state"])
+        return path, read_checkpoint(path)
     except FileNotFoundError:
         raise UserError(f"{folder} has no best checkpoint before 100 episodes; try --checkpoint newest") from None
     except (ValueError, OSError) as error:

@@ -155,11 +155,16 @@ def _lay_out(folder: Path, order: Order, fetch: Callable[[], Parcel]) -> None:
     """Makes the run's folder on this machine what the sweep has of it, unless this machine is further already."""
     parcel = fetch()
     sent = max((int(piece.name) for piece in parcel.checkpoints if piece.name.isdigit()), default=0)
-    if not (folder / "config.json").exists() or read_config(folder) != order.config or saved_steps(folder) < sent:
-        shutil.rmtree(folder, ignore_errors=True)
-        plant(folder, order.config)
-        unpack(folder, parcel)
-    # Cut back now, as the run will do: then lines are only ever added while they are sent.
+    if (folder / "config.json").exists() and saved_steps(folder) >= sent:
+        # Cut back now, as the run will do: then lines are only ever added while they are sent. A copy whose files do
+        # not fit together, or one of another run, is made anew.
+        with contextlib.suppress(UserError):
+            if read_config(folder) == order.config:
+                Run(folder, order.config).restore()
+                return
+    shutil.rmtree(folder, ignore_errors=True)
+    plant(folder, order.config)
+    unpack(folder, parcel)
     Run(folder, order.config).restore()
 
 

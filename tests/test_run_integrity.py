@@ -19,7 +19,9 @@ from xtx.cli import main
 from xtx.config import RunConfig, XtxSettings
 from xtx.config_file import OLD_KEYS, ConfigError, OldKey, decode_config, encode_config, replace_old_settings
 from xtx.core import UserError
-from xtx.report.load import read_run
+from xtx.report.groups import gather
+from xtx.report.load import from_summary, read_run
+from xtx.report.summary import read_summary, summarise, to_json
 from xtx.runs import Run, checkpoints, read_checkpoint, read_config, read_lines, write_checkpoint
 
 RESUME = ["--workers", "0", "--threads", "1", "--quiet", "--device", "cpu"]
@@ -213,6 +215,12 @@ def test_an_accepted_gamma_is_noted(run: Path, whole: Path, capsys: pytest.Captu
         "changed from outside at step 320, which was accepted: config.json: settings.q.gamma was 0.9 and is 0.5"
     ]
     assert lines(run)["metrics"][:8] == lines(whole)["metrics"][:8] and lines(run) != lines(whole)
+    before, after = (to_json(summarise(read_run(folder), None)) for folder in (whole, run))
+    assert "changes" not in before
+    (run.parent / "seed-0.json").write_text(after)
+    assert from_summary(run, read_summary(run.parent / "seed-0.json")).changes == read_run(run).notes
+    board = gather([read_run(run)], [], lambda game: None)
+    assert any("1 run changed from outside while under way" in note for note in board.notes)
     assert resume(run) == 0, "once is enough"
     assert len(list(read_lines(run, "changes"))) == 1
 
@@ -512,6 +520,16 @@ def test_links_at_the_names_of_unfinished_files_are_not_followed(run: Path, tmp_
     assert resume(run, "--accept-changes") == 0
     assert foreign.read_text() == "mine"
     assert not (run / "live.json").is_symlink() and not (run / "changes.jsonl").is_symlink()
+
+
+def test_a_backup_of_hard_links_does_not_change(run: Path, whole: Path, tmp_path: Path) -> None:
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 400, "hal')
+    shutil.copytree(run, tmp_path / "backup", copy_function=os.link)
+    before = contents(tmp_path / "backup")
+    assert resume(run) == 0
+    assert lines(run) == lines(whole)
+    assert contents(tmp_path / "backup") == before
 
 
 def test_a_run_that_is_reached_by_a_link_goes_on(run: Path, whole: Path, tmp_path: Path) -> None:

@@ -161,15 +161,27 @@ def _copy_cheaply(path: Path, target: Path) -> None:
     try:
         file_calls.current.link(path, new)
     except OSError:  # which one says so differs: EPERM, ENOTSUP, EMLINK, ENOSYS; on a full disk the copy fails too
-        try:
-            with open_readable(path) as file, create_file(new) as copy:
-                shutil.copyfileobj(file, copy)
-                copy.flush()
-                file_calls.current.sync(copy.fileno())
-        except BaseException:
-            file_calls.current.unlink(new, missing_ok=True)
-            raise
+        _copy_file(path, new)
     file_calls.current.rename(new, target)
+
+
+def _copy_file(path: Path, new: Path) -> None:
+    try:
+        with open_readable(path) as file, create_file(new) as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            file_calls.current.sync(copy.fileno())
+    except BaseException:
+        file_calls.current.unlink(new, missing_ok=True)
+        raise
+
+
+def _separate(path: Path) -> None:
+    """Replace a file that has other names too by a copy: a backup made of hard links must not change with it."""
+    if path.lstat().st_nlink > 1:
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        _copy_file(path, new)
+        file_calls.current.rename(new, path)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -408,10 +420,12 @@ class Run:
         return dict(found.saved["state"])
 
     def _cut_lines(self) -> None:
-        """Cut the files of lines back to their known lengths."""
-        for name in _EXACT:
+        """Cut the files of lines back to their known lengths. None of them shares its content with a hard link then."""
+        for name in (*_EXACT, "timing"):
             if (lines := self.folder / f"{name}.jsonl").exists():
-                truncate_file(lines, self._checksum(name).size)
+                _separate(lines)
+                if name in _EXACT:
+                    truncate_file(lines, self._checksum(name).size)
 
     def _accept(self, found: _Found) -> None:
         """Make a run whole again whose files were changed from outside: lines that cannot be read are left out, the

@@ -306,6 +306,8 @@ def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> 
     used = finished or counted
     if len(used) == 1:
         notes.append(f"{where}: one seed only, so nothing is known of its spread")
+    if changed := [run for run in used if run.changes]:
+        notes.append(f"{where}: {some(len(changed), 'run')} changed from outside while under way, as its notes say")
     versions = {_version(run) for run in used if run.starts}
     if len(versions) > 1:
         notes.append(f"{where}: its runs were made by different versions ({'; '.join(sorted(versions))})")

@@ -51,6 +51,8 @@ class RunData:
     """The ways between rooms, as they were found; a summary has none."""
     notes: list[str] = field(default_factory=list)
     """What is amiss, in words."""
+    changes: list[str] = field(default_factory=list)
+    """Those of the notes that say which changes from outside were accepted."""
     summary: bool = False
     """Whether a summary is all there is of it."""
     facts: GameFacts | None = None
@@ -153,7 +155,7 @@ def read_run(folder: Path) -> RunData:
         notes.append(f"not finished: {reached:,} of {config.steps:,} steps")
     if not episodes:
         notes.append("no episode has ended yet")
-    notes += _accepted_changes(folder)
+    changes = _accepted_changes(folder, notes)
     time = _working_time(timing, starts)
     return RunData(
         folder=folder,
@@ -165,7 +167,8 @@ def read_run(folder: Path) -> RunData:
         time=time,
         starts=starts,
         moves=_moves(folder, notes),
-        notes=notes,
+        notes=notes + changes,
+        changes=changes,
     )
 
 
@@ -189,6 +192,7 @@ def from_summary(path: Path, summary: Summary) -> RunData:
         notes.append("what it ran with is not known")
     if summary.starts_left_out:
         notes.append(f"{some(summary.starts_left_out, 'start')} after the first are not among the versions")
+    notes += summary.changes
     if not summary.best.actions:
         notes.append("the actions of its best episode were too many for the summary")
     return RunData(
@@ -201,6 +205,7 @@ def from_summary(path: Path, summary: Summary) -> RunData:
         time=summary.working_time(),
         starts=[msgspec.to_builtins(start) for start in summary.starts],
         notes=notes,
+        changes=summary.changes,
         summary=True,
         facts=summary.game,
     )
@@ -220,14 +225,14 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     return lines
 
 
-def _accepted_changes(folder: Path) -> list[str]:
-    """A note for each time that files of the run were changed from outside and the run went on all the same."""
-    notes: list[str] = []
+def _accepted_changes(folder: Path, notes: list[str]) -> list[str]:
+    """A sentence for each time that files of the run were changed from outside and the run went on all the same."""
+    found = []
     for line in _lines(folder, CHANGES, notes):
         what = line.get("changes")
         words = "; ".join(str(change) for change in what) if isinstance(what, list) else "not known what"
-        notes.append(f"changed from outside at step {line['step']:,}, which was accepted: {words[:500]}")
-    return notes
+        found.append(f"changed from outside at step {line['step']:,}, which was accepted: {words[:500]}")
+    return found
 
 
 def _moves(folder: Path, notes: list[str]) -> list[Move]:

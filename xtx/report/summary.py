@@ -36,8 +36,13 @@ POINTS = 180
 """Of the curve, at most, beside those at round numbers of steps."""
 MOST_FIRSTS = 300
 MOST_STARTS = 20
+MOST_CHANGES = 20
+"""Changes from outside that a summary tells of, the newest; each is one sentence."""
 MOST_ACTION_LETTERS = 16_000
 """All commands of the best episode together; a longer list is left out whole, since part of it leads nowhere."""
+
+_GAME_CHANGE = re.compile(r"(config\.json: game) was .*?(?=; |$)")
+"""A sentence that may have paths of another machine in it."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
 Some = Annotated[int, msgspec.Meta(ge=1)]
@@ -149,6 +154,8 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     starts_left_out: Whole
     game: GameFacts | None
     """What the report wants to know of the game: its maximum and the rewards along its walkthrough."""
+    changes: list[str] = []
+    """Changes from outside that the run went on with, in words; the field is left out where there are none."""
 
     def digest(self) -> digests.Digest:
         """What a report shows of the run's episodes."""
@@ -236,6 +243,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         starts=kept,
         starts_left_out=len(starts) - len(kept),
         game=facts,
+        changes=[_GAME_CHANGE.sub(r"\1 was changed", change) for change in run.changes[-MOST_CHANGES:]],
     )
 
 
@@ -283,6 +291,7 @@ def _thin(run: RunData) -> Points:
 def to_json(summary: Summary) -> str:
     """The file's text: one line for each field, so that it stays small and changes can be read."""
     fields = [(name, msgspec.json.encode(getattr(summary, name)).decode()) for name in Summary.__struct_fields__]
+    fields = [(name, value) for name, value in fields if (name, value) != ("changes", "[]")]
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {value}" for name, value in fields) + "\n}\n"
 
 

@@ -14,7 +14,7 @@ import torch
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
-from xtx.runs import Run
+from xtx.runs import Run, checkpoints
 from xtx.witness import Witness
 
 _UNKNOWN = Observation("", "", "", (), 0, 0)
@@ -210,7 +210,13 @@ class Training:
     def _load(self, state: State) -> None:
         check_state(self._run, state)
         load_agent_state(self._run, self._agent, state)
-        self._games.restore(state["games"])
+        try:
+            self._games.restore(state["games"])
+        except UserError as error:
+            newest = next(iter(checkpoints(self._run.folder)), self._run.folder)
+            raise UserError(
+                f"{newest} cannot be used: {error}; remove it to go on from the checkpoint before"
+            ) from None
         try:
             self._load_progress(state)
         except _MISFITS as error:

@@ -299,7 +299,9 @@ def test_hang_behaves_until_it_is_told_not_to() -> None:
     player.env.close()
 
 
-@pytest.mark.parametrize(("command", "status"), [("hang", None), ("examine bomb", None), ("burst", -8)])
+@pytest.mark.parametrize(
+    ("command", "status"), [("hang", None), ("examine bomb", None), ("divide", -8), ("burst", -11)]
+)
 def test_hang_hangs_and_bursts(command: str, status: int | None) -> None:
     code = (
         "import sys, warnings; warnings.simplefilter('ignore'); from jericho import FrotzEnv\n"

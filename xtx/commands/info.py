@@ -32,7 +32,7 @@ def run(args: Args) -> None:
     texts = [emulator.reset(emulator.walkthrough_seed)]
     score, rewards = emulator.score, []
     for command in emulator.walkthrough:
-        if emulator.over or emulator.step(command) is Status.LIMIT:
+        if emulator.over or emulator.step(command) in (Status.LIMIT, Status.CRASHED):
             break
         rewards.append(emulator.score - score)
         score = emulator.score

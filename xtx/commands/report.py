@@ -229,7 +229,7 @@ def _play_story(game: str) -> Played:
         emulator.reset(emulator.walkthrough_seed)
         first, actions, scores = emulator.score, list[str](), list[int]()
         for command in emulator.walkthrough:
-            if emulator.over or emulator.step(command) is Status.LIMIT:
+            if emulator.over or emulator.step(command) in (Status.LIMIT, Status.CRASHED):
                 break
             actions.append(command)
             scores.append(emulator.score)

@@ -7,16 +7,28 @@
  * library that the caller loaded, one `door` for each copy. Called through ctypes, which releases the GIL.
  *
  * Nothing here keeps global state; libfrotz itself does, so one process must not use one copy from two threads.
+ *
+ * What a story, or a state that was made by hand, may do to libfrotz:
+ *   - a state is checked before any of it is copied (snapshot_check.h);
+ *   - stack, frame and program counter are looked at after every instruction, and the story's memory is large enough for
+ *     every address that an instruction can name, so that a story which leaves its stack or its code is halted, as Frotz
+ *     halts one that it sees doing so;
+ *   - libfrotz notices a division by zero, but divides all the same: here it does not, and the command ends (CRASHED);
+ *   - SIGSEGV and SIGBUS are not caught. Something was overwritten or is missing then, and nothing that this process
+ *     says afterwards could be believed. The process dies; its parent replaces it.
  */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPCODE_READ = 228, OPCODE_READ_CHAR = 246 };
-enum { DONE = 0, HALTED = 1, LIMIT = 2 };
+#include "snapshot_check.h"
+
+enum { OPCODE_READ = SNAPSHOT_READ_LINE, OPCODE_READ_CHAR = SNAPSHOT_READ_KEY };
+enum { DONE = 0, HALTED = 1, LIMIT = 2, CRASHED = 3 };
+enum { OPERATION_DIV = 0x17, OPERATION_MOD = 0x18 }; /* places in libfrotz's table of operations */
 enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16 };
-enum { COMMAND_MAX = 198, DIFF_WORDS = 128 };
+enum { COMMAND_MAX = 198, DIFF_WORDS = 128, WORLD_SIZE = 8192 };
 static const uint64_t SCORE = (uint64_t)1 << 40; /* in a hash, tells the score from a byte of memory */
 
 /* Lies in memory shared with the supervising process: after a crash or a kill it says what was being tried. */
@@ -58,9 +70,15 @@ typedef struct {
     unsigned char *next_opcode;
     int *halted;
     int *move_diff_cnt, *attr_diff_cnt, *attr_clr_cnt, *ram_diff_cnt;
-    unsigned char **zmp;
+    unsigned char **zmp, **pcp;
+    long *story_size;
+    uint16_t *stack, **sp, **fp;
     char *world;
     trace *trace;
+    snapshot_story story;
+    void (**operations)(void), (*divide)(void), (*modulo)(void);
+    uint16_t *zargs; /* an operation's arguments */
+    int crashed;     /* the present command divided by zero */
 } door;
 
 static int look_up(void *library, const char *name, void *slot) {
@@ -112,44 +130,151 @@ door *door_open(void *library, trace *shared) {
     ok &= look_up(library, "attr_clr_cnt", &d->attr_clr_cnt);
     ok &= look_up(library, "ram_diff_cnt", &d->ram_diff_cnt);
     ok &= look_up(library, "zmp", &d->zmp);
+    ok &= look_up(library, "pcp", &d->pcp);
+    ok &= look_up(library, "story_size", &d->story_size);
+    ok &= look_up(library, "stack", &d->stack);
+    ok &= look_up(library, "sp", &d->sp);
+    ok &= look_up(library, "fp", &d->fp);
     ok &= look_up(library, "world", &d->world);
+    ok &= look_up(library, "var_opcodes", &d->operations);
+    ok &= look_up(library, "z_div", &d->divide);
+    ok &= look_up(library, "z_mod", &d->modulo);
+    ok &= look_up(library, "zargs", &d->zargs);
     d->trace = shared;
-    if (ok) return d;
+    if (ok && d->operations[OPERATION_DIV] == d->divide && d->operations[OPERATION_MOD] == d->modulo) return d;
     free(d);
     return NULL;
 }
 
-/* Types one command and runs until the story waits for the next one. The narration is in libfrotz's `world`. */
-int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
+/* --- division by zero ----------------------------------------------------------------------------------------- */
+
+/* The door whose command runs in this thread: libfrotz's operations have no arguments. */
+static __thread door *running;
+
+static void divide(void (*operation)(void)) {
+    if (running->zargs[1]) {
+        operation();
+    } else {
+        running->crashed = 1;
+        *running->halted = 1; /* ends the command after this instruction */
+    }
+}
+
+static void checked_div(void) { divide(running->divide); }
+static void checked_mod(void) { divide(running->modulo); }
+
+/* Between these two, libfrotz asks us to divide. */
+static void begin_command(door *d) {
+    running = d;
+    d->crashed = 0;
+    d->operations[OPERATION_DIV] = checked_div;
+    d->operations[OPERATION_MOD] = checked_mod;
+}
+
+static void end_command(door *d) {
+    d->operations[OPERATION_DIV] = d->divide;
+    d->operations[OPERATION_MOD] = d->modulo;
+    running = NULL;
+}
+
+/* --- states --------------------------------------------------------------------------------------------------- */
+
+enum {
+    LOWEST_SP = SNAPSHOT_FRAME_WORDS + SNAPSHOT_MAX_LOCALS, /* one call needs as much */
+    PACKED_REACH = 8 * 0x10000, /* packed addresses lead so far at most */
+    JUMP_REACH = 0x10000,       /* and a jump so far behind the end */
+    TEXT_END = 0x80             /* a word of such bytes ends every text */
+};
+
+/* Must be called after every set-up of the emulator. Makes the story's memory so large that every address which an
+ * instruction can name lies in it: libfrotz notices an address behind the story's end, but goes on and uses it. 0 if
+ * there is no memory, or libfrotz holds another story. `story` must stay where it is. */
+int door_adopt(door *d, const uint8_t *story, uint64_t length) {
+    size_t size = (size_t)*d->story_size; /* there may be padding behind it */
+    size_t ram = (size_t)d->getRAMSize(), room = (size > PACKED_REACH ? size : PACKED_REACH) + JUMP_REACH;
+    ptrdiff_t pc = *d->pcp - *d->zmp;
+    if (size > length || size < SNAPSHOT_HEADER || ram < SNAPSHOT_HEADER || ram > size || pc < 0 || (size_t)pc > size) return 0;
+    unsigned char *memory = realloc(*d->zmp, room);
+    if (!memory) return 0;
+    memset(memory + size, TEXT_END, room - size);
+    *d->zmp = memory;
+    *d->pcp = memory + pc;
+    d->story = (snapshot_story){.header = story, .memory = story, .size = size, .ram_length = ram};
+    return 1;
+}
+
+/* Puts the emulator into a state. Returns NULL, or what is wrong with the state, of which nothing was used then. */
+const char *door_restore(door *d, const uint8_t *ram, uint64_t ram_length, const uint8_t *stack, uint64_t stack_length,
+                         int64_t pc, int64_t sp, int64_t fp, int64_t frames, int64_t opcode, int64_t random_a,
+                         int64_t random_interval, int64_t random_counter, const char *narration,
+                         uint64_t narration_length) {
+    snapshot_view view = {ram, stack, ram_length, stack_length, pc, sp, fp, frames, opcode, random_interval, random_counter};
+    const char *fault = find_snapshot_fault(&view, &d->story);
+    if (fault) return fault;
+    if (sp < LOWEST_SP) return "the stack is full";
+    if (narration_length >= WORLD_SIZE) return "its text is too long";
+    d->setRng((long)random_a, (int)random_interval, (int)random_counter);
+    memcpy(*d->zmp, ram, ram_length);
+    memcpy(d->stack + sp, stack, stack_length);
+    *d->pcp = *d->zmp + pc;
+    *d->sp = d->stack + sp;
+    *d->fp = d->stack + fp;
+    d->setFrameCount((int)frames);
+    *d->next_opcode = (unsigned char)opcode;
+    memcpy(d->world, narration, narration_length);
+    d->world[narration_length] = 0;
+    return NULL;
+}
+
+/* Whether libfrotz's registers are where the next instruction can use them. */
+static inline int is_inside(const door *d) {
+    return (size_t)(*d->sp - d->stack - LOWEST_SP) <= SNAPSHOT_STACK_WORDS - LOWEST_SP &&
+           (size_t)(*d->fp - d->stack - SNAPSHOT_MAX_LOCALS) <= SNAPSHOT_STACK_WORDS - SNAPSHOT_MAX_LOCALS &&
+           (size_t)(*d->pcp - *d->zmp) <= d->story.size;
+}
+
+/* --- commands ------------------------------------------------------------------------------------------------- */
+
+static int run_command(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
     char line[COMMAND_MAX + 2];
     /* Where the story wants a key it gets one: libfrotz would keep the others for later, whatever is restored. */
     size_t length = strnlen(command, *d->next_opcode == OPCODE_READ_CHAR ? 1 : COMMAND_MAX);
     memcpy(line, command, length);
     memcpy(line + length, "\n", 2);
+    *d->move_diff_cnt = *d->attr_diff_cnt = *d->attr_clr_cnt = *d->ram_diff_cnt = 0;
+    d->update_special_ram();
+    d->set_next_action(line);
+    uint64_t count = 0;
+    do {
+        if (count >= limit) {
+            *instructions = limit;
+            d->clear_screen(); /* else what it printed would stand before the next text */
+            return LIMIT;
+        }
+        d->zstep();
+        count++;
+        if (!is_inside(d)) *d->halted = 1;
+    } while (*d->halted <= 0 && *d->next_opcode != OPCODE_READ && *d->next_opcode != OPCODE_READ_CHAR);
+    *instructions = count;
+    d->update_ram_diff();
+    strcpy(d->world, d->clean_observation(d->get_screen()));
+    d->clear_screen();
+    return *d->halted > 0 ? HALTED : DONE;
+}
+
+/* Types one command and runs until the story waits for the next one. The narration is in libfrotz's `world`. After
+ * anything but DONE the emulator must be set up anew. */
+int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
     if (d->trace) {
         strncpy(d->trace->command, command, COMMAND_MAX);
         d->trace->progress++;
     }
     *instructions = 0;
     if (*d->halted > 0) return HALTED;
-    *d->move_diff_cnt = *d->attr_diff_cnt = *d->attr_clr_cnt = *d->ram_diff_cnt = 0;
-    d->update_special_ram();
-    d->set_next_action(line);
-    d->zstep();
-    uint64_t count = 1;
-    while (*d->next_opcode != OPCODE_READ && *d->next_opcode != OPCODE_READ_CHAR && *d->halted <= 0) {
-        if (count++ >= limit) {
-            *instructions = limit;
-            d->clear_screen(); /* else what it printed would stand before the next text */
-            return LIMIT;
-        }
-        d->zstep();
-    }
-    *instructions = count;
-    d->update_ram_diff();
-    strcpy(d->world, d->clean_observation(d->get_screen()));
-    d->clear_screen();
-    return *d->halted > 0 ? HALTED : DONE;
+    begin_command(d);
+    int status = run_command(d, command, limit, instructions);
+    end_command(d);
+    return d->crashed ? CRASHED : status;
 }
 
 /* The state that commands are tried from. */

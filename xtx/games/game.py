@@ -183,7 +183,7 @@ class StoryGame:
         self._step += 1
         known = action in self.forbidden.get(self._here, ())
         status = Status.LIMIT if known else emulator.step(action)
-        if status is Status.LIMIT:
+        if status in (Status.LIMIT, Status.CRASHED):
             if not known:
                 emulator.restore(before)
                 self.forbid(self._here, action)
@@ -221,12 +221,16 @@ class StoryGame:
     def _load(self, state: bytes) -> None:
         if self._checksum(state[_CHECKSUM:]) != state[:_CHECKSUM]:
             raise UserError("this is not a saved game of this story, or it is damaged")
-        saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
+        try:
+            saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
+        except msgspec.MsgspecError:
+            raise UserError("this saved game was written by another version of xtx, or it is damaged") from None
         self.emulator.restore(saved.emulator)
         self._seed, self._step = saved.seed, saved.step
 
     def _checksum(self, saved: bytes) -> bytes:
-        """Stands before a saved state: one that is damaged or another story's would crash the emulator."""
+        """Stands before a saved state, to tell one that is damaged or another story's. It protects nothing, since the
+        key is no secret: `Emulator.restore` checks whatever it is given."""
         return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=self.emulator.story.md5.encode()).digest()
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:

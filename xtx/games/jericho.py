@@ -26,6 +26,7 @@ from jericho.template_action_generator import TemplateActionGenerator
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
+from xtx.core import UserError
 from xtx.games.profile import overshadowed_readings, unlisted_templates
 from xtx.games.story import Story
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
@@ -55,12 +56,18 @@ which never end, and what follows a line's end is kept for the next line, beyond
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
 
 
+class SnapshotError(UserError):
+    """A saved state that cannot be one of the story's: it was damaged, or made by hand."""
+
+
 class Status(IntEnum):
     """How a command ended, in door.c's numbers."""
 
     DONE = 0
     HALTED = 1
     LIMIT = 2
+    CRASHED = 3
+    """The emulator divided by zero."""
 
 
 class Verdict(IntFlag):
@@ -136,14 +143,23 @@ class Verdicts:
         return Verdicts(self.flags[which], self.diffs[which], self.watches[which])
 
 
+LIBRARY: Path | None = None
+"""The compiled bridge, if it is not the one beside this file: a build with sanitizers, for tests."""
+
+
 def _load_door() -> ctypes.CDLL:
-    found = sorted(Path(__file__).parent.glob("_door*.so"))
+    found = [LIBRARY] if LIBRARY is not None else sorted(Path(__file__).parent.glob("_door*.so"))
     if not found:
         raise ImportError("xtx/games/_door*.so is missing: install the package (pip install -e .) to compile it")
     door = ctypes.CDLL(str(found[0]))
     pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
     door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
     door.door_close.argtypes, door.door_close.restype = [pointer], None
+    door.door_adopt.argtypes = [pointer, ctypes.c_char_p, u64]
+    door.door_restore.argtypes = [
+        pointer, ctypes.c_char_p, u64, ctypes.c_char_p, u64, *[ctypes.c_int64] * 8, ctypes.c_char_p, u64,
+    ]  # fmt: skip
+    door.door_restore.restype = ctypes.c_char_p
     door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
     door.door_filter.argtypes = [
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
@@ -181,6 +197,7 @@ class Emulator:
             raise ImportError(f"jericho {jericho.__version__} lacks what xtx needs; install jericho 3.3")
         self._stack = (ctypes.c_uint8 * self._lib.getStackSize()).in_dll(self._lib, "stack")
         self._opcode = ctypes.c_uint8.in_dll(self._lib, "next_opcode")
+        self._adopt()
         self._world = (ctypes.c_char * _WORLD).in_dll(self._lib, "world")
         self._texts = ctypes.create_string_buffer(_ASKED * _WORLD)
         self._instructions = ctypes.c_uint64()
@@ -213,9 +230,16 @@ class Emulator:
         # Written past FrotzEnv.seed(), which turns seed 0 into the walkthrough's seed.
         self._env._seed = seed
         self._env.reset()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Tells the bridge about the story that was just loaded."""
+        content = self.story.content
+        if not self._door_lib.door_adopt(self._door, content, len(content)):
+            raise MemoryError(f"no memory for {self.story.path.name}")
 
     def step(self, command: str, limit: int = STEP_LIMIT) -> Status:
-        """How the command ended. After HALTED or LIMIT only `restore` or `reset` may follow."""
+        """How the command ended. After anything but DONE only `restore` or `reset` may follow."""
         status = Status(self._door_lib.door_step(self._door, _typed(command), limit, ctypes.byref(self._instructions)))
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
@@ -317,21 +341,18 @@ class Emulator:
         )
 
     def restore(self, state: Snapshot) -> None:
-        """Puts the emulator into a saved state, exactly."""
+        """Puts the emulator into a saved state, exactly. Raises `SnapshotError` for one that the story cannot be in; the
+        emulator stays where it was then."""
         if self._dirty or self.halted:
             # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
             self._set_up(1)
             self._dirty = False
-        lib = self._lib
-        lib.setRng(*state.rng)
-        lib.setRAM(state.ram)
-        ctypes.memmove(ctypes.addressof(self._stack) + 2 * state.sp, state.stack, len(state.stack))
-        lib.setPC(state.pc)
-        lib.setSP(state.sp)
-        lib.setFP(state.fp)
-        lib.setFrameCount(state.frames)
-        self._opcode.value = state.opcode
-        lib.set_narrative_text(state.narration)
+        fault = self._door_lib.door_restore(
+            self._door, state.ram, len(state.ram), state.stack, len(state.stack), state.pc, state.sp, state.fp,
+            state.frames, state.opcode, *state.rng, state.narration, len(state.narration),
+        )  # fmt: skip
+        if fault is not None:
+            raise SnapshotError(f"this is no state of {self.story.path.name}: {fault.decode()}")
 
     # --- what the game says of itself ---------------------------------------------------------------------------
 

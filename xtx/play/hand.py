@@ -13,7 +13,7 @@ from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog import user_folder
 from xtx.games.typed import fault, plain, to_the_program
 from xtx.play.advice import top
-from xtx.play.saves import SavedGame, read_save, saved_games, write_save
+from xtx.play.saves import SavedGame, read_save, save_path, saved_games, write_save
 from xtx.play.screen import Screen, points
 from xtx.play.table import Table
 
@@ -240,7 +240,12 @@ class Session:
             self._screen.words(names)
             return
         saved = read_save(self._table.name, name, self._table.md5)
-        scene = self._table.load(saved.state)
+        try:
+            scene = self._table.load(saved.state)
+        except UserError as error:
+            raise UserError(
+                f"{save_path(self._table.name, name)} cannot be used: {error}; nothing was loaded"
+            ) from None
         self._screen.note(f"Loaded {name}.", keep=True)
         self._screen.scene(scene, self._table.max_score)
 

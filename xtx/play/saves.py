@@ -49,7 +49,7 @@ def saved_games(game: str) -> list[str]:
 
 def write_save(game: str, name: str, saved: SavedGame) -> Path:
     """The file that now holds the saved game: the old one or the new one, whenever the power fails."""
-    path = _path(game, name)
+    path = save_path(game, name)
     content = msgspec.msgpack.encode(saved)
     write_whole(path, _MAGIC + _digest(content) + content, _FOR_ME)
     return path
@@ -57,7 +57,7 @@ def write_save(game: str, name: str, saved: SavedGame) -> Path:
 
 def read_save(game: str, name: str, md5: str) -> SavedGame:
     """The saved game of that name. Raises `UserError` with one line if there is no good one."""
-    path = _path(game, name)
+    path = save_path(game, name)
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -79,7 +79,8 @@ def read_save(game: str, name: str, md5: str) -> SavedGame:
     return saved
 
 
-def _path(game: str, name: str) -> Path:
+def save_path(game: str, name: str) -> Path:
+    """The file of a saved game. Raises `UserError` for a name that no file may have."""
     if not _NAME.fullmatch(name):
         raise UserError("A name for a saved game has letters, digits, spaces, dots and dashes, 60 at most")
     return folder(game) / (name + _ENDING)

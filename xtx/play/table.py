@@ -111,8 +111,9 @@ class Table:
 
     def load(self, state: bytes) -> Scene:
         """The scene in a saved state; that can be taken back, unless the game was over."""
+        loaded = self._game.restore(state)  # first: a state that is refused must change nothing
         self._remember()
-        self._arrive(self._game.restore(state))
+        self._arrive(loaded)
         self.previous = ()
         if not self.scene.over and not self.scene.wants_key:
             self.scene = replace(self.scene, text=paragraphs(self._mirror.look()) or self.scene.text)

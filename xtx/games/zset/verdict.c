@@ -3,6 +3,7 @@
  * The verdicts are those of door.c, which replays each command in Frotz; the hashes must be made in the same way
  * there and here. A lane that is UNJUDGED must be replayed. */
 #include "zset.h"
+#include "../snapshot_check.h"
 
 #include <stdlib.h>
 
@@ -295,8 +296,12 @@ typedef struct {
 
 /* Puts the machine where it waits for a line; 0 if it is no such place. */
 static int prepare(engine *e, const start_state *s, prompt *p) {
-    if (s->opcode != 228 || s->sp < 0 || s->sp > STACK_WORDS || s->stack_words != STACK_WORDS - s->sp) return 0;
-    if (s->fp < s->sp || s->fp > STACK_WORDS || s->pc < 1) return 0;
+    snapshot_view view = {.ram = s->ram, .stack = (const uint8_t *)s->stack, .ram_length = e->ram_size,
+                          .stack_length = 2 * (size_t)s->stack_words, .pc = s->pc, .sp = s->sp, .fp = s->fp,
+                          .frames = s->frames, .opcode = s->opcode, .random_interval = s->random_interval,
+                          .random_counter = s->random_counter};
+    snapshot_story story = {.memory = e->memory, .size = e->size, .ram_length = e->ram_size};
+    if (s->opcode != SNAPSHOT_READ_LINE || s->stack_words < 0 || find_snapshot_fault(&view, &story)) return 0;
     memcpy(e->memory, s->ram, e->ram_size);
     memcpy(e->start_ram, s->ram, e->ram_size);
     e->low_differs = memcmp(e->memory + e->low_first, e->low, e->low_size) != 0;

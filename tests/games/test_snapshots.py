@@ -181,7 +181,7 @@ def test_a_forged_checkpoint_gets_one_line(
     write_checkpoint(newest, content)
     before = newest.read_bytes()
     capsys.readouterr()
-    code = main(["resume", str(run), "--workers", workers])
+    code = main(["resume", str(run), "--workers", workers, "--accept-changes"])
     error = capsys.readouterr().err
     assert code == 2
     [line] = [line for line in error.splitlines() if line.startswith("xtx: ")]

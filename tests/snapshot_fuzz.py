@@ -1,6 +1,6 @@
 """Forges saved states and gives them to the bridge to Frotz and to the set-execution engine, under sanitizers.
 
-A forged state is a real one with registers, lengths, stack, RAM, header or text changed, some at random and some so that
+A forged state is a real one with registers, lengths, stack, RAM, header or text changed: some at random, some so that
 they pass the checks. What must hold:
 
 - no forged state crashes the check or the restoring, nor anything that the set-execution engine does with it;

@@ -341,8 +341,8 @@ class Emulator:
         )
 
     def restore(self, state: Snapshot) -> None:
-        """Puts the emulator into a saved state, exactly. Raises `SnapshotError` for one that the story cannot be in; the
-        emulator stays where it was then."""
+        """Puts the emulator into a saved state, exactly. One that the story cannot be in is a `SnapshotError` and
+        changes nothing."""
         if self._dirty or self.halted:
             # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
             self._set_up(1)

@@ -86,7 +86,7 @@ def test_mistakes_get_one_line(words: list[str], complaint: str, capsys: pytest.
         (UserError("two\nlines"), 2, "xtx: two lines\n"),
         (KeyboardInterrupt(), 130, "xtx: interrupted\n"),
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), 2, "xtx: /data/x: No space left on device\n"),
-        (OSError(errno.ENOSPC, "No space left on device"), 2, "xtx: writing: No space left on device\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "xtx: standard output: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "/data/x"), 2, "xtx: /data/x: Permission denied\n"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_full_disk_under_the_output() -> None:
             [sys.executable, "-m", "xtx.cli", "games"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 2
-    assert done.stderr == "xtx: writing: No space left on device\n"
+    assert done.stderr == "xtx: standard output: No space left on device\n"
 
 
 def test_a_closed_pipe_is_quiet() -> None:

@@ -6,6 +6,7 @@ back an exit status or None. It is loaded when it is called, so that a slow one 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import difflib
 import importlib
@@ -16,10 +17,11 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, TextIO, cast
 
 from xtx.commands.writing import DISK_TROUBLE
 from xtx.core import UserError
+from xtx.out_of_memory import explain_lack_of_memory
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _open_streams()
     try:
-        status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()  # here, where a closed pipe is still caught
-        return status
+        try:
+            return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe or a full device is still caught
     except UserError as error:
         return _complain(" ".join(str(error).split()))
     except KeyboardInterrupt:
@@ -75,10 +78,81 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(end.__context__, BrokenPipeError):  # which rich turns into this
             return _hung_up()
         raise
-    except OSError as error:
-        if error.errno not in DISK_TROUBLE:
+    except (OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
+        line = _explain(error)
+        if not line:
             raise
-        return _complain(f"{error.filename or 'writing'}: {error.strerror}")
+        if isinstance(error, OSError) and error.filename == _OUTPUT:
+            _silence_output()
+        return _complain(line)
+
+
+def _explain(error: Exception) -> str:
+    """One line about an error of this machine that the user can do something about; empty for any other."""
+    if isinstance(error, OverflowError):
+        late = "timestamp" in str(error)
+        return "the clock of this machine is beyond the year 2262, where Python's ends; set it right" if late else ""
+    line = explain_lack_of_memory(error)
+    if not line and isinstance(error, OSError) and (error.errno in DISK_TROUBLE or error.filename is not None):
+        return f"{error.filename or 'writing'}: {error.strerror}"
+    return line
+
+
+_OUTPUT = "standard output"
+
+
+class _Output(io.FileIO):
+    """The standard output, whose errors say that they are its own: a full device is not the run's folder."""
+
+    def write(self, data: Any) -> int:
+        """As `FileIO`."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _OUTPUT
+            raise
+
+
+class _ErrorOutput(io.FileIO):
+    """The standard error stream. What cannot be written there is lost: there is no other place to say so."""
+
+    def write(self, data: Any) -> int:
+        """As `FileIO`, but without errors."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _encode_anything(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Bytes for letters that an encoding lacks: those of names that are not UTF-8 as they were, `?` for others."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return b"".join(bytes([ord(c) - 0xDC00]) if "\udc80" <= c <= "\udcff" else b"?" for c in letters), error.end
+
+
+def _wrap(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
+    """A stream of the process, written by way of `kind` and without errors of encoding; others, as of a test or an
+    embedding program, stay as they are."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # without a buffer where PYTHONUNBUFFERED is set
+    if type(raw) is not io.FileIO or raw.fileno() not in (1, 2) or not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.flush()
+    checked = kind(raw.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        cast(BinaryIO, checked if raw is buffer else io.BufferedWriter(checked)),
+        encoding=stream.encoding,
+        errors="xtx.anything",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def _silence_output() -> None:
+    """What is still to be written is lost, so that Python does not complain again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_streams() -> None:
@@ -92,6 +166,8 @@ def _open_streams() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    codecs.register_error("xtx.anything", _encode_anything)
+    sys.stdout, sys.stderr = _wrap(sys.stdout, _Output), _wrap(sys.stderr, _ErrorOutput)
 
 
 def _hung_up() -> int:

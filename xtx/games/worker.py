@@ -32,6 +32,7 @@ from xtx.games.inbox import HEADER, LINGER, Inbox, Linger
 from xtx.games.jericho import Trace
 from xtx.games.toy import ToyGame
 from xtx.games.world import Layout
+from xtx.out_of_memory import explain_lack_of_memory
 
 DESK_SIZE = mmap.PAGESIZE
 
@@ -401,8 +402,9 @@ def serve(channel: socket.socket, desk: Desk) -> None:
             raise
         except UserError as error:
             channel.sendall(encode(Failure(str(error), True)))
-        except Exception:
-            channel.sendall(encode(Failure(traceback.format_exc(), False)))
+        except Exception as error:
+            lacking = explain_lack_of_memory(error)
+            channel.sendall(encode(Failure(lacking or traceback.format_exc(), bool(lacking))))
     if host is not None:
         host.close()
 

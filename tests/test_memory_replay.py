@@ -214,13 +214,17 @@ def test_while_the_priority_part_is_short_the_batch_is_smaller() -> None:
     assert target.batch_parts() == (4, 4)
 
 
-def test_rc_dqn_fills_up_from_the_ordinary_part() -> None:
-    target = memory(batch=8, fill_up=True)
+def test_rc_dqn_draws_one_by_one_with_replacement() -> None:
+    target = memory(capacity=40, batch=8, one_by_one=True)
     play(target, range(9), -1)
     assert target.batch_parts() == (0, 8)
-    play(target, range(3), 0)
-    assert target.batch_parts() == (3, 5)
-    assert len(target.sample()) == 8
+    assert max(target.sample()["id"]) < 9
+    play(target, [100], 0)  # half of eight and one more, as soon as there is any
+    assert target.batch_parts() == (5, 3)
+    batches = [target.sample()["id"].tolist() for _ in range(200)]
+    assert all(len(batch) == 8 and batch[:5] == [100] * 5 for batch in batches)
+    assert any(len({*batch[5:]}) < 3 for batch in batches)  # the ordinary ones too: 10 rows, three draws
+    assert {number for batch in batches for number in batch[5:]} == {*range(9), 100}
 
 
 def test_a_batch_has_different_rows_within_a_part_and_priority_first() -> None:
@@ -352,7 +356,7 @@ def apply(target: ReplayMemory, operations: list[tuple[str, int, int]], number: 
 @given(OPERATIONS, OPERATIONS, st.booleans())
 def test_a_loaded_memory_goes_on_exactly(before: Any, after: Any, rc_dqn: bool) -> None:
     def fresh() -> ReplayMemory:
-        return memory(capacity=30, accept=AboveRunningMean() if rc_dqn else BestScore(), fill_up=rc_dqn)
+        return memory(capacity=30, accept=AboveRunningMean() if rc_dqn else BestScore(), one_by_one=rc_dqn)
 
     straight = fresh()
     apply(straight, before, 0)

@@ -12,14 +12,14 @@ import torch
 from xtx.agents import preset
 from xtx.agents.object_history import ObjectHistory
 from xtx.agents.policy import draw
-from xtx.agents.questions import OBJECT, Passage
-from xtx.agents.rc_dqn import RcDqnAgent, epsilon, exploration
+from xtx.agents.questions import OBJECT, Passage, find_object_words
+from xtx.agents.rc_dqn import RcDqnAgent, epsilon, exploration, is_stuck
 from xtx.agents.rc_learner import RcLearner
 from xtx.agents.rc_reading import Read, Reader, present, with_past
 from xtx.agents.states import Library
 from xtx.commands.session import make_agent
 from xtx.config import RcDqnSettings, RunConfig, TextSettings
-from xtx.core import Brief, Decision, Observation, Transition
+from xtx.core import FALLBACK_ACTIONS, Brief, Decision, Observation, Transition
 from xtx.games.stage import set_stage
 from xtx.games.vector import GameVector
 from xtx.runs import Run, read_lines
@@ -69,9 +69,17 @@ def test_templates_for_counting_do_not_depend_on_what_is_mentioned() -> None:
     assert here.ask("put brass lantern in sack").objects == ("brass lantern", "sack")
 
 
-def test_what_is_cut_off_is_not_found() -> None:
-    assert Passage(TEXT, 16).ask("take card").first == ()
+def test_what_is_cut_off_counts_as_the_last_place() -> None:
     assert Passage(TEXT, 17).ask("take card").first == (16,)
+    assert Passage(TEXT, 16).ask("take card").first == (16,)  # the place behind the last word that is read
+    assert Passage(TEXT, 10).ask("take card").first == (10,)
+    assert Passage(TEXT, 4).ask("take lantern").first == (2, 4)
+    assert Passage(TEXT, 5).ask("take rusty lantern").words == ("take", OBJECT)
+
+
+def test_words_for_objects_do_not_depend_on_the_text() -> None:
+    assert find_object_words("put brass lantern in trophy case") == ["brass", "lantern", "trophy", "case"]
+    assert find_object_words("turn on all") == find_object_words("north") == find_object_words("") == []
 
 
 # --- readings ---------------------------------------------------------------------------------------------------------
@@ -104,11 +112,22 @@ def test_a_reading_by_hand() -> None:
     assert made.pair_text.tolist() == [0] * 4
     assert made.pair_question.tolist() == [0, 1, 2, 3]
     assert made.action_pair.tolist() == [0, 1, 1, 2, 3, 1]
-    # no first object: the first place; no second: the last
-    assert made.first.tolist() == [[0, 0], [2, 7], [5, 0], [5, 0], [0, 0], [2, 7]]
-    assert made.first_weights.tolist() == [[1, 0], [0.5, 0.5], [1, 0], [1, 0], [1, 0], [0.5, 0.5]]
-    assert made.second.tolist() == [[8, 0], [8, 0], [8, 0], [2, 7], [8, 0], [8, 0]]
-    assert made.second_weights.tolist() == [[1, 0], [1, 0], [1, 0], [0.5, 0.5], [1, 0], [1, 0]]
+    # no object: the marks between the segments; one that is not mentioned: the first place
+    assert made.first.tolist() == [[3, 6], [2, 7], [5, 0], [5, 0], [0, 0], [2, 7]]
+    assert made.first_weights.tolist() == [[0.5, 0.5], [0.5, 0.5], [1, 0], [1, 0], [1, 0], [0.5, 0.5]]
+    assert made.second.tolist() == [[3, 6], [3, 6], [3, 6], [2, 7], [3, 6], [3, 6]]
+    assert made.second_weights.tolist() == [[0.5, 0.5]] * 6
+
+
+def test_a_second_object_that_is_not_mentioned_is_read_at_the_last_place() -> None:
+    library, reader = library_and_reader(replace(SMALL, text=TextSettings(vocabulary=128, longest=8)))
+    text = library.texts.id("A lamp | a rope | a lamp and a key")  # six words and two marks are read
+    actions = [library.texts.id(a) for a in ("tie lamp to sword", "tie sword to lamp", "take key", "east")]
+    found = reader.asked(Read(text, library.action_sets.id(actions)))
+    # START a lamp | a rope | END
+    # 0     1 2    3 4 5    6 7     the second lamp and the key are cut off: they count as the last place
+    assert found.first == [(2, 7), (0,), (7,), (3, 6)]
+    assert found.second == [(7,), (2, 7), (3, 6), (3, 6)]
 
 
 def test_only_the_first_actions_are_compared() -> None:
@@ -144,16 +163,21 @@ def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
 def test_history_by_hand() -> None:
     history = ObjectHistory(2)
     assert history.recall(["lamp"]) == []
-    for look in ("0: a lamp", "1: a rope and a lamp", "2: a sword", "3: nothing", "4: nothing"):
-        history.add(look)
-    looks = history.looks
+    acted_on = [{"lamp"}, {"rope", "lamp"}, {"sword"}, set[str](), set[str]()]
+    looks = [f"{i}: a key" for i in range(6)]
+    for look, objects in zip(looks[:5], acted_on, strict=True):
+        history.add(look, objects)
     assert history.recall([]) == [looks[3], looks[4]]  # the most recent ones
-    assert history.recall(["lamp"]) == [looks[1], looks[4]]  # the last that mentions it, filled up
+    assert history.recall(["key"]) == [looks[3], looks[4]]  # mentioned everywhere, acted on nowhere
+    assert history.recall(["lamp"]) == [looks[1], looks[4]]  # the last where it was acted on, filled up
     assert history.recall(["lamp", "rope"]) == [looks[1], looks[4]]  # one place for both
     assert history.recall(["sword", "rope"]) == [looks[1], looks[2]]
-    history.add("5: a key")
+    history.add(looks[5], {"key"})
     assert history.recall(["sword", "lamp", "key"]) == [looks[2], looks[5]]  # of three the latest two
-    assert history.recall(["a key"]) == [looks[4], looks[5]]  # not each twice
+    assert history.recall(["key"]) == [looks[4], looks[5]]  # not each twice
+    again = ObjectHistory(2)
+    again.load(history.looks, history.objects)
+    assert again.recall(["sword", "rope"]) == [looks[1], looks[2]]
 
 
 def test_the_oldest_words_make_room_for_the_present() -> None:
@@ -169,17 +193,33 @@ def see(agent: RcDqnAgent, o: Observation) -> str:
 
 
 def test_only_mprc_dqn_reads_the_past_of_its_episode() -> None:
-    actions = ("take lamp", "east")
-    seen = [observation(f"Room {i}" + " with a lamp" * (i == 0), "Nothing", "Hm", actions, i) for i in range(4)]
+    acts = [("take lamp", "east"), ("east",), ("east",), ("drop lamp", "east")]
+    seen = [
+        observation(f"Room {i}" + " with a lamp" * (i < 2), "Nothing", "Hm", actions, i)
+        for i, actions in enumerate(acts)
+    ]
     plain = RcDqnAgent(SMALL, Brief(1, 0))
     assert [see(plain, o) for o in seen] == [present(o) for o in seen]
     mprc = RcDqnAgent(replace(SMALL, history=True), Brief(1, 0))
     texts = [see(mprc, o) for o in seen]
     assert texts[0] == present(seen[0])
     assert texts[1] == f"room 0 with a lamp | {present(seen[1])}"
-    assert texts[2] == f"room 0 with a lamp | room 1 | {present(seen[2])}"
-    assert texts[3] == f"room 0 with a lamp | room 2 | {present(seen[3])}"
+    assert texts[2] == f"room 0 with a lamp | room 1 with a lamp | {present(seen[2])}"
+    assert texts[3] == f"room 0 with a lamp | room 2 | {present(seen[3])}"  # room 1 offered nothing for the lamp
     assert see(mprc, seen[0]) == present(seen[0])  # a new episode
+
+
+def test_an_episode_of_an_earlier_version_goes_on() -> None:
+    settings = replace(SMALL, history=True)
+    agent = RcDqnAgent(settings, Brief(1, 0))
+    for i in range(2):
+        see(agent, observation(f"Room {i}", "Nothing", "Hm", ("take lamp",), i))
+    state = agent.state()
+    del state["history_objects"]
+    later = RcDqnAgent(settings, Brief(1, 0))
+    later.load(state)
+    last = observation("Room 2", "Nothing", "Hm", ("take lamp",), 2)
+    assert see(later, last) == f"room 0 | room 1 | {present(last)}"
 
 
 # --- exploration ------------------------------------------------------------------------------------------------------
@@ -274,6 +314,37 @@ def test_what_is_stored() -> None:
     agent.act([here])
     agent.learn([step(here, "north", 3, over, ended=True)])  # sums of clipped rewards: 0, -1, 1
     assert memory.priority.rows()["reward"].tolist() == [1]
+
+
+def test_an_episode_ends_where_no_valid_action_is_found() -> None:
+    agent = RcDqnAgent(replace(SMALL, epsilon_end=1.0), Brief(2, 0))
+    here = observation("a lamp", "Nothing", "Hm", ("take lamp", "north"))
+    stuck = observation("a pit", "Nothing", "Hm", FALLBACK_ACTIONS, 1)
+    agent.act([here, here])
+    assert agent.limit_of(0) == agent.limit_of(1) == SMALL.episode_limit
+    into = [Transition(game, here, Decision("north"), 2, stuck, False, False) for game in range(2)]
+    agent.learn([into[0], replace(into[1], after=here)])
+    memory = agent._learner.memory
+    assert memory.ordinary.rows()["terminal"].tolist() == [True, False]  # nothing is expected of the pit
+    assert agent._learner._outcomes.tolist() == [0, 1]  # the first game's episode has ended
+    drawn = agent._random.bit_generator.state
+    agent.act([stuck, here])
+    assert agent.limit_of(0) == 0 and agent.limit_of(1) == SMALL.episode_limit
+    out = [Transition(0, stuck, Decision("wait"), 5, stuck, False, True), replace(into[1], after=here)]
+    agent.learn(out)
+    assert len(memory.ordinary) == 3  # that last step is not learned from
+    assert agent._learner._outcomes.tolist() == [0, 2]
+    assert drawn != agent._random.bit_generator.state
+    assert not is_stuck(observation("a pit", "Nothing", "Hm", FALLBACK_ACTIONS, 0))  # at the beginning it must go on
+
+
+def test_most_of_a_batch_is_from_the_better_episodes() -> None:
+    library, reader = library_and_reader()
+    learner = RcLearner(RcDqnSettings(), library, reader, 1, 0, torch.device("cpu"))
+    learner.memory.ordinary.add((0, 0, 0, 0, 1.0, False))
+    assert learner.memory.batch_parts() == (0, 64)
+    learner.memory.priority.add((0, 0, 0, 0, 1.0, False))
+    assert learner.memory.batch_parts() == (33, 31)
 
 
 def test_what_nobody_needs_is_forgotten() -> None:

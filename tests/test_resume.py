@@ -60,6 +60,7 @@ def tiny(agent: str) -> Any:
         changes["explore_steps"] = 10
     if hasattr(settings, "epsilon_decay"):  # RC-DQN
         changes |= {"hidden": 16, "embedding": 16, "batch_size": 16, "target_every": 20, "epsilon_decay": 100.0}
+        changes["episode_limit"] = 20  # it plays one game, and so a hundred steps
     return replace(settings, **changes) if changes else settings
 
 

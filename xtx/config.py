@@ -142,7 +142,7 @@ class RcDqnSettings:
 
     text: TextSettings = field(default_factory=lambda: TextSettings(longest=400))
     history: bool = False
-    """Also read earlier observations that mention the objects of the present actions."""
+    """Also read earlier observations at which the objects of the present actions could be acted on."""
     history_window: int = 2
     """How many of them."""
     hidden: int = 64

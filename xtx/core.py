@@ -17,6 +17,10 @@ class UserError(Exception):
     """Something the user can mend. Its text is one line that says what to do; the command line exits with 2."""
 
 
+FALLBACK_ACTIONS = ("wait", "yes", "no")
+"""What an observation offers as valid actions where none was found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What an agent sees of a state."""

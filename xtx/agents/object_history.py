@@ -1,10 +1,9 @@
-"""The object-centric history of MPRC-DQN: earlier observations of the episode that tell of what can be acted on now."""
+"""The object-centric history of MPRC-DQN: earlier observations of the episode in which the objects of the present
+actions could be acted on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from xtx.agents.questions import Passage
+from collections.abc import Collection, Iterable
 
 
 class ObjectHistory:
@@ -13,32 +12,33 @@ class ObjectHistory:
 
     def __init__(self, window: int = 2) -> None:
         self._window = window
-        self._passages: list[Passage] = []
+        self._last: dict[str, int] = {}
+        """The newest observation in whose valid actions a word for an object occurred."""
         self.looks: list[str] = []
         """Oldest first."""
+        self.objects: list[list[str]] = []
+        """The words for objects in the valid actions of each observation, sorted."""
 
-    def add(self, look: str) -> None:
-        """Remembers one more."""
+    def add(self, look: str, objects: Collection[str]) -> None:
+        """Remember one more observation, with the words for objects in its valid actions."""
+        self._last.update(dict.fromkeys(objects, len(self.looks)))
         self.looks.append(look)
-        self._passages.append(Passage(look, len(look)))
+        self.objects.append(sorted(objects))
 
     def recall(self, objects: Iterable[str]) -> list[str]:
-        """At most `window` of them, oldest first: for each object the one that mentions it last, and of those the most
-        recent; where there are fewer, the most recent of all besides."""
-        newest_first = range(len(self.looks) - 1, -1, -1)
-        chosen = set()
-        for name in {*objects}:
-            words = name.split()
-            chosen.update(next(([i] for i in newest_first if self._passages[i].find(words)), []))
+        """At most `window` of them, oldest first: for each object the last one at which it occurred in a valid action,
+        whether its text mentions it or not, and of those the most recent; where there are fewer, the most recent of
+        all besides."""
+        chosen = {self._last[name] for name in objects if name in self._last}
         chosen = set(sorted(chosen)[-self._window :])
-        for i in newest_first:
+        for i in range(len(self.looks) - 1, -1, -1):
             if len(chosen) >= self._window:
                 break
             chosen.add(i)
         return [self.looks[i] for i in sorted(chosen)]
 
-    def load(self, looks: Iterable[str]) -> None:
-        """Begins with these."""
-        self.looks, self._passages = [], []
-        for look in looks:
-            self.add(look)
+    def load(self, looks: Iterable[str], objects: Iterable[Collection[str]]) -> None:
+        """Begin with these."""
+        self.looks, self.objects, self._last = [], [], {}
+        for look, names in zip(looks, objects, strict=True):
+            self.add(look, names)

@@ -6,6 +6,9 @@ one object (`put brass lantern in case`), others are an object each (`give atten
 nowhere in the text cannot be pointed at; its words stay in the question, so that `take lamp` and `take rope` are
 different questions in the dark. The same holds for a third object.
 
+Only the first words of a long text are read. An object that is mentioned behind them counts as standing at the text's
+end.
+
 A story may know only the first letters of its words (`exting`, `frobozzica`), so a word of an action also stands for
 longer words in the text.
 """
@@ -96,27 +99,41 @@ class Question:
     objects: tuple[str, ...]
     """The names of all its objects, whether the text mentions them or not."""
     first: tuple[int, ...]
-    """Where the first object stands in the text; empty if there is none, or not there."""
+    """Where the first object stands in the text; empty if there is none, or not there: `objects` tells which."""
     second: tuple[int, ...]
+
+
+MARK = "|"
+"""What separates the segments of a text: look, inventory, narration and, where there is a history, its passages."""
+
+
+def find_object_words(action: str) -> list[str]:
+    """The words of an action that name things, whatever text it is asked of."""
+    return [word for word in split(action)[1:] if word not in PARTICLES]
 
 
 class Passage:
     """A text in which objects can be found. Words are counted from 0."""
 
     def __init__(self, text: str, longest: int) -> None:
-        """`longest`: words beyond this are cut off."""
-        self.words = split(text)[:longest]
+        """`longest`: words beyond this are not read; what stands there is found at the place behind the last word."""
+        words = split(text)
+        self.words = words[:longest]
         self._places: dict[str, list[int]] = {}
-        for place, word in enumerate(self.words):
+        for place, word in enumerate(words):
             self._places.setdefault(word, []).append(place)
 
     def find(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Where the last of these words stands right behind the others."""
+        """Where the last of these words stands right behind the others, as often as it does."""
+        end = len(self.words)
+        return tuple(min(place, end) for place in self._find_rows(names))
+
+    def _find_rows(self, names: Sequence[str]) -> list[int]:
         places = self._find(names[0])
         for offset, name in enumerate(names[1:], start=1):
             following = set(self._find(name))
             places = [place for place in places if place + offset in following]
-        return tuple(place + len(names) - 1 for place in places)
+        return [place + len(names) - 1 for place in places]
 
     def _find(self, name: str) -> list[int]:
         places = self._places.get(name)

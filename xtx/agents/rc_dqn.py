@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from xtx.agents.object_history import ObjectHistory
 from xtx.agents.policy import draw, softmax
-from xtx.agents.questions import Passage
+from xtx.agents.questions import find_object_words
 from xtx.agents.rc_learner import RcLearner
 from xtx.agents.rc_reading import Read, Reader, present, with_past
 from xtx.agents.states import Library
 from xtx.config import RcDqnSettings
-from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
+from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observation, State, Transition
 
 
 def epsilon(settings: RcDqnSettings, steps: int) -> float:
@@ -30,6 +30,12 @@ def exploration(counts: Sequence[int]) -> NDArray[np.float64]:
     """Probabilities of actions by how often their templates were used, from 1: softmax of log(2 * sum) / count."""
     used = np.array(counts, np.float64)
     return softmax(np.log(2 * used.sum()) / used)
+
+
+def is_stuck(observation: Observation) -> bool:
+    """Whether no valid action was found, which ends an episode. Not where it begins: a game in which nothing can be
+    done at first would never be played."""
+    return observation.actions == FALLBACK_ACTIONS and observation.step > 0
 
 
 class RcDqnAgent(Agent):
@@ -49,6 +55,7 @@ class RcDqnAgent(Agent):
         self._used: dict[str, int] = {}  # templates, by how often
         self._steps = 0
         self._states: list[Read] = []
+        self._stuck = [False] * brief.games
 
     @property
     def episode_limit(self) -> int:
@@ -56,8 +63,14 @@ class RcDqnAgent(Agent):
         limit: int = self.settings.episode_limit
         return limit
 
+    def limit_of(self, game: int) -> int:
+        """The same, but where no valid action was found the episode ends with the step that is taken now. Nothing is
+        learned from that step: for the learner the episode has ended before it."""
+        return 0 if self._stuck[game] else self.episode_limit
+
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """The best of the first actions, or with probability epsilon one of a seldom used template."""
+        self._stuck = [is_stuck(observation) for observation in observations]
         self._states = [self._arrive(game, observation) for game, observation in enumerate(observations)]
         seen = list(zip(observations, self._states, strict=True))
         chosen = [self._explore(observation, state) for observation, state in seen]
@@ -74,12 +87,15 @@ class RcDqnAgent(Agent):
         after = []
         for t, before in zip(transitions, self._states, strict=True):
             # Nothing is expected after the end, so nothing needs to be known of it.
-            state = before if t.ended else self._see(t.after, self._histories[t.game])
+            ended = t.ended or is_stuck(t.after)
+            state = before if ended else self._see(t.after, self._histories[t.game])
             after.append(state)
+            if self._stuck[t.game]:
+                continue
             action = self._library.texts.id(t.decision.action)
             template = self._reader.passage(before.text).ask(t.decision.action).template
             self._used[template] = self._used.get(template, 0) + 1
-            self._learner.remember(t.game, before.text, action, state, t.reward, t.ended)
+            self._learner.remember(t.game, before.text, action, state, t.reward, ended)
         self._steps += len(transitions)
         numbers = self._learner.update()
         if self._library.crowded():
@@ -108,10 +124,10 @@ class RcDqnAgent(Agent):
         """The state, which then is part of the game's history."""
         history = self._histories[game]
         if observation.step == 0:
-            history.load(())
+            history.load((), ())
         state = self._see(observation, history)
         if self.settings.history:
-            history.add(observation.look)
+            history.add(observation.look, _objects(observation))
         return state
 
     def _explore(self, observation: Observation, state: Read) -> str | None:
@@ -127,9 +143,7 @@ class RcDqnAgent(Agent):
     def _see(self, observation: Observation, history: ObjectHistory) -> Read:
         text = present(observation)
         if history.looks:
-            here = Passage(text, self._reader.words)
-            past = history.recall(name for action in observation.actions for name in here.ask(action).objects)
-            text = with_past(text, past, self._reader.words)
+            text = with_past(text, history.recall(_objects(observation)), self._reader.words)
         number = self._library.texts.id
         return Read(number(text), self._library.action_sets.id([number(action) for action in observation.actions]))
 
@@ -140,6 +154,7 @@ class RcDqnAgent(Agent):
             "learner": self._learner.state(),
             "random": self._random.bit_generator.state,
             "histories": [history.looks for history in self._histories],
+            "history_objects": [history.objects for history in self._histories],
             "templates": list(self._used),
             "used": np.array(list(self._used.values()), np.int64),
             "steps": self._steps,
@@ -150,7 +165,15 @@ class RcDqnAgent(Agent):
         self._library.load(state["library"])
         self._learner.load(state["learner"])
         self._random.bit_generator.state = state["random"]
-        for history, looks in zip(self._histories, state["histories"], strict=True):
-            history.load(looks)
+        # Earlier versions kept no objects; such an episode goes on as if none had been seen.
+        unknown = [[()] * len(looks) for looks in state["histories"]]
+        objects = state.get("history_objects", unknown)
+        for history, looks, names in zip(self._histories, state["histories"], objects, strict=True):
+            history.load(looks, names)
         self._used = dict(zip(state["templates"], state["used"].tolist(), strict=True))
         self._steps = state["steps"]
+
+
+def _objects(observation: Observation) -> set[str]:
+    """The words for objects in the valid actions."""
+    return {word for action in observation.actions for word in find_object_words(action)}

@@ -60,7 +60,7 @@ class RcLearner:
             seed,
             dtype=ROW,
             accept=AboveRunningMean(settings.usual_decay),
-            fill_up=True,
+            one_by_one=True,
         )
         self._outcomes = np.zeros(games)  # sums of clipped rewards of the episodes under way
         self._values: dict[Read, float] = {}  # the target's of states, since it was last copied

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xtx.agents.questions import OBJECT, Passage, Question
+from xtx.agents.questions import MARK, OBJECT, Passage, Question
 from xtx.agents.states import UNKNOWN, Library
 from xtx.config import RcDqnSettings
 from xtx.core import Observation
@@ -36,18 +36,20 @@ class Asked(NamedTuple):
     which: list[int]
     """The question of each action."""
     first: list[Tokens]
-    """Of each action, the places of its first object in the text, counted with the text's start mark."""
+    """Of each action, the places of its first object in the text, counted with the text's start mark: place 0 for an
+    object that the text does not mention, those of all segment marks where the action has no object."""
     second: list[Tokens]
+    """Likewise, but the last place for a second object that the text does not mention."""
 
 
 def present(observation: Observation) -> str:
     """The text of an observation by itself: look | inventory | narration."""
-    return f"{observation.look or UNKNOWN} | {observation.inventory or UNKNOWN} | {observation.text}"
+    return f"{observation.look or UNKNOWN} {MARK} {observation.inventory or UNKNOWN} {MARK} {observation.text}"
 
 
 def with_past(text: str, past: Sequence[str], longest: int) -> str:
     """The text after earlier passages; where all that has more than `longest` words, the oldest of the past go."""
-    words = split("".join(f"{passage} | " for passage in past))
+    words = split("".join(f"{passage} {MARK} " for passage in past))
     room = max(0, longest - len(split(text)))
     return " ".join((*words[len(words) - min(room, len(words)) :], text))
 
@@ -107,12 +109,13 @@ class Reader:
         tokens = [self._tokens(question) for question in questions]
         distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
         last = len(passage.words) + 1  # the end mark; the start mark has place 0
+        marks = _count_from_start(passage.find([MARK])) or (0,)  # every observation has two
         return Asked(
             text,
             list(distinct),
             [distinct[question] for question in tokens],
-            [tuple(place + 1 for place in q.first) or (0,) for q in questions],
-            [tuple(place + 1 for place in q.second) or (last,) for q in questions],
+            [_count_from_start(q.first) or (0,) if q.objects else marks for q in questions],
+            [_count_from_start(q.second) or (last,) if len(q.objects) > 1 else marks for q in questions],
         )
 
     def _tokens(self, question: Question) -> Tokens:
@@ -143,6 +146,11 @@ class Reader:
             *map(torch.from_numpy, (pair[:, 0].copy(), pair[:, 1].copy(), np.array(action_pair, np.int64))),
             *map(torch.from_numpy, (first, _weights(firsts), second, _weights(seconds))),
         )
+
+
+def _count_from_start(places: Tokens) -> Tokens:
+    """The places of words, counted with the start mark before them."""
+    return tuple(place + 1 for place in places)
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
-from xtx.core import Observation, Step, UserError
+from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
 from xtx.games.atlas import DEADLY, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
-from xtx.games.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search
+from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.survey import read_layout
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World

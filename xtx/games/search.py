@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.core import FALLBACK_ACTIONS
 from xtx.games.candidates import Candidates, Grammar
 from xtx.games.commands import Commands
 from xtx.games.debugging import without_debugging
@@ -56,9 +57,6 @@ _MOSTLY_CHANCE = 0.6
 _FILLED = 16
 """Sets of names whose candidates are remembered: from step to step most things stay the same."""
 
-
-FALLBACK_ACTIONS = ("wait", "yes", "no")
-"""Offered where no valid action is found."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
 _PAIR = re.compile(r"\b(?=([a-z][a-z'-]*)[\"']? [\"']?([a-z][a-z'-]*))")

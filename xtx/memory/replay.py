@@ -91,8 +91,11 @@ class Part:
         """A view of one column, in no particular order."""
         return self._rows[name][: self._length]
 
-    def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """`n` different rows at random, or all where there are fewer."""
+    def sample(self, n: int, rng: np.random.Generator, *, replace: bool = False) -> Rows:
+        """`n` different rows at random, or all where there are fewer; with `replace` any `n` rows of a part that is not
+        empty."""
+        if replace and n:
+            return self._rows[rng.integers(self._length, size=n)]
         n = min(n, self._length)
         if n == 0:
             return self._rows[:0].copy()
@@ -137,8 +140,10 @@ class ReplayMemory:
         *,
         dtype: np.dtype[np.void] = ROW,
         accept: Acceptance | None = None,
-        fill_up: bool = False,
+        one_by_one: bool = False,
     ) -> None:
+        """`one_by_one`: each row of a batch is drawn by itself, with replacement, floor(share * batch_size) + 1 of them
+        from the priority part as soon as that holds anything, and all from the ordinary part before: RC-DQN's way."""
         if not 0.0 <= priority_share <= 1.0:
             raise ValueError("priority_share must lie between 0 and 1")
         for_priority = _share(priority_share, capacity)
@@ -148,7 +153,7 @@ class ReplayMemory:
         self.priority = Part(dtype, for_priority)
         self.accept: Acceptance = accept if accept is not None else BestScore()
         self._wanted = _share(priority_share, batch_size)
-        self._fill_up = fill_up
+        self._one_by_one = one_by_one
         # With a number of its own: others that were given the run's seed must not draw the same numbers.
         self._rng = np.random.default_rng((seed, 1))
         # Episodes under way, by game. More than the priority part can hold would be overwritten there anyway.
@@ -184,19 +189,20 @@ class ReplayMemory:
 
     def batch_parts(self) -> tuple[int, int]:
         """How many rows of a batch drawn now come from the priority part and how many from the ordinary part:
-        floor(share * batch_size) and the rest. While the priority part is short the batch is smaller by what it lacks,
-        or with `fill_up` has more from the ordinary part instead."""
-        best = min(self._wanted, len(self.priority))
-        others = self.batch_size - (best if self._fill_up else self._wanted)
-        return best, min(others, len(self.ordinary))
+        floor(share * batch_size) and the rest. While the priority part is short the batch is smaller by what it lacks;
+        `one_by_one` no part is short that holds anything."""
+        if self._one_by_one:
+            best = min(self._wanted + 1, self.batch_size) if len(self.priority) else 0
+            return best, self.batch_size - best if len(self.ordinary) else 0
+        return min(self._wanted, len(self.priority)), min(self.batch_size - self._wanted, len(self.ordinary))
 
     def sample(self) -> Rows:
         """A batch, as many rows from each part as `batch_parts` says, those from the priority part first; different
-        ones within a part, though a transition can be drawn from both."""
+        ones within a part unless they are drawn `one_by_one`, though a transition can be drawn from both."""
         best, ordinary = self.batch_parts()
         rows = np.empty(best + ordinary, self.dtype)
-        rows[:best] = self.priority.sample(best, self._rng)
-        rows[best:] = self.ordinary.sample(ordinary, self._rng)
+        rows[:best] = self.priority.sample(best, self._rng, replace=self._one_by_one)
+        rows[best:] = self.ordinary.sample(ordinary, self._rng, replace=self._one_by_one)
         return rows
 
     def live_texts(self, columns: Iterable[str] = TEXT_COLUMNS) -> NDArray[np.int64]:

@@ -61,9 +61,8 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All that a refused resume must leave as it was; every start is noted in versions.json."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "versions.json"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    """All that a refused resume must leave as it was."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def change_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -316,6 +315,7 @@ def test_a_process_that_is_killed_while_a_change_is_accepted_loses_nothing(
         assert altered in [path.read_bytes() for path in folder.glob("episodes.jsonl*")]
         assert resume(folder, "--accept-changes") == 0
         assert len(list(read_lines(folder, "changes"))) in (1, 2)
+        assert not list(folder.glob(".*"))
         results.append({name: (folder / f"{name}.jsonl").read_bytes() for name in EXACT})
     assert killed >= 10
     assert all(result == results[-1] for result in results)
@@ -506,6 +506,18 @@ def test_a_link_to_the_checkpoints_is_refused(run: Path, tmp_path: Path, capsys:
     assert resume(run) == 2
     assert "checkpoints is a symbolic link" in complaint(capsys)
     assert contents(tmp_path / "elsewhere") == before
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_a_link_to_a_folder_of_other_programs_is_refused(
+    name: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip(name)
+    (tmp_path / "elsewhere").mkdir()
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    assert resume(run, f"--{name}") == 2
+    assert f"{name} is a symbolic link" in complaint(capsys)
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_links_at_the_names_of_unfinished_files_are_not_followed(run: Path, tmp_path: Path) -> None:

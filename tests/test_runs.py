@@ -247,7 +247,8 @@ def test_a_damaged_config_gets_one_line(content: str, tmp_path: Path, capsys: py
 def test_a_damaged_list_of_versions_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     three_saves(tmp_path / "run")
     (tmp_path / "run" / "versions.json").write_text("[{")
-    with Run.open(tmp_path / "run"):
+    with Run.open(tmp_path / "run") as run:
+        run.restore()
         assert "versions.json is damaged" in capsys.readouterr().err
     assert len(json.loads((tmp_path / "run" / "versions.json").read_text())) == 1
 
@@ -255,8 +256,8 @@ def test_a_damaged_list_of_versions_is_begun_anew(tmp_path: Path, capsys: pytest
 def test_versions_of_every_start_are_kept(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", CONFIG):
         pass
-    with Run.open(tmp_path / "run"):
-        pass
+    with Run.open(tmp_path / "run") as run:
+        run.restore()
     starts = json.loads((tmp_path / "run" / "versions.json").read_text())
     assert len(starts) == 2
     for start in starts:

@@ -71,6 +71,8 @@ SAVED = "saved"
 CHANGES = "changes"
 """The file of lines that says which changes from outside were accepted."""
 _WRITTEN = (*(f"{name}.jsonl" for name in (*_EXACT, "timing", CHANGES)), "versions.json", SAVED, "lock")
+_UNFINISHED = re.compile(r"\.\w+\.(jsonl?|png)\.(\d+|old(-\d+)?)")
+"""Names of files that were being written when their process was killed."""
 _BLOCK = 1 << 20
 """Bytes that are read at once when a checksum is computed."""
 _LARGEST_CONFIG = 1 << 20
@@ -244,6 +246,8 @@ class Run:
         self._checksums: dict[str, _Checksum] = {}
         """Of the exact files of lines, as far as they are known; see `_checksum`."""
         self._verified: _Found | None = None
+        self._noted = False
+        """Whether versions.json has an entry for this start."""
         self._made = False
         """Whether the folder was not there before."""
 
@@ -262,6 +266,7 @@ class Run:
         run = cls(folder, config)
         run._made = made
         run._begin()
+        run._note_versions()
         return run
 
     @classmethod
@@ -281,9 +286,10 @@ class Run:
             self._lock = None
             raise UserError(f"another process works on {self.folder}; wait for it, or end it first") from None
         file_calls.current.make_folder(self.folder / "checkpoints")
-        for left in (self.folder / "checkpoints").glob(".*"):  # by a process that was killed while writing
-            file_calls.current.unlink(left)
-        self._note_versions()
+        left = [path for path in self.folder.glob(".*") if _UNFINISHED.fullmatch(path.name)]
+        for path in [*left, *(self.folder / "checkpoints").glob(".*")]:  # by a process that was killed while writing
+            if path.is_symlink() or not path.is_dir():
+                file_calls.current.unlink(path)
 
     def _check_files(self) -> None:
         """Raise `UserError` before anything is written if a file of the run is a link, a pipe or a folder."""
@@ -292,6 +298,10 @@ class Run:
         check_folders([self.folder / "checkpoints"])
 
     def _note_versions(self) -> None:
+        """Note what the program runs with, once for each start. A start that is refused is not one."""
+        if self._noted:
+            return
+        self._noted = True
         path = self.folder / "versions.json"
         known: list[object] = []
         try:
@@ -333,6 +343,7 @@ class Run:
 
     def save(self, step: int, state: State, best: bool = False) -> None:
         """Writes a checkpoint, keeps the last two, and notes how far the files of lines were at that moment."""
+        self._note_versions()
         self.flush()
         for file in self._files.values():
             file_calls.current.sync(file.fileno())
@@ -404,6 +415,8 @@ class Run:
         outside must have been accepted: see `verify`."""
         if self._verified is None:
             self.verify()
+        if self._lock is not None:  # else the files are only brought into order for a process to come
+            self._note_versions()
         found, self._verified = self._verified, None
         if found is None:
             self._begin_anew()

@@ -108,18 +108,21 @@ def resume(folder: Path, means: Means, *, accept_changes: bool = False) -> int:
         changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
         cast = prepare(run.config, means, folder / "config.json")
         if any(change.startswith("config.json") for change in changes):
-            _try_state(run, cast)
+            _try_state(run, cast, means)
         return _session(run, means, cast)
 
 
-def _try_state(run: Run, cast: Cast) -> None:
+def _try_state(run: Run, cast: Cast, means: Means) -> None:
     """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
+    from xtx.games.vector import GameVector
     from xtx.train import check_state, load_agent_state
 
     state = run.saved_state
     if state is not None:
         check_state(run, state)
         load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
+        with contextlib.closing(GameVector(cast.stage.spec, run.config.games, means.workers)) as games:
+            games.restore(state["games"])
 
 
 @dataclass(frozen=True)

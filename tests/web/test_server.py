@@ -121,6 +121,27 @@ def test_news_come_as_events(tmp_path: Path, add_run: AddRun) -> None:
             connection.close()
 
 
+def test_pages_of_runs(tmp_path: Path, add_run: AddRun) -> None:
+    for number in range(60):
+        add_run(tmp_path / f"run-{number:02}", [number], seed=number)
+    with serving(str(tmp_path)) as port:
+        second = ask(port, "/?page=2")[2]
+        assert "Runs 51 to 60 of 60" in second and "run-59: " in second and "run-00: " not in second
+        version = re.findall(r'data-version="([\w-]+)"', second)[0]
+        add_run(tmp_path / "run-59", [777])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", f"/events?since={version}")
+        stream = connection.getresponse()
+        lines: list[str] = []
+        while not lines or not lines[-1].startswith("data:"):
+            lines.append(stream.readline().decode().rstrip())
+        assert lines[-2] == "event: pieces" and "Max 777" in lines[-1], "news of that page"
+        connection.close()
+        for odd in ("0", "-1", "3", "x", "", "%C2%B2", "9" * 5000, "1&page=2"):
+            status, _, said = ask(port, f"/?page={odd}")
+            assert status == 200 and "Runs " in said, odd
+
+
 def test_streams_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser has six connections to a server; those that wait must get theirs some time."""
     monkeypatch.setattr(xtx.web.app, "EVERY", 0.01)

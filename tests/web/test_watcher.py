@@ -14,8 +14,10 @@ import pytest
 import xtx.web.watcher
 from xtx.report.document import Document
 from xtx.report.html import Piece
+from xtx.report.load import RunData
 from xtx.web.now import key, panels, read_live
 from xtx.web.watcher import Snapshot, Watcher, find
+from xtx.witness import Turn
 
 AddRun = Callable[..., Path]
 
@@ -164,3 +166,66 @@ def test_nonsense_is_no_live_view(tmp_path: Path) -> None:
 
 def test_keys_of_runs_differ(tmp_path: Path) -> None:
     assert key(tmp_path / "a") != key(tmp_path / "b") and key(tmp_path / "a").isalnum()
+
+
+# --- many runs --------------------------------------------------------------------------------------------------
+
+
+def test_many_runs_are_on_several_pages(tmp_path: Path, add_run: AddRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xtx.web.watcher, "PAGE_SIZE", 3)
+    folders = [add_run(tmp_path / f"run-{number}", [number], seed=number) for number in range(7)]
+    watcher = watch(tmp_path)
+    pages = {number: text(look_at(watcher, number)) for number in (1, 2, 3)}
+    for number, folder in enumerate(folders):
+        shown = [page for page, html in pages.items() if f"{folder}: " in html]
+        assert shown == [number // 3 + 1], "each run is on one page"
+    assert "Runs 1 to 3 of 7" in pages[1] and "Runs 4 to 6 of 7" in pages[2] and "Runs 7 to 7 of 7" in pages[3]
+    assert '<a href="/?page=2">2</a>' in pages[1] and "<b>2</b>" in pages[2]
+    assert "No run is going on" in pages[1] and "No run is going on" not in pages[2]
+    before = watcher.snapshot(2)
+    add_run(folders[4], [77])
+    changed = look_at(watcher, 2).since(before.version)
+    assert changed and any("Max 77" in html for html in changed.values())
+    assert "7 runs of" in watcher.snapshot(3).document.lead
+
+
+def look_at(watcher: Watcher, page: int) -> Snapshot:
+    watcher._seek_at = watcher._build_at = 0.0
+    return watcher.look(page)
+
+
+def test_runs_are_read_as_far_as_there_is_time(
+    tmp_path: Path, add_run: AddRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xtx.web.watcher, "READ_SECONDS", 0.0)
+    for number in range(3):
+        add_run(tmp_path / f"run-{number}", [number], seed=number)
+    watcher = watch(tmp_path)
+    assert "1 run of" in look(watcher).document.lead and "2 more runs are being read" in text(watcher.snapshot())
+    assert "2 runs of" in look(watcher).document.lead
+    for number in range(3):
+        add_run(tmp_path / f"run-{number}", [50 + number])
+    assert "3 runs of" in look(watcher).document.lead and "being read" not in text(watcher.snapshot())
+    for _ in range(2):  # what was read longest ago is read first, so all have their turn
+        look(watcher)
+    assert all(f"Max {50 + number}" in text(watcher.snapshot()) for number in range(3))
+
+
+def test_slow_games_do_not_keep_a_page_waiting(
+    tmp_path: Path, add_run: AddRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xtx.web.watcher, "FIND_SECONDS", 0.05)
+    for number in range(4):
+        add_run(tmp_path / f"run-{number}", [5], seed=number, steps=80)
+    asked: list[str] = []
+
+    def find_turns(run: RunData) -> list[Turn]:
+        asked.append(run.folder.name)
+        time.sleep(0.1)
+        return [Turn("", "", f"The beginning of {run.folder.name}.", 0, 0)]
+
+    watcher = Watcher([tmp_path], lambda config: None, find_turns)
+    assert text(look(watcher)).count("The beginning of") == 1 and asked == ["run-0"]
+    for shown in (2, 3, 4, 4):
+        assert text(look(watcher)).count("The beginning of") == shown
+    assert asked == [f"run-{number}" for number in range(4)], "each once"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from xtx.core import UserError
@@ -48,9 +48,32 @@ def _why_not_alone(run: RunData, find_facts: FindFacts, make: Callable[[Board], 
     return ""
 
 
-def build(board: Board, title: str = TITLE, find_turns: by_run.FindTurns = lambda run: ()) -> Document:
-    """The whole report."""
+@dataclass(frozen=True)
+class Page:
+    """One of the pages on which runs are shown; all that is not about one run is on the first."""
+
+    number: int
+    """From 1."""
+    size: int
+    """Runs on a page."""
+
+    @property
+    def first(self) -> int:
+        """The place of its first run among all."""
+        return (self.number - 1) * self.size
+
+    def count(self, runs: int) -> int:
+        """How many pages so many runs need; at least one."""
+        return max(1, -(-runs // self.size))
+
+
+def build(
+    board: Board, title: str = TITLE, find_turns: by_run.FindTurns = lambda run: (), page: Page | None = None
+) -> Document:
+    """The whole report, or one of its pages."""
     sections: list[Section | None] = []
+    if page is not None and page.number > 1:
+        return _document(board, title, [_runs_of(board, find_turns, page)])
     if board.groups:
         sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
         sections.append(by_game.training_plots(board))
@@ -58,8 +81,16 @@ def build(board: Board, title: str = TITLE, find_turns: by_run.FindTurns = lambd
         sections.append(across_games.ablations(board))
         sections.append(Section("Games", by_game.sections(board)))
         sections.append(by_game.statistics(board))
-    sections.append(by_run.section(board, find_turns))
+    sections.append(by_run.section(board, find_turns) if page is None else _runs_of(board, find_turns, page))
     return _document(board, title, sections)
+
+
+def _runs_of(board: Board, find_turns: by_run.FindTurns, page: Page) -> Section:
+    runs = board.runs[page.first : page.first + page.size]
+    if len(runs) == len(board.runs):
+        return by_run.section(board, find_turns)
+    title = f"Runs {page.first + 1:,} to {page.first + len(runs):,} of {len(board.runs):,}"
+    return by_run.section(board, find_turns, runs, title)
 
 
 def build_brief(board: Board, title: str = TITLE) -> Document:

@@ -27,8 +27,10 @@ FindTurns = Callable[[RunData], Sequence[Turn]]
 """Gives the turns of a run's best episode, if they are known."""
 
 
-def section(board: Board, find_turns: FindTurns = lambda run: ()) -> Section:
-    """All runs, folded."""
+def section(
+    board: Board, find_turns: FindTurns = lambda run: (), runs: Sequence[RunData] | None = None, title: str = "Runs"
+) -> Section:
+    """All runs of a board, or those that are given, folded."""
     labels = {run.folder: g.label for g in board.groups for run in (*g.runs, *g.left_out)}
     titles = {run.folder: g.variant.title for g in board.groups for run in (*g.runs, *g.left_out)}
     games = {run.folder: g.variant.game for g in board.groups for run in (*g.runs, *g.left_out)}
@@ -38,7 +40,7 @@ def section(board: Board, find_turns: FindTurns = lambda run: ()) -> Section:
         colour = board.colours.get(label, 0)
         return _run(run, label, game, games.get(run.folder, run.config.game), colour, find_turns)
 
-    return Section("Runs", [one(run) for run in board.runs])
+    return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
 
 
 def listing(board: Board) -> Section:

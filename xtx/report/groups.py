@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +340,11 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
 
 def paper_settings(agent: str, game: str) -> dict[str, Any]:
     """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
+    return dict(_paper_settings(agent, game))
+
+
+@lru_cache(maxsize=1000)
+def _paper_settings(agent: str, game: str) -> dict[str, Any]:
     if agent.startswith("xtx") and not agent.endswith("-demo"):
         known = flat(asdict(xtx_settings(game)))
         known |= dict.fromkeys(BEYOND.get(agent, ()), True)

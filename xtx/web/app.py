@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from xtx.report import html
+from xtx.report.build import Page
 from xtx.report.html import HOW_TO, Piece, page
 from xtx.web.now import FILES, key
-from xtx.web.watcher import Snapshot, Watcher
+from xtx.web.watcher import PAGE_SIZE, Snapshot, Watcher
 
 HERE = Path(__file__).parent
 EVERY = 1.0
@@ -41,41 +43,44 @@ class Hub:
         self.watcher = watcher
         self.stopping = stopping
         self.streams = 0
+        self._pages: Counter[int] = Counter()
+        """Streams by the page that they are of."""
         self._news = asyncio.Event()
         """Is set, and another one put in its place, when there is something new."""
         self._looking = asyncio.Lock()
-        self._looked = 0.0
+        self._looked: dict[int, float] = {}
 
-    async def look(self) -> Snapshot:
-        """The page as it was at most a second ago."""
+    async def look(self, page: int = 1) -> Snapshot:
+        """A page as it was at most a second ago."""
         async with self._looking:
-            if time.monotonic() - self._looked >= EVERY:
-                before = self.watcher.snapshot
-                if await asyncio.to_thread(self.watcher.look) is not before:
+            if time.monotonic() - self._looked.get(page, -EVERY) >= EVERY:
+                before = self.watcher.snapshot(page)
+                if await asyncio.to_thread(self.watcher.look, page) is not before:
                     self._news.set()
                     self._news = asyncio.Event()
-                self._looked = time.monotonic()
-        return self.watcher.snapshot
+                self._looked[page] = time.monotonic()
+        return self.watcher.snapshot(page)
 
     async def run(self) -> None:
         """Looks every second, as long as somebody wants to know."""
         while True:
-            if self.streams:
-                await self.look()
+            for number in [number for number, streams in self._pages.items() if streams > 0]:
+                await self.look(number)
             await asyncio.sleep(EVERY)
 
-    async def messages(self, version: int) -> AsyncIterator[str]:
+    async def messages(self, version: int, page: int = 1) -> AsyncIterator[str]:
         """What happens from a version of the page on, as server-sent events."""
         began = said = time.monotonic()
         self.streams += 1
+        self._pages[page] += 1
         try:
             yield "retry: 1000\n\n"
             while not self.stopping() and not (self.streams > FEW and time.monotonic() - began > TURN):
-                news, snapshot = self._news, self.watcher.snapshot
+                news, snapshot = self._news, self.watcher.snapshot(page)
                 if snapshot.version != version:
                     changed = snapshot.since(version)
                     kind, data = ("again", {}) if changed is None else ("pieces", changed)
-                    yield f"id: {self.name(snapshot.version)}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+                    yield f"id: {self.name(snapshot.version, page)}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
                     version, said = snapshot.version, time.monotonic()
                 elif time.monotonic() - said > QUIET:
                     yield ": nothing new\n\n"
@@ -84,15 +89,26 @@ class Hub:
                     await asyncio.wait_for(news.wait(), EVERY)
         finally:
             self.streams -= 1
+            self._pages[page] -= 1
 
-    def name(self, version: int) -> str:
-        """A version as browsers know it."""
-        return f"{self.watcher.start}-{version}"
+    def name(self, version: int, page: int = 1) -> str:
+        """A version of a page as browsers know it."""
+        return f"{self.watcher.start}-{page}-{version}"
 
-    def number(self, name: str) -> int:
-        """The version of that name; -1 if it is not one of ours, so that all is read again."""
-        start, _, version = name.partition("-")
-        return int(version) if start == self.watcher.start and version.isdecimal() and len(version) < 12 else -1
+    def number(self, name: str) -> tuple[int, int]:
+        """The version and the page of that name; -1 if it is not one of ours, so that all is read again."""
+        start, _, rest = name.partition("-")
+        page, _, version = rest.partition("-")
+        known = start == self.watcher.start and all(
+            n.isdecimal() and n.isascii() and len(n) < 12 for n in (page, version)
+        )
+        return (int(version), self.valid(page)) if known else (-1, 1)
+
+    def valid(self, page: str) -> int:
+        """The number of a page that there is, for what was asked for: the first for anything else."""
+        known = page.isascii() and page.isdecimal() and len(page) < 12
+        last = Page(1, PAGE_SIZE).count(len(self.watcher.folders))
+        return int(page) if known and 1 <= int(page) <= last else 1
 
 
 def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> Starlette:
@@ -100,10 +116,13 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
     hub = Hub(watcher, stopping)
 
     async def home(request: Request) -> Response:
-        snapshot, nonce = await hub.look(), secrets.token_urlsafe(16)
+        if not watcher.folders:
+            await hub.look()  # so that it is known how many pages there are
+        page_number = hub.valid(request.query_params.get("page", "1"))
+        snapshot, nonce = await hub.look(page_number), secrets.token_urlsafe(16)
         allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; connect-src 'self'"
         policy = f"{allowed}; base-uri 'none'; form-action 'none'"
-        state = f'<p id="live" class="soft" data-version="{hub.name(snapshot.version)}">…</p>\n'
+        state = f'<p id="live" class="soft" data-version="{hub.name(snapshot.version, page_number)}">…</p>\n'
         look = f"<style>\n{(HERE / 'live.css').read_text('utf-8')}</style>\n"
         scripts = [path.read_text("utf-8") for path in (html.HERE / "page.js", HERE / "live.js")]
         pieces = [Piece(look + state), *snapshot.pieces]
@@ -117,7 +136,7 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
         if hub.streams >= MOST_STREAMS:
             return PlainTextResponse("too many look on already\n", 503)
         last = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        return StreamingResponse(hub.messages(hub.number(last)), media_type="text/event-stream")
+        return StreamingResponse(hub.messages(*hub.number(last)), media_type="text/event-stream")
 
     async def file(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["name"]

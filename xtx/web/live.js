@@ -53,7 +53,7 @@ document.addEventListener("scroll", settle, true);
 setInterval(settle, 500);
 
 const again = async () => {
-  const answer = await fetch("/", { cache: "no-store" });
+  const answer = await fetch(location.pathname + location.search, { cache: "no-store" });
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   waiting.clear();
   leave();

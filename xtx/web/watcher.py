@@ -9,23 +9,39 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from xtx.report.build import build, make_of_readable
+from xtx.config import RunConfig
+from xtx.report.build import Page, build, make_of_readable
 from xtx.report.by_run import FindTurns
 from xtx.report.document import Document
+from xtx.report.facts import GameFacts
 from xtx.report.groups import Board, FindFacts
 from xtx.report.html import Piece, body, top
 from xtx.report.load import RunData, Unreadable, read_runs, runs_below
+from xtx.report.words import count
 from xtx.runs import warn
 from xtx.web.now import FILES, panels
+from xtx.witness import Turn
 
 SEEK_EVERY = 5.0
 """Seconds between two searches for new runs."""
+PAGE_SIZE = 50
+"""Runs on a page. A run takes some 12 kB of it, and a few milliseconds."""
+READ_SECONDS = 2.5
+"""Time for reading runs in one look; what is left is read in the next ones, and the page says so."""
+FIND_SECONDS = 1.5
+"""Time for playing walkthroughs and best episodes in one look, likewise."""
 MOST_TROUBLES = 50
+MOST_KEPT = 5000
+"""Results of slow functions that are kept."""
 TITLE = "Runs, live"
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -72,22 +88,60 @@ class _Known:
 
     marks: object
     run: RunData | Unreadable
+    read_at: float
+    """When that was."""
+
+
+class _Paced(Generic[_Item, _Found]):
+    """A slow function that is called for a limited time in each look. What it gave is kept."""
+
+    def __init__(self, find: Callable[[_Item], _Found], key: Callable[[_Item], Hashable], nothing: _Found) -> None:
+        self._find = find
+        self._key = key
+        self._nothing = nothing
+        self._known: dict[Hashable, _Found] = {}
+        self._until = 0.0
+        self.has_missed = False
+        """Whether something was asked for since `begin` for which there was no time."""
+
+    def begin(self, seconds: float) -> None:
+        """From now on there is so much time."""
+        self._until = time.monotonic() + seconds
+        self.has_missed = False
+        if len(self._known) > MOST_KEPT:
+            self._known.clear()
+
+    def __call__(self, item: _Item) -> _Found:
+        key = self._key(item)
+        if key not in self._known:
+            if time.monotonic() > self._until:
+                self.has_missed = True
+                return self._nothing
+            self._known[key] = self._find(item)
+        return self._known[key]
+
+
+def _episode_of(run: RunData) -> Hashable:
+    """What the turns of a run's best episode depend on."""
+    return str(run.folder), run.config.game, run.finished, run.digest.best and run.digest.best.step
 
 
 class Watcher:
-    """Looks at folders. One thread at a time looks; any may read `snapshot`."""
+    """Looks at folders. One thread at a time looks; any may read snapshots."""
 
     def __init__(self, paths: Sequence[Path], find_facts: FindFacts, find_turns: FindTurns = lambda run: ()) -> None:
         self.start = secrets.token_hex(4)
         """Tells versions of this process from those of another."""
-        self.snapshot = Snapshot()
         self._paths = paths
-        self._find_facts = find_facts
-        self._find_turns = find_turns
+        self._find_facts: _Paced[RunConfig, GameFacts | None] = _Paced(find_facts, lambda config: config.game, None)
+        self._find_turns: _Paced[RunData, Sequence[Turn]] = _Paced(find_turns, _episode_of, ())
         self._folders: list[Path] = []
         self._runs: dict[Path, _Known] = {}
-        self._page: tuple[Document, list[Piece]] | None = None
-        self._stale = True
+        self._unread = 0
+        """Runs that are still to be read."""
+        self._pages: dict[int, tuple[Document, list[Piece]]] = {}
+        """As they were made from the runs as they are known; a page that is not there is to be made."""
+        self._snapshots: dict[int, Snapshot] = {}
         self._seek_at = 0.0
         self._build_at = 0.0
         self._told: set[str] = set()
@@ -98,62 +152,94 @@ class Watcher:
         """The runs that are there, as far as is known."""
         return list(self._folders)
 
-    def look(self) -> Snapshot:
-        """The page as it is now."""
+    def snapshot(self, page: int = 1) -> Snapshot:
+        """A page as it was at the last look at it."""
+        return self._snapshots.get(page, Snapshot())
+
+    def look(self, page: int = 1) -> Snapshot:
+        """A page as it is now; the first one where there are fewer."""
         with self._one:
             try:
-                self._look()
+                return self._look(page)
             except Exception as error:
                 # Whatever a half-copied folder may hold: those who look on keep what they have, and see more later.
                 self._tell(f"the page could not be made anew ({type(error).__name__}: {error})")
-            return self.snapshot
+            return self.snapshot(page)
 
-    def _look(self) -> None:
+    def _look(self, number: int) -> Snapshot:
         began = time.monotonic()
         if began >= self._seek_at:
             self._folders = find(self._paths)
             # A folder tree so large that walking through it takes long is walked through rarely.
             self._seek_at = time.monotonic() + max(SEEK_EVERY, 20 * (time.monotonic() - began))
-        if began >= self._build_at and self._read():
-            self._stale = True
-        if began >= self._build_at and self._stale:
-            self._page, self._stale = self._build(), False
-            self._build_at = time.monotonic() + 3 * (time.monotonic() - began)
-        assert self._page is not None
-        document, pieces = self._page
+        if began >= self._build_at and (self._read() or self._find_facts.has_missed or self._find_turns.has_missed):
+            self._pages.clear()
+        if number not in self._pages:
+            self._pages[number] = self._build(Page(number, PAGE_SIZE))
+            rest = 0.5 if self._unread else 3.0  # those who look on wait for what is still to be read
+            self._build_at = time.monotonic() + rest * (time.monotonic() - began)
+        document, pieces = self._pages[number]
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]
-        self.snapshot = self.snapshot.next(document, [*panels(runs), *pieces])
+        above = [*panels(runs)] if number == 1 else []
+        links = page_links(Page(number, PAGE_SIZE), len(runs), self._unread)
+        self._snapshots[number] = self.snapshot(number).next(document, [*above, *links, *pieces, *links])
+        return self._snapshots[number]
 
     def _read(self) -> bool:
-        """Whether anything is different; reads what is."""
-        known: dict[Path, _Known] = {}
-        for folder in self._folders:
-            marks = _marks(folder)
-            if marks is None:  # it was here a moment ago
-                continue
-            before = self._runs.get(folder)
-            known[folder] = before if before is not None and before.marks == marks else _Known(marks, _read(folder))
-        different = known != self._runs
-        self._runs = known
+        """Whether anything is different; reads what is, as far as there is time, what was read longest ago first."""
+        began = time.monotonic()
+        marks = {folder: found for folder in self._folders if (found := _marks(folder)) is not None}
+        before = {folder: known for folder, known in self._runs.items() if folder in marks}
+        changed = [folder for folder in marks if folder not in before or before[folder].marks != marks[folder]]
+        changed.sort(key=lambda folder: before[folder].read_at if folder in before else 0.0)
+        fresh: dict[Path, _Known] = {}
+        for folder in changed:
+            if fresh and time.monotonic() - began > READ_SECONDS:
+                break
+            fresh[folder] = _Known(marks[folder], _read(folder), time.monotonic())
+        known = {**before, **fresh}
+        self._unread = len(marks) - len(known)
+        different = bool(fresh) or len(before) != len(self._runs)
+        self._runs = {folder: known[folder] for folder in marks if folder in known}
         return different
 
-    def _build(self) -> tuple[Document, list[Piece]]:
+    def _build(self, page: Page) -> tuple[Document, list[Piece]]:
+        self._find_facts.begin(FIND_SECONDS)
+        self._find_turns.begin(FIND_SECONDS)
+
         def make(board: Board) -> tuple[Document, list[Piece]]:
-            document = build(board, TITLE, self._find_turns)
+            document = build(board, TITLE, self._find_turns, page)
             return document, body(document)
 
         read = [known.run for known in self._runs.values()]
         failed = [run for run in read if isinstance(run, Unreadable)]
         runs = [run for run in read if isinstance(run, RunData)]
-        board, page = make_of_readable(runs, failed, self._find_facts, make)
+        board, made = make_of_readable(runs, failed, self._find_facts, make)
         for one in board.unreadable[len(failed) :]:  # not tried again until its files change
             self._runs[one.folder] = replace(self._runs[one.folder], run=one)
-        return page
+        return made
 
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told and len(self._told) < MOST_TROUBLES:
             self._told.add(trouble)
             warn(trouble)
+
+
+def page_links(page: Page, runs: int, unread: int) -> list[Piece]:
+    """Links to all pages, if there are several, and how many runs are still to be read."""
+    said = []
+    if unread:
+        said.append(f"{count(unread)} more runs are being read")
+    last = page.count(runs)
+    if last > 1:
+        near = {1, 2, last - 1, last, *range(page.number - 2, page.number + 3)}
+        links, before = [], 0
+        for number in sorted(number for number in near if 1 <= number <= last):
+            links += ["…"] if number > before + 1 else []
+            links.append(f"<b>{number}</b>" if number == page.number else f'<a href="/?page={number}">{number}</a>')
+            before = number
+        said.append(f"Pages of {page.size} runs: {' '.join(links)}")
+    return [Piece(f'<p class="soft pages">{" · ".join(said)}</p>\n')] if said else []
 
 
 def find(paths: Iterable[Path]) -> list[Path]:

@@ -73,6 +73,14 @@ def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> N
     assert [v.title for v in read_board(tmp_path).variants] == ["zork1", "zork3", "zork3*", "zork3* (stochastic)"]
 
 
+def test_runs_with_the_whole_dictionary_are_rows_of_their_own_without_published_scores(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [3])
+    write_run(tmp_path / "b", [9], actions="whole")
+    variants = {v.title: v for v in read_board(tmp_path).variants}
+    assert set(variants) == {"zork1", "zork1 (whole dictionary)"}
+    assert variants["zork1 (whole dictionary)"].wide  # the paper's scores are not beside it
+
+
 def test_finished_runs_alone_count_where_there_are_some(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30])
     write_run(tmp_path / "b", [10], seed=1, finished=False)

@@ -272,6 +272,16 @@ def test_config_is_given_back(tmp_path: Path) -> None:
     assert read_config(tmp_path / "run") == config
 
 
+def test_a_run_from_before_there_was_a_choice_of_actions_goes_on_with_templates(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", CONFIG):
+        pass
+    file = tmp_path / "run" / "config.json"
+    before = json.loads(file.read_text())
+    del before["actions"]
+    file.write_text(json.dumps(before))
+    assert read_config(tmp_path / "run").actions == "templates"
+
+
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", CONFIG), pytest.raises(UserError, match="another process works on"):
         Run.open(tmp_path / "run")

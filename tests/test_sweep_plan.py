@@ -197,3 +197,17 @@ def test_steps_and_lock_step_are_the_agents_own() -> None:
     assert one(agents=("rc-dqn",)).games == 1
     assert one(agents=("xtx-demo",)).steps == 30_000
     assert one(agents=("rc-dqn",), steps=10).steps == 10
+
+
+def test_runs_with_the_whole_dictionary_have_folders_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text('games = ["lowwater"]\nagents = ["drrn"]\nactions = "whole"\n')
+    spec = read_spec(str(file))
+    (planned,) = make_plan(spec, find_games(spec.games))
+    assert planned.config.actions == "whole"
+    assert planned.folder.startswith("lowwater-whole/")
+
+
+@pytest.mark.parametrize("name", ready_names())
+def test_sweeps_of_the_paper_try_templates_only(name: str) -> None:
+    assert {run.config.actions for run in plan(name)} == {"templates"}

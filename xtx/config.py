@@ -7,6 +7,7 @@ otherwise; docs/fidelity.md lists where we differ.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -284,5 +285,8 @@ class RunConfig:
     extra_actions: bool = False
     """The actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
+    actions: Literal["templates", "whole"] = "templates"
+    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
+    dictionary. Runs of versions before there was a choice have no such key and go on with `templates`."""
     log_every: int = 100
     """Vector steps between lines of metrics.jsonl."""

@@ -178,3 +178,8 @@ def test_a_command_that_kills_its_process_does_nothing() -> None:
     assert (reward, terminated, info["score"]) == (0, False, before["score"])
     assert env.step("take coin")[1] > 0
     env.close()
+
+
+def test_another_way_of_finding_actions_is_refused() -> None:
+    with pytest.raises(ValueError, match="'templates' or 'whole'"):
+        gymnasium.make(LOWWATER, actions="all")

@@ -89,14 +89,16 @@ def test_chance_is_a_kind_of_miss() -> None:
 
 
 @pytest.mark.roms
-def test_library_lacks_a_topic(real_story: Callable[[str], Path]) -> None:
+def test_library_needs_a_topic(real_story: Callable[[str], Path]) -> None:
     spec = GameSpec(str(real_story("library")))
     reached = []
     layout = None
-    for one in (spec, replace(spec, extra_actions=True)):
+    for one in (spec, replace(spec, extra_actions=True), replace(spec, actions="whole")):
         game = StoryGame(one, layout)
         layout = game.layout
         reached.append(measure_reach(game, list(play_reach(game))))
         game.close()
-    assert [reach.score for reach in reached] == [21, 30]
+    assert [reach.score for reach in reached] == [21, 30, 30]
+    assert [reach.won for reach in reached] == [False, True, True]
     assert reached[0].kinds == {"topic": 1}
+    assert reached[2].mean_actions < 1.5 * reached[0].mean_actions

@@ -37,8 +37,11 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try forms beyond the grammar's templates."""
+    actions: Literal["templates", "whole"] = "templates"
+    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
+    dictionary."""
     compare: bool = False
-    """Check each game plainly, with extra actions, and with the wide grammar."""
+    """Check each game plainly, with extra actions, with the wide grammar, and with the whole dictionary."""
     reach: bool = False
     """Play each walkthrough with valid actions only, and report the points that are reached so. A step that is not
     offered is replaced by up to four valid actions that lead to the same world, or left out."""
@@ -113,15 +116,14 @@ def _variants(args: Args, path: str) -> dict[str, GameSpec]:
             "templates": plain,
             "with extra actions": replace(plain, extra_actions=True),
             "wide": replace(plain, wide_grammar=True),
+            "whole": replace(plain, actions="whole"),
         }
-    names = {
-        (False, False): "templates",
-        (True, False): "with extra actions",
-        (False, True): "wide",
-        (True, True): "wide, with extra actions",
-    }
-    spec = replace(plain, extra_actions=args.extra_actions, wide_grammar=args.wide_grammar)
-    return {names[args.extra_actions, args.wide_grammar]: spec}
+    spec = replace(plain, extra_actions=args.extra_actions, wide_grammar=args.wide_grammar, actions=args.actions)
+    grammar = "wide" if args.wide_grammar and args.actions == "templates" else args.actions
+    forms = "wide and whole" if args.wide_grammar and args.actions == "whole" else grammar
+    if not args.extra_actions:
+        return {forms: spec}
+    return {"with extra actions" if forms == "templates" else f"{forms}, with extra actions": spec}
 
 
 def _check(spec: GameSpec, grammar: str, limit: int, console: Console) -> tuple[str, list[Checked]]:

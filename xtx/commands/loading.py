@@ -112,6 +112,7 @@ def open_stage(config: RunConfig, means: Means) -> Stage:
         config.game,
         extra_actions=config.extra_actions,
         wide_grammar=config.wide_grammar,
+        actions=config.actions,
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,

@@ -58,6 +58,9 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
+    actions: Literal["templates", "whole"] | None = None
+    """What is tried for valid actions: the grammar's templates with the things in sight (if not given, or what a run
+    was trained with), or also every word of the dictionary."""
     search: Literal["zset", "jericho"] = "zset"
     """How valid actions are searched: all candidates at once by set execution, or one by one."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
@@ -92,6 +95,7 @@ def run(args: Args) -> int:
         # A trained agent is to find the actions that it was trained with.
         extra_actions=args.extra_actions or (config is not None and config.extra_actions),
         wide_grammar=args.wide_grammar or (config is not None and config.wide_grammar),
+        actions=args.actions or (config.actions if config is not None else "templates"),
         atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
         search=searching,
         engine=args.search,

@@ -152,6 +152,7 @@ def prepare(config: RunConfig, means: Means, source: Path | None = None) -> Cast
         config.game,
         extra_actions=config.extra_actions,
         wide_grammar=config.wide_grammar,
+        actions=config.actions,
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,

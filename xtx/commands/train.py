@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -41,6 +41,9 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
+    actions: Literal["templates", "whole"] = "templates"
+    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
+    dictionary."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """Folder of the run; if not given, a new one in runs/."""
     log_every: int = 100
@@ -93,6 +96,7 @@ def run(args: Any) -> int:
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
         wide_grammar=args.wide_grammar,
+        actions=args.actions,
         log_every=args.log_every,
     )
     check_config(config)

@@ -187,6 +187,21 @@ class Candidates(Commands):
                         effect[alike[1:]] = 0
         return effect
 
+    def free_forms(self, effect: Effects) -> list[str]:
+        """Templates for two names, with the second filled in, that do something else with each of many first names:
+        there any word will do. `effect` is what `without_nonsense` is given."""
+        squares, fixed = self._squares, ~self._portable(effect)
+        taken, aimed = np.zeros((2, *squares.shape[:2]), dtype=np.bool_)
+        library().zset_suspects(
+            effect.ctypes.data, squares.ctypes.data, *squares.shape[:2], fixed.ctypes.data, _NONSENSE, _CARELESS,
+            taken.ctypes.data, aimed.ctypes.data,
+        )  # fmt: skip
+        forms = [self._grammar.templates[self._grammar.pairs[t]].split("OBJ", 2) for t in range(len(squares))]
+        return [
+            f"{forms[t][0]}OBJ{forms[t][1]}{self.names[b]}{forms[t][2]}"
+            for t, b in zip(*np.nonzero(taken), strict=True)
+        ]
+
     def _portable(self, effect: Effects) -> npt.NDArray[np.bool_]:
         """Which of the names are of things that can be taken or dropped."""
         rows = self._lines[self._grammar.moving]

@@ -28,6 +28,10 @@ class Commands(Sequence[str]):
         """The same commands. Where one has a NUL inside there is a backslash, which nobody understands either."""
         if isinstance(commands, Commands):
             return commands
+        joined = np.frombuffer(("\0".join(commands) + "\0").encode("utf-8", "replace"), np.uint8)
+        ends = np.flatnonzero(joined == 0)
+        if len(ends) == len(commands):
+            return Commands(joined, np.concatenate(([0], ends + 1)).astype(np.uint32))
         lines = [command.replace("\0", "\\").encode("utf-8", "replace") + b"\0" for command in commands]
         return Commands(np.frombuffer(b"".join(lines), np.uint8), _starts([len(line) for line in lines]))
 

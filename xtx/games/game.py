@@ -49,6 +49,9 @@ class GameSpec:
     """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one); the same verdicts."""
     threads: int = 1
     """Threads that judge candidates; the same verdicts again."""
+    actions: str = "templates"
+    """What is tried for valid actions: `templates` (the grammar's templates with the things in sight) or `whole` (every
+    word of the dictionary as well)."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -108,7 +111,9 @@ class StoryGame:
             _ = self.layout  # now, and not in the middle of a game
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self._engine = Engine.of(self.emulator, spec.threads) if spec.search and spec.engine == "zset" else None
-        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, self.world if spec.search else None)
+        world = self.world if spec.search else None
+        whole = spec.actions == "whole"
+        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, world, whole)
         self._prefix = f"{self._story_key};{self._version};{self.search.variant};".encode()
         self._plain_prefix = f"{self._story_key};{self._version};{self.search.plain_variant};".encode()
         self._remembered: dict[bytes, Findings] = {}

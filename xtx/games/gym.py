@@ -17,7 +17,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import gymnasium
 import numpy as np
@@ -65,6 +65,8 @@ class StoryEnv(gymnasium.Env[str, str]):
         path: a story file, or the name of a game
         extra_actions: also try the actions that the XTX paper adds to the game's grammar
         wide_grammar: also try forms beyond the grammar: object and direction, numbers, orders, all but
+        actions: what is tried for valid actions: "templates" (the grammar's templates with the things in sight) or
+            "whole" (every word of the dictionary as well)
         stochastic: play every episode under an emulator seed of its own, drawn from `np_random`, so that
             `reset(seed=...)` repeats a whole series of episodes. Otherwise all episodes have the seed under which
             the walkthrough works, and the seed given to `reset` changes nothing about the game.
@@ -80,6 +82,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         *,
         extra_actions: bool = False,
         wide_grammar: bool = False,
+        actions: Literal["templates", "whole"] = "templates",
         stochastic: bool = False,
         atlas: bool | str | os.PathLike[str] = True,
         render_mode: str | None = None,
@@ -90,7 +93,9 @@ class StoryEnv(gymnasium.Env[str, str]):
         self.observation_space = Narration(NARRATION_LENGTH, min_length=0, charset=_PRINTED)
         self.action_space = Text(COMMAND_LENGTH, min_length=1, charset=READABLE)
         self._path = str(catalog.find_story(os.fspath(path)).path.absolute())
-        self._extra_actions, self._wide_grammar = extra_actions, wide_grammar
+        if actions not in ("templates", "whole"):
+            raise ValueError(f"actions is 'templates' or 'whole', not {actions!r}")
+        self._extra_actions, self._wide_grammar, self._actions = extra_actions, wide_grammar, actions
         self._stochastic = stochastic
         self._atlas = atlas
         self._game: GuardedGame | None = None
@@ -136,7 +141,8 @@ class StoryEnv(gymnasium.Env[str, str]):
                 atlas = str(default_path()) if self._atlas else None
             else:
                 atlas = os.fspath(self._atlas)
-            self._game = GuardedGame(GameSpec(self._path, self._extra_actions, self._wide_grammar, atlas))
+            spec = GameSpec(self._path, self._extra_actions, self._wide_grammar, atlas, actions=self._actions)
+            self._game = GuardedGame(spec)
         return self._game
 
     @staticmethod

@@ -111,6 +111,11 @@ class _Outcome:
         ours, theirs = np.frombuffer(self.world, np.uint8), np.frombuffer(other.world, np.uint8)
         return int(np.count_nonzero(ours != theirs)) + (self.score != other.score)
 
+    def memory_distance(self, other: _Outcome) -> int:
+        """In how many bytes of RAM the two states differ, also where no key knows of it."""
+        ours, theirs = np.frombuffer(self.state.ram, np.uint8), np.frombuffer(other.state.ram, np.uint8)
+        return int(np.count_nonzero(ours != theirs))
+
 
 def classify_miss(command: str, is_chance: bool, texts: Sequence[str]) -> str:
     """The kind of a step that is not offered, from its wording, from whether it draws random numbers, and from
@@ -250,39 +255,34 @@ def _choose(
     verdicts = emulator.filter([command, "look", *offered], watched=game.world.watched(emulator.ram))
     flag, watch = int(verdicts.flags[0]), int(verdicts.watches[0])
     changes = bool(flag & Verdict.CHANGED)
-    for action in _alike(verdicts, command, offered):
-        after = player.outcome(here.state, action)
-        if after is not None and (after.score, after.over) == (wanted.score, wanted.over):
-            return (action,), ""
-    # Where only time passes, `wait` is the first choice.
-    for action in sorted(offered, key=lambda a: a != "wait"):
-        after = player.outcome(here.state, action)
-        if after is not None and after.is_same(wanted):
-            return (action,), ""
+    same, nearly = _alike(verdicts, offered)
+    reached = [(action, after) for action in offered if (after := player.outcome(here.state, action)) is not None]
+    fit = [(a, after) for a, after in reached if after.score == wanted.score and (a in same or after.is_same(wanted))]
+    if fit:
+        # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
+        return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
     # As in coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
     found = player.replacements(here, wanted, offered) if changes or not wanted.is_same(here) else None
     if found or not (changes or hidden or wanted.score != here.score):
         return found or (), ""
+    nearest = [(after.distance(wanted), a) for a, after in reached if a in nearly and after.score == wanted.score]
+    if nearest:
+        return (min(nearest)[1],), ""
     seen = game.findings_in(here.state)
     return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
 
 
-def _alike(verdicts: Verdicts, command: str, offered: Sequence[str]) -> list[str]:
-    """The offered actions that change the same as the command: first those that leave all of the world alike, then
-    those that leave the object tree alike. `verdicts` are on the command, on `look`, and on the offered actions."""
+def _alike(verdicts: Verdicts, offered: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The offered actions that change the same as the command, and those that leave at least the object tree alike.
+    `verdicts` are on the command, on `look`, and on the offered actions."""
     changed, diffs, watches = verdicts.flags & Verdict.CHANGED, verdicts.diffs, verdicts.watches
     if not changed[0] and not watches[0]:
-        return []
+        return [], []
     tree = (diffs[2:] == diffs[0]) & (changed[2:] == changed[0])
     whole = tree & (watches[2:] == watches[0])
-    either = np.flatnonzero(tree if changed[0] else whole).tolist()
-    order = sorted(either, key=lambda i: (not whole[i], not _shares_words(offered[i], command)))
-    return [offered[i] for i in order]
-
-
-def _shares_words(action: str, command: str) -> bool:
-    return not set(action.lower().split()).isdisjoint(command.lower().split())
+    nearly = tree & ~whole if changed[0] else np.zeros_like(tree)
+    return [offered[i] for i in np.flatnonzero(whole).tolist()], [offered[i] for i in np.flatnonzero(nearly).tolist()]
 
 
 def measure_reach(game: StoryGame, steps: Sequence[PlayedStep], limit: int = 0) -> Reach:

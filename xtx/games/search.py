@@ -23,16 +23,20 @@ from xtx.games.commands import Commands
 from xtx.games.debugging import without_debugging
 from xtx.games.hearing import Hearing
 from xtx.games.jericho import (
+    CANDIDATE_LIMIT,
     Emulator,
     Snapshot,
+    Status,
+    Verdict,
     Verdicts,
     recognized,
-    verb_frequency,
 )
+from xtx.games.jericho import verb_frequency as count_verb
 from xtx.games.typed import to_the_program
+from xtx.games.whole import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World
-from xtx.games.zmachine import Dictionary, Ram, read_dictionary
+from xtx.games.zmachine import Dictionary, Ram, read_dictionary, read_initial_numbers, read_name_words
 from xtx.games.zset import ENGINE, Engine, judge_each
 from xtx.games.zset.effects import effects_of
 
@@ -51,12 +55,24 @@ _HIDDEN_KINDS = 24
 """Where a verb, or all of them, make more different changes than this that do not show in the object tree, something
 of the parser's must be among them."""
 
+_MIXING = np.uint64(0x9E3779B97F4A7C15)
+"""Factor by which one hash is made another before the two are put together."""
+
+_MOST_FINER = 6
+"""Commands of the templates, at most, that are added for a change beyond the object tree."""
+
+_CHANCY_KINDS = 4
+"""So many effects more, at most, may commands have that draw random numbers, when hidden changes are looked at too."""
+
 _MOSTLY_CHANCE = 0.6
 """Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
 
 _FILLED = 16
 """Sets of names whose candidates are remembered: from step to step most things stay the same."""
 
+
+_TURNS_WAITED = 3
+"""Turns after which waiting is given up in `_time_matters`."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
 _PAIR = re.compile(r"\b(?=([a-z][a-z'-]*)[\"']? [\"']?([a-z][a-z'-]*))")
@@ -182,6 +198,55 @@ def _with_pairs(things: list[Thing], examined: Mapping[tuple[str, str], str]) ->
     return things
 
 
+@dataclass(frozen=True)
+class _Searched:
+    """What came out of the templates in a state."""
+
+    state: Snapshot
+    things: list[Thing]
+    candidates: Candidates
+    effect: npt.NDArray[np.uint64]
+    """What each candidate does, without nonsense."""
+    fine: npt.NDArray[np.uint64]
+    """The same, told apart by changes beyond the object tree."""
+    all_effects: npt.NDArray[np.uint64]
+    """What each candidate does, nonsense too."""
+
+
+@dataclass(frozen=True)
+class _StateTrial:
+    """One state of a search, for `find_added_actions`."""
+
+    search: Search
+    state: Snapshot
+
+    def ask(self, commands: Sequence[tuple[str, str]]) -> list[str]:
+        return self.search.answers_without(self.state, commands)
+
+    def effects(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
+        return self.search.fine_effects(self.state, commands)
+
+    def frequency(self, command: str) -> int:
+        return self.search.verb_frequency(command)
+
+    def is_fatal(self, command: str) -> bool:
+        return self.search.is_fatal(self.state, command)
+
+
+def _told_apart(
+    effect: npt.NDArray[np.uint64], flags: npt.NDArray[np.uint8], watches: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """The effects, told apart by what else they change in the world; but not those of commands that draw random numbers
+    where these make too many: what chance decides differs with every number that was drawn before."""
+    changed = (effect != 0) & (flags & Verdict.CHANGED > 0)
+    fine = effect.copy()
+    fine[changed] ^= watches[changed] * _MIXING
+    chancy = changed & (flags & Verdict.RANDOM > 0)
+    if len(np.unique(fine[chancy])) > len(np.unique(effect[chancy])) + _CHANCY_KINDS:
+        fine[chancy] = effect[chancy]
+    return fine
+
+
 class Search:
     """The valid-action search of one emulator."""
 
@@ -192,20 +257,25 @@ class Search:
         wide: bool = False,
         engine: Engine | None = None,
         world: World | None = None,
+        whole: bool = False,
     ) -> None:
         """`engine` judges candidates by set execution; without one each is tried in the emulator. The verdicts are
-        the same. `world` finds changes that do not show in the object tree."""
+        the same. `world` finds changes that do not show in the object tree. With `whole` every word of the dictionary
+        is tried."""
         self._emulator = emulator
         self._engine = engine
         self._hearing = Hearing(emulator, engine)
         self._world = world
         self._extra = tuple(extra_actions)
         self._wide = wide
+        self._whole = whole
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], Candidates] = {}
         self._pairs = lru_cache(maxsize=4096)(partial(_pairs, self._dictionary))
         self._excluded: Collection[str] = ()
+        self._searched: _Searched | None = None
+        """What came out of the templates in the state that was searched last."""
         self._chance = 0.0
         """Share of the candidates that drew random numbers in the last few states."""
 
@@ -218,12 +288,13 @@ class Search:
     def variant(self) -> str:
         """What beside the state decides `extended`."""
         extra = "\0".join(self._extra)
-        return f"{SEARCH_VERSION};{'wide' if self._wide else ''};{extra}"
+        forms = ("wide" if self._wide else "") + (f"whole{WHOLE_VERSION}" if self._whole else "")
+        return f"{SEARCH_VERSION};{forms};{extra}"
 
     @property
     def extends(self) -> bool:
         """Whether anything is tried beyond the game's templates."""
-        return self._wide or bool(self._extra)
+        return self._wide or self._whole or bool(self._extra)
 
     @cached_property
     def _templates(self) -> tuple[str, ...]:
@@ -246,19 +317,31 @@ class Search:
         self._excluded = excluded
         if not self._emulator.wants_line_in(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
+        searched = self._searched = self._judge_things(state, look, inventory)
+        return Findings(look, inventory, self._choose(searched.candidates, searched.effect) or FALLBACK_ACTIONS)
+
+    def _judge_things(self, state: Snapshot, look: str, inventory: str) -> _Searched:
+        """The things that can be named, the templates filled with their names, and what those do."""
         things = self.things(state, look, inventory)
         candidates = self.candidates(things)
-        if excluded:
-            candidates = candidates.without(excluded)
+        if self._excluded:
+            candidates = candidates.without(self._excluded)
         told = {t.name for t in things if t.told}
-        effect = candidates.without_nonsense(self.effects(state, candidates), told)
-        return Findings(look, inventory, self._choose(candidates, effect) or FALLBACK_ACTIONS)
+        effect, fine = self._both_effects(state, candidates)
+        sound = candidates.without_nonsense(effect, told)
+        return _Searched(state, things, candidates, sound, np.where(sound == 0, np.uint64(0), fine), effect)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
-        """The findings with those extra actions and forms of the wide grammar that do something new."""
+        """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
+        whole dictionary adds."""
         self._excluded = excluded
         if not self._emulator.wants_line_in(state):
             return found
+        if self._extra or self._wide:
+            found = self._extended_by_forms(state, found, excluded)
+        return self._extended_by_words(state, found) if self._whole else found
+
+    def _extended_by_forms(self, state: Snapshot, found: Findings, excluded: Collection[str]) -> Findings:
         candidates = list(self._extra)
         if self._wide:
             things = self.things(state, found.look, found.inventory)
@@ -274,6 +357,80 @@ class Search:
             return found
         real = tuple(a for a, e in zip(known, effect, strict=False) if e != 0)
         return msgspec.structs.replace(found, actions=(*real, *added))
+
+    def _extended_by_words(self, state: Snapshot, found: Findings) -> Findings:
+        """The findings with what the whole dictionary adds."""
+        searched = self._searched
+        if searched is None or searched.state is not state:
+            searched = self._judge_things(state, found.look, found.inventory)
+        things, finer = searched.things, self._finer(searched, found.actions)
+        present = Present(
+            names=tuple(t.name for t in things),
+            aliases=frozenset(alias for t in things for alias in t.aliases),
+            text="\n".join((found.look, found.inventory, *(t.answer for t in things))),
+            around="\n".join(name for _, name in self._names_around(state)),
+            free_forms=tuple(searched.candidates.free_forms(searched.all_effects)),
+        )
+        known = (*found.actions, *finer)
+        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state))]
+        real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
+        if "wait" not in real and self._time_matters(state):
+            added = [*added, "wait"]
+        if not added:
+            return found
+        return msgspec.structs.replace(found, actions=tuple(dict.fromkeys((*real, *added))))
+
+    def _finer(self, searched: _Searched, actions: Sequence[str]) -> tuple[str, ...]:
+        """Commands of the templates that leave the object tree like one of the actions does, but change something else
+        in the world: blows that miss or hit, in a fight in which something happens every turn anyway."""
+        chosen = set(actions)
+        places = [i for i in np.flatnonzero(searched.effect).tolist() if searched.candidates[i] in chosen]
+        fine = searched.fine.copy()
+        fine[np.isin(fine, fine[places])] = 0
+        return self._choose(searched.candidates, fine)[:_MOST_FINER]
+
+    def is_fatal(self, state: Snapshot, command: str) -> bool:
+        """Whether the command ends the game without winning it, or does not end itself."""
+        self._emulator.restore(state)
+        done = self._emulator.step(command, CANDIDATE_LIMIT) is Status.DONE
+        return not done or (self._emulator.over and not self._emulator.won)
+
+    def _time_matters(self, state: Snapshot) -> bool:
+        """Whether something may come of waiting: chance is drawn, a clock runs, or the state is another one after a few
+        turns."""
+        world, emulator = self._world, self._emulator
+        if world is None or "wait" in self._excluded:
+            return False
+        if any(state.ram[address] for address in world.layout.counters):
+            return True
+        emulator.restore(state)
+        if emulator.filter(["wait"]).flags[0] & Verdict.RANDOM:
+            return True
+        key = world.key(state)
+        for _ in range(_TURNS_WAITED):
+            if emulator.step("wait", CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
+                return False
+            if world.key(world.canonical(state.rng)) != key:
+                return True
+        return False
+
+    @cached_property
+    def _words(self) -> WholeGrammar:
+        """What the whole dictionary can say."""
+        tree = self._emulator.tree
+        return WholeGrammar(
+            self._dictionary,
+            self._templates,
+            read_name_words(tree),
+            tree.names,
+            _understood,
+            _NO_PART | _WAYS,
+            read_initial_numbers(tree),
+        )
+
+    def answers_without(self, state: Snapshot, commands: Sequence[tuple[str, str]]) -> list[str]:
+        """What the game says to each command, with a word of the command replaced by `WORD_MARK`."""
+        return self._hearing.answers_without(state, commands, WORD_MARK, self._excluded)
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         """What the game says to each command; nothing if it cannot finish it, or is not to be asked."""
@@ -355,7 +512,7 @@ class Search:
 
     @cached_property
     def _grammar(self) -> Grammar:
-        return Grammar(self._templates, self._verb_frequency, self._dictionary.can_name("wall"), _ASKING)
+        return Grammar(self._templates, self.verb_frequency, self._dictionary.can_name("wall"), _ASKING)
 
     def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
         """Candidates beyond the templates, for `--wide-grammar`."""
@@ -375,6 +532,16 @@ class Search:
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
+        return self._both_effects(state, candidates)[0]
+
+    def fine_effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """The same, where changes of the world beyond the object tree make a difference between effects as well."""
+        return self._both_effects(state, candidates)[1]
+
+    def _both_effects(
+        self, state: Snapshot, candidates: Sequence[str]
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """What `effects` and `fine_effects` give."""
         watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
         asking = [c for c in _ASKING if c not in self._excluded]
         commands = Commands.of(candidates)
@@ -382,13 +549,13 @@ class Search:
         tried = [verdicts.part(slice(len(asking), None)) for verdicts in found]
         effect, touched, chancy = effects_of(tried, found[0].watches[: len(asking)])
         self._chance += (chancy / max(1, len(commands)) - self._chance) / 4
+        flags, watches = tried[0].flags, tried[0].watches
         if len(touched):
             # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
             # which all places are one room.
-            watches = tried[0].watches
             hidden = self._believable(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
-        return effect
+        return effect, _told_apart(effect, flags, watches) if self._whole else effect
 
     @staticmethod
     def _believable(
@@ -423,7 +590,7 @@ class Search:
             frequency, length = candidates.frequency(indices), candidates.words[indices]
         else:
             commands = [candidates[i] for i in indices.tolist()]
-            frequency = np.array([self._verb_frequency(c) for c in commands])
+            frequency = np.array([self.verb_frequency(c) for c in commands])
             length = np.array([len(c.split()) for c in commands])
         order = np.lexsort((indices, -frequency, length, effect[indices]))
         chosen = indices[order]
@@ -431,8 +598,9 @@ class Search:
         first[1:] = effect[chosen][1:] != effect[chosen][:-1]
         return tuple(candidates[i] for i in np.sort(chosen[first]).tolist())
 
-    def _verb_frequency(self, command: str) -> int:
+    def verb_frequency(self, command: str) -> int:
+        """How usual the command's verb is."""
         verb = command.split(maxsplit=1)[0] if command.strip() else ""
         if verb not in self._frequency:
-            self._frequency[verb] = verb_frequency(verb, self._dictionary.length)
+            self._frequency[verb] = count_verb(verb, self._dictionary.length)
         return self._frequency[verb]

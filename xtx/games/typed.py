@@ -22,6 +22,10 @@ _TO_THE_PROGRAM = re.compile(
     r"( (on|off))?)"
 )
 
+_PROGRAM_WORDS = (
+    "restore", "restart", "transcript", "noscript", "unscript", "notranscript", "recording", "script", "replay",
+)  # fmt: skip
+
 
 def plain(command: str) -> str:
     """The command with its typographic signs and accents replaced by the plain letters that games know."""
@@ -46,12 +50,16 @@ def fit(command: str) -> str:
     return "".join(sign if sign in READABLE else " " for sign in plain(command))[:COMMAND_LENGTH]
 
 
-def to_the_program(command: str) -> str:
+def to_the_program(command: str, length: int = 0) -> str:
     """The first word of a command that is meant for the interpreter and not for the story, or nothing.
 
-    An interpreter writes files when it hears them (`save`, `script`), or stops.
+    An interpreter writes files when it hears them (`save`, `script`), or stops. With a `length` other than 0 words may
+    be cut off after so many letters, as a story's dictionary has them.
     """
     for sentence in _SENTENCES.split(command.lower()):
-        if _TO_THE_PROGRAM.fullmatch(" ".join(sentence.split())):
-            return sentence.split()[0]
+        words = sentence.split()
+        if length and words and len(words[0]) == length:
+            words[0] = next((word for word in _PROGRAM_WORDS if word[:length] == words[0]), words[0])
+        if _TO_THE_PROGRAM.fullmatch(" ".join(words)):
+            return words[0]
     return ""

@@ -6,6 +6,7 @@ games that Jericho knows and games that it does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 Ram = npt.NDArray[np.uint8]
+
+_SMALL_NUMBER, _LARGE_NUMBER = 12, 10_000
 
 _ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "\0\n0123456789.,!?_#'\"/\\-:()")
 
@@ -260,17 +263,75 @@ class Dictionary:
         return text[: self.length] in self.nouns
 
 
+def _entries(story: bytes, header: Header) -> tuple[int, int, int]:
+    """Where the dictionary's first entry lies, how long entries are, and how many there are; (0, 0, 0) for none."""
+    start = header.dictionary
+    if not 64 <= start < len(story) - 4:
+        return 0, 0, 0
+    start += 1 + story[start]
+    if start + 3 > len(story):
+        return 0, 0, 0
+    count = abs(int.from_bytes(story[start + 1 : start + 3], "big", signed=True))
+    return start + 3, story[start], count
+
+
+def _properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, bytes]]:
+    """The number and the content of each property of an object, as the story file has them; broken tables end it."""
+    table = word(story, header.object_address(number) + header.object_size - 2)
+    if not 0 < table < len(story):
+        return
+    entry = table + 1 + 2 * story[table]
+    while entry + 1 < len(story) and story[entry]:
+        first = story[entry]
+        if header.small:
+            size, data, property_number = (first >> 5) + 1, entry + 1, first & 31
+        elif first & 0x80:
+            size, data, property_number = story[entry + 1] & 63 or 64, entry + 2, first & 63
+        else:
+            size, data, property_number = 2 if first & 0x40 else 1, entry + 1, first & 63
+        yield property_number, story[data : data + size]
+        entry = data + size
+
+
+def read_name_words(tree: ObjectTree) -> dict[str, frozenset[int]]:
+    """Which objects each dictionary word is a name of: those with a property that holds nothing but such words.
+
+    Inform keeps an object's names in its first property, Infocom in one that differs from story to story; adjectives
+    are among them in Inform's stories only.
+    """
+    story, header = tree.story, tree.header
+    first, size, count = _entries(story, header)
+    letters = 4 if header.small else 6
+    if size <= letters:
+        return {}
+    last = first + size * count
+    owners: dict[int, set[int]] = {}
+    for number in range(1, tree.count + 1):
+        for _, content in _properties(story, header, number):
+            words = [word(content, i) for i in range(0, len(content) - 1, 2)]
+            if len(content) % 2 == 0 and all(first <= w < last and (w - first) % size == 0 for w in words):
+                for address in words:
+                    owners.setdefault(address, set()).add(number)
+    return {
+        decode_text(story, address, header, size=letters).strip(): frozenset(numbers)
+        for address, numbers in owners.items()
+    }
+
+
+def read_initial_numbers(tree: ObjectTree) -> tuple[int, ...]:
+    """Numbers with which the story's variables begin that are neither objects nor addresses nor small: years, codes,
+    amounts."""
+    story, header = tree.story, tree.header
+    end = min(header.globals + 480, len(story) - 1)
+    values = {word(story, address) for address in range(header.globals, end, 2)}
+    lowest = min(header.objects, header.globals)
+    return tuple(sorted(v for v in values if max(tree.count, _SMALL_NUMBER) < v < min(lowest, _LARGE_NUMBER)))
+
+
 def read_dictionary(story: bytes, header: Header) -> Dictionary:
     """The dictionary of a story."""
     length = 6 if header.small else 9
-    start = header.dictionary
-    if not 64 <= start < len(story) - 4:
-        return Dictionary(frozenset(), length, frozenset())
-    start += 1 + story[start]
-    if start + 3 > len(story):
-        return Dictionary(frozenset(), length, frozenset())
-    size, count = story[start], abs(int.from_bytes(story[start + 1 : start + 3], "big", signed=True))
-    start += 3
+    start, size, count = _entries(story, header)
     # Behind a word's letters a byte says what kind of word it is; Inform kept Infocom's bit for nouns.
     letters, noun = (4, 0xA0) if header.small else (6, 0x80)
     words, nouns = set(), set()

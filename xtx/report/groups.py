@@ -39,11 +39,15 @@ class Variant:
     wide: bool
     maximum: float | None
     facts: GameFacts | None = field(compare=False, default=None)
+    actions: str = "templates"
+    """What was tried for valid actions; `wide` holds for all that is more than the paper's."""
 
     @property
     def title(self) -> str:
         """What people read."""
-        how = [word for word, holds in (("stochastic", self.stochastic), ("wide grammar", self.wide)) if holds]
+        whole = self.actions == "whole"
+        ways = (("stochastic", self.stochastic), ("whole dictionary", whole), ("wide grammar", self.wide and not whole))
+        how = [word for word, holds in ways if holds]
         return self.row + (f" ({', '.join(how)})" if how else "")
 
     def normalise(self, scores: Floats) -> Floats | None:
@@ -242,7 +246,8 @@ def variant_of(config: RunConfig, facts: GameFacts | None) -> Variant:
     paper = read_paper()
     maximum = facts.maximum if facts else paper.maximum(name)
     row = paper.row_name(name, config.extra_actions)
-    return Variant(name, row, config.stochastic, config.wide_grammar, maximum, facts)
+    wide = config.wide_grammar or config.actions != "templates"
+    return Variant(name, row, config.stochastic, wide, maximum, facts, config.actions)
 
 
 def flat(tree: object, path: str = "") -> dict[str, Any]:

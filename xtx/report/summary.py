@@ -301,7 +301,7 @@ def place(variant: Variant, config: RunConfig, other_settings: Sequence[str]) ->
     Settings that are not the paper's are part of the agent's name: one value can be read, many are a checksum.
     """
     game = variant.game + "-star" * variant.row.endswith("*")
-    game += "-stochastic" * variant.stochastic + "-wide" * variant.wide
+    game += "-stochastic" * variant.stochastic + ("-whole" if variant.actions == "whole" else "-wide" * variant.wide)
     agent = config.agent
     if other_settings:
         changed = "+".join(other_settings)

@@ -107,9 +107,11 @@ def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool)
         stochastic=stochastic,
         extra_actions=game.star,
         wide_grammar=spec.wide_grammar,
+        actions=spec.actions,
         log_every=spec.log_every,
     )
-    marks = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar))
+    whole = spec.actions == "whole"
+    marks = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar), ("whole", whole))
     place = "-".join([_folder_name(game.stem), *(mark for mark, holds in marks if holds)])
     return PlannedRun(f"{place}/{_folder_name(agent)}/seed-{seed}", config)
 

@@ -29,6 +29,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lock_step: int | None = None
     """Games that a run plays at the same time; if not given, each agent's own."""
     wide_grammar: bool = False
+    actions: Literal["templates", "whole"] = "templates"
+    """What is tried for valid actions; see `RunConfig`."""
     small: bool = False
     """The demo's small settings, for agents that have them."""
     log_every: int = 100

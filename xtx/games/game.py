@@ -228,7 +228,7 @@ class StoryGame:
             raise UserError("this is not a saved game of this story, or it is damaged")
         try:
             saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise UserError("this saved game was written by another version of xtx, or it is damaged") from None
         self.emulator.restore(saved.emulator)
         self._seed, self._step = saved.seed, saved.step

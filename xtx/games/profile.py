@@ -120,10 +120,13 @@ def grammar_templates(story: bytes, topics: bool = True) -> list[str]:
     score), lines that want a number, a direction or nothing but free text, and lines with more than two holes.
     Raises `ValueError` for a story without an Inform grammar.
     """
-    entries = list(_dictionary(story))
-    verbs = {number: word_ for word_, flags, number, _ in reversed(entries) if flags & _VERB}
-    tables = _tables(story, len(set(verbs)))
-    directions = _direction_filters(entries, tables)
+    try:
+        entries = list(_dictionary(story))
+        verbs = {number: word_ for word_, flags, number, _ in reversed(entries) if flags & _VERB}
+        tables = _tables(story, len(set(verbs)))
+        directions = _direction_filters(entries, tables)
+    except IndexError:
+        raise ValueError("the dictionary or the grammar points outside the story") from None
     words: defaultdict[tuple[int, tuple[Token, ...]], set[str]] = defaultdict(set)
     for word_, flags, number, _ in entries:
         if not flags & _VERB or flags & _META or number not in tables:

@@ -72,7 +72,7 @@ def read_save(game: str, name: str, md5: str) -> SavedGame:
         raise UserError(f"{path} is damaged or no saved game; nothing was loaded")
     try:
         saved = msgspec.msgpack.decode(body, type=SavedGame)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise UserError(f"{path} was saved by another version of xtx; nothing was loaded") from None
     if saved.md5 != md5:
         raise UserError(f"{path} was saved from another story or release; nothing was loaded")

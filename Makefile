@@ -1,8 +1,12 @@
 # Every target sets up its own environment first, in .venv, if it is missing or older than what it is made from.
 # Extra words for pytest or the benchmark: make test ARGS="-k catalog".
+# `make verify`: ARGS is for the engine's proof, LONG for pytest.
 
 BIN := .venv/bin
 ARGS :=
+SCHEDULES := 10000
+FUZZ_SECONDS := 3600
+LONG :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
 
@@ -37,8 +41,15 @@ check: .venv/stamp
 	@$(BIN)/mypy
 
 verify: .venv/stamp
-	@echo "== proving the set-execution engine right (an hour with all games; ARGS=\"--states 1 zork1\" for less)"
+	@echo "== all long proofs, hours; for less: make verify SCHEDULES=300 FUZZ_SECONDS=60 ARGS=\"--states 1 zork1\""
+	@echo "== proving the set-execution engine right (an hour with all games)"
 	@$(BIN)/python tests/zset_verify.py $(ARGS)
+	@echo "== $(SCHEDULES) simulated schedules of faults"
+	@$(BIN)/python tests/fault_simulator.py --count $(SCHEDULES)
+	@echo "== damaged files of every format, for $(FUZZ_SECONDS) s"
+	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
+	@echo "== tests that take many minutes"
+	@XTX_SLOW=1 $(BIN)/python -m pytest -m long $(LONG)
 
 bench: .venv/stamp
 	@echo "== measuring speed"

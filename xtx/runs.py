@@ -158,6 +158,8 @@ def _give_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 def _copy_cheaply(path: Path, target: Path) -> None:
     """A second name for a file that will not be written to again; a copy where the file system has no such thing."""
+    if target.exists() and target.samefile(path):  # to rename one name of a file to another would do nothing
+        return
     new = target.with_name(f".{target.name}")
     file_calls.current.unlink(new, missing_ok=True)
     try:
@@ -243,6 +245,8 @@ class Run:
         self.config = config
         self._lock: int | None = None
         self._files: dict[str, IO[bytes]] = {}
+        self._has_new_names = True
+        """Whether files may have been created since the folder was last synced."""
         self._checksums: dict[str, _Checksum] = {}
         """Of the exact files of lines, as far as they are known; see `_checksum`."""
         self._verified: _Found | None = None
@@ -321,6 +325,7 @@ class Run:
             if name in _EXACT:
                 self._checksum(name)  # before there is anything to be written
             self._files[name] = open_append(self.folder / f"{name}.jsonl")
+            self._has_new_names = True
         content = msgspec.json.encode(line) + b"\n"
         self._files[name].write(content)
         if name in _EXACT:
@@ -347,9 +352,12 @@ class Run:
         self.flush()
         for file in self._files.values():
             file_calls.current.sync(file.fileno())
+        if self._has_new_names:
+            _sync_folder(self.folder)
+            self._has_new_names = False
         folder = self.folder / "checkpoints"
         path = folder / f"{step:010d}"
-        write_checkpoint(path, {**self._ties(), "state": state})
+        write_checkpoint(path, {**self._ties(), "best": best, "state": state})
         touch_file(self.folder / SAVED)
         if best:
             _copy_cheaply(path, folder / "best")
@@ -430,6 +438,8 @@ class Run:
         for damaged in checkpoints(self.folder):
             if damaged.name > found.path.name:  # else it would count as one of the last two
                 file_calls.current.rename(damaged, damaged.with_suffix(".damaged"))
+        if found.saved.get("best"):  # the process may have ended before it was given that name
+            _copy_cheaply(found.path, found.path.with_name("best"))
         return dict(found.saved["state"])
 
     def _cut_lines(self) -> None:

@@ -15,8 +15,10 @@ from xtx.core import UserError
 
 DISK_TROUBLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.EIO, errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ESTALE, errno.ENODEV,
 )  # fmt: skip
-"""What the user can mend when something cannot be written."""
+"""What the user can mend when something cannot be read or written: a full disk, permissions, a disk that fails or is
+gone, a limit on open files, a call that was interrupted."""
 
 
 def check_out(path: Path, option: str = "--out") -> Path:
@@ -96,7 +98,8 @@ def run_written(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        inside = error.filename is None or folder.absolute() in Path(os.fsdecode(error.filename)).absolute().parents
+        path = folder.absolute() if error.filename is None else Path(os.fsdecode(error.filename)).absolute()
+        inside = folder.absolute() in (path, *path.parents)
         if error.errno not in DISK_TROUBLE or not inside:
             raise
         raise UserError(

@@ -250,6 +250,14 @@ def test_what_goes_past_the_paper_is_said_by_the_name() -> None:
         assert preset(name, "deephome") == replace(paper, **changes)  # type: ignore[arg-type]
 
 
+def test_the_fast_preset_changes_imitation_training_only() -> None:
+    for game in ("deephome", "zork1"):
+        paper, fast = preset("xtx", game), preset("xtx-fast", game)
+        assert fast == replace(paper, imitation=fast.imitation)
+        assert fast.imitation == replace(paper.imitation, merge_identical=True, enough=fast.imitation.enough)
+        assert paper.imitation.enough == 0 < fast.imitation.enough < 0.01
+
+
 def test_uniform_exploring_is_uniform() -> None:
     agent = XtxAgent(tiny("xtx-uniform"), Brief(games=1, seed=0))
     assert set(agent.insight(observation(), []).probabilities.values()) == {1 / 3}

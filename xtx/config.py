@@ -229,6 +229,19 @@ def xtx_settings(game: str = "") -> XtxSettings:
     return XtxSettings(inverse=InverseSettings(alpha1=ALPHA1.get(game, 1.0)))
 
 
+CONVERGED = 0.005
+"""How near the least possible mean loss an imitation training of `xtx-fast` ends, in nats a word with dropout at work:
+further passes of the paper's 40 leave the loss without dropout where it is, between 0.0003 and 0.006
+(docs/speed.md)."""
+
+
+def fast_settings(game: str = "") -> XtxSettings:
+    """XTX for a CPU: the paper's settings, but equal pairs of an imitation training are computed once, and it ends when
+    it has converged."""
+    settings = xtx_settings(game)
+    return replace(settings, imitation=replace(settings.imitation, merge_identical=True, enough=CONVERGED))
+
+
 QLearning = DrrnSettings | InvDySettings | XtxSettings
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, demo, xtx_settings
+from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, demo, fast_settings, xtx_settings
 from xtx.core import Agent, NoSettings, UserError
 
 GROUP = "xtx.agents"
@@ -37,6 +37,7 @@ def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
 AGENTS = {
     "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's own"),
     "xtx-demo": Listed("xtx.agents.xtx:XtxAgent", lambda game: demo(xtx_settings(game)), "XTX made small, for minutes"),
+    "xtx-fast": Listed("xtx.agents.xtx:XtxAgent", fast_settings, "XTX with shorter imitation training, for CPUs"),
     "xtx-uniform": Listed("xtx.agents.xtx:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
     "xtx-own": Listed("xtx.agents.xtx:XtxAgent", _xtx(own_targets=True), "XTX with a target for each episode"),
     "xtx-retrace": Listed("xtx.agents.xtx:XtxAgent", _xtx(retrace=True), "XTX that retraces its ways back"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xtx_settings
+from xtx.config import CONVERGED, DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xtx_settings
 from xtx.report.facts import GameFacts
 from xtx.report.load import RunData, Unreadable
 from xtx.report.paper import read_paper
@@ -21,8 +21,13 @@ FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
 """Agents in the order of their colours, so that one keeps its colour from report to report."""
 FAMILY = ("phases", "mix", "uniform")
 """The settings that make a member of XTX's family what its name says."""
-BEYOND = {"xtx-own": ("own_targets",), "xtx-retrace": ("retrace",), "xtx-plus": ("own_targets", "retrace")}
-"""What is on in those that go past the paper, and said by their names too."""
+BEYOND: dict[str, dict[str, object]] = {
+    "xtx-fast": {"imitation.merge_identical": True, "imitation.enough": CONVERGED},
+    "xtx-own": {"own_targets": True},
+    "xtx-retrace": {"retrace": True},
+    "xtx-plus": {"own_targets": True, "retrace": True},
+}
+"""The settings of those that go past the paper, which their names say too."""
 
 FindFacts = Callable[[RunConfig], GameFacts | None]
 
@@ -352,7 +357,7 @@ def paper_settings(agent: str, game: str) -> dict[str, Any]:
 def _paper_settings(agent: str, game: str) -> dict[str, Any]:
     if agent.startswith("xtx") and not agent.endswith("-demo"):
         known = flat(asdict(xtx_settings(game)))
-        known |= dict.fromkeys(BEYOND.get(agent, ()), True)
+        known |= BEYOND.get(agent, {})
         return {name: value for name, value in known.items() if name not in FAMILY}
     kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
     return flat(asdict(kinds[agent]())) if agent in kinds else {}

@@ -6,15 +6,19 @@ import contextlib
 import resource
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents import preset
+from xtx.bounded_files import BadFileError, read_json_lines
 from xtx.commands.session import Means, check_config, lasting_name, prepare
 from xtx.config import RunConfig
 from xtx.core import UserError
@@ -24,7 +28,7 @@ TRAINING = "imitation training"
 
 @dataclass(frozen=True)
 class Args:
-    """Trains for a while in a folder that is thrown away, and shows where the time went."""
+    """Trains for a while in a folder that is thrown away, and shows where the time went; or shows that of a run."""
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
@@ -37,11 +41,16 @@ class Args:
     games: int = 8
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
+    run: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Train nothing: show where the time of the run in this folder went, over all its starts."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
 
 
 def run(args: Args) -> None:
     """Prints the table."""
+    if args.run is not None:
+        print_run(Console(), args.run)
+        return
     if args.steps < 1 or args.warmup < 0:
         raise UserError("--steps takes a number from 1, --warmup from 0")
     name = Path(args.game).stem.lower()
@@ -99,15 +108,57 @@ def run(args: Args) -> None:
         )
 
 
+class Spent(msgspec.Struct):
+    """Where time went: what is read of a line of timing.jsonl, and the sum of several."""
+
+    step: int = 0
+    """Game steps so far."""
+    parts: dict[str, float] = {}
+    """Seconds by part of the loop."""
+    searches: int = 0
+    searched: float = 0.0
+    """Seconds of all processes that searched."""
+
+
+def sum_starts(lines: Iterable[Spent]) -> Spent:
+    """What all starts of a run have spent together. Each start counts its seconds from 0, and what it has spent after
+    its last line is not known."""
+    last: list[Spent] = []
+    for line in lines:
+        if last and sum(line.parts.values()) >= sum(last[-1].parts.values()):
+            last.pop()
+        last.append(line)
+    parts: Counter[str] = Counter()
+    for line in last:
+        parts.update(line.parts)
+    steps = last[-1].step if last else 0
+    return Spent(steps, dict(parts), sum(line.searches for line in last), sum(line.searched for line in last))
+
+
+def print_run(console: Console, folder: Path) -> None:
+    """Print the table of a run that is kept in a folder, or still goes on there."""
+    from xtx.runs import read_config
+
+    config = read_config(folder)
+    path = folder / "timing.jsonl"
+    try:
+        spent = sum_starts(read_json_lines(path, Spent))
+    except (BadFileError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); give the folder of another run") from None
+    seconds = sum(spent.parts.values())
+    training = spent.parts.get(TRAINING, 0.0)
+    if not spent.step or not seconds > training:
+        raise UserError(f"{path} does not say where time went; a run writes that every {config.log_every} vector steps")
+    _print_table(console, spent.parts, seconds, spent.step, config.games)
+    console.print(
+        f"{spent.step / seconds:.1f} game steps/s; {spent.step / (seconds - training):.1f} outside imitation training, "
+        f"which took {training / seconds:.0%}; {spent.searches:,} searches took {spent.searched:.1f} s in all",
+        highlight=False,
+    )
+
+
 def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, games: int) -> None:
-    table = Table(title=f"{steps:,} game steps in {seconds:.1f} s")
-    for title in ("part", "seconds", "share", "ms per vector step"):
-        table.add_column(title, justify="left" if title == "part" else "right")
-    rows = sorted(parts.items(), key=lambda item: -item[1])
-    rows.append(("the loop itself", seconds - sum(parts.values())))
-    for name, spent in rows:
-        table.add_row(name, f"{spent:.2f}", f"{spent / seconds:.1%}", f"{1000 * spent * games / steps:.2f}")
-    console.print(table)
+    _print_table(console, parts, seconds, steps, games)
     outside = seconds - parts.get(TRAINING, 0.0)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     console.print(
@@ -115,3 +166,15 @@ def _print(console: Console, parts: dict[str, float], seconds: float, steps: int
         f"largest memory {memory:.2f} GiB (without the games' processes)",
         highlight=False,
     )
+
+
+def _print_table(console: Console, parts: Mapping[str, float], seconds: float, steps: int, games: int) -> None:
+    table = Table(title=f"{steps:,} game steps in {seconds:.1f} s")
+    for title in ("part", "seconds", "share", "ms per vector step"):
+        table.add_column(title, justify="left" if title == "part" else "right")
+    rows = sorted(parts.items(), key=lambda item: -item[1])
+    if seconds > sum(parts.values()):
+        rows.append(("the loop itself", seconds - sum(parts.values())))
+    for name, spent in rows:
+        table.add_row(name, f"{spent:.2f}", f"{spent / seconds:.1%}", f"{1000 * spent * games / steps:.2f}")
+    console.print(table)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from xtx.games.catalog import find_story
 from xtx.games.hearing import Hearing
-from xtx.games.jericho import Emulator
-from xtx.games.search import RANDOM_STATES, Search
+from xtx.games.jericho import Emulator, Verdict
+from xtx.games.search import RANDOM_STATES, Search, _silent_changes, _told_apart
 from xtx.games.whole import WORD_MARK, Present, WholeGrammar, find_added_actions, head_of
 from xtx.games.zmachine import Dictionary, read_initial_numbers, read_name_words
 from xtx.games.zset import Engine
@@ -58,7 +59,7 @@ class Story:
             return f"You feel {here[rest[0]]}."
         return "Done." if command in self.does else f"You can't see any {rest[-1] if rest else 'sense'} here."
 
-    def effects(self, commands: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    def effects(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
         return np.array([self.does.get(command, 0) for command in commands], dtype=np.uint64)
 
     def frequency(self, command: str) -> int:
@@ -86,11 +87,11 @@ def test_what_is_in_sight_is_no_news() -> None:
 
 def test_one_command_for_each_change_in_its_most_natural_wording() -> None:
     story = Story(
-        {"turn on light": 1, "turn on lamp": 1, "light": 1, "frobni": 2, "take lamp": 3, "drop lamp": 3, "take box": 4},
+        {"turn on light": 1, "turn on lamp": 1, "light": 1, "blue": 2, "take lamp": 3, "drop lamp": 3, "take box": 4},
         {"light": "(the lamp)\nDone."},
     )
     added = find_added_actions(_grammar(), NOTHING, ["take box"], story)
-    assert sorted(added) == ["frobni", "take lamp", "turn on lamp"]
+    assert sorted(added) == ["blue", "take lamp", "turn on lamp"]
 
 
 def test_known_changes_and_those_of_time_are_not_added() -> None:
@@ -99,7 +100,7 @@ def test_known_changes_and_those_of_time_are_not_added() -> None:
 
 
 def test_a_single_word_to_which_the_parser_adds_an_object_is_left_out() -> None:
-    story = Story({"frobni": 5}, {"frobni": "(the box)\nYou frobnicate it."})
+    story = Story({"blue": 5}, {"blue": "(the box)\nYou paint it."})
     assert find_added_actions(_grammar(), NOTHING, [], story) == []
 
 
@@ -146,6 +147,41 @@ def test_nothing_is_done_to_the_player_that_kills() -> None:
     assert find_added_actions(_grammar(), present, [], story) == ["rub lamp on me"]
     story.says["rub lamp on me"] = "You die."
     assert find_added_actions(_grammar(), present, [], story) == []
+
+
+def test_orders_go_to_persons_that_obey() -> None:
+    present = Present(("guard", "lamp"), frozenset(("guard", "lamp")), "", "")
+    says = {"guard, wait": "He waits.", "guard, north": "He goes north.", "lamp, wait": "You can't talk to the lamp!"}
+    story = Story({"guard, take box": 3}, {**says, "guard, examine box": "He looks at the box."})
+    assert find_added_actions(_grammar(), present, [], story) == ["guard, take box"]
+    story.says["guard, north"] = story.says["guard, take all"] = "He waits."
+    assert find_added_actions(_grammar(), present, [], story) == []
+
+
+def test_verbs_before_a_comma_are_no_persons() -> None:
+    says = {"turn, wait": "Time passes.", "guard, wait": "He waits."}
+    assert _grammar().find_persons(["turn", "guard"], Story({}, says).ask) == ["guard"]
+
+
+def _numbers(*values: int) -> npt.NDArray[np.uint64]:
+    return np.array(values, dtype=np.uint64)
+
+
+def test_changes_beyond_the_object_tree_are_told_apart() -> None:
+    commands = ["wait", "hit guard", "kill guard", "set a to b", "set a to c", "set a to d", "look"]
+    flags = np.array([Verdict.CHANGED] * 6 + [0], dtype=np.uint8)
+    fine = _told_apart(commands, _numbers(5, 5, 5, 5, 5, 5, 0), flags, _numbers(1, 2, 2, 3, 4, 6, 9))
+    assert fine[1] == fine[2] != fine[0]
+    assert set(fine[3:6].tolist()) == {5}  # a verb with too many: what the parser remembers
+    assert fine[6] == 0
+
+
+def test_a_change_that_shows_nowhere_counts_if_few_commands_make_it() -> None:
+    commands = ["read book", "examine book", "superbrief", "turn a on", "turn b on", "drop all", "hello", "set a to b"]
+    commands += [f"set a to {name}" for name in "cdef"]
+    watches = _numbers(7, 7, 8, 1, 1, 2, 9, 11, 12, 13, 14, 15)
+    found = _silent_changes(commands, np.zeros(len(commands), dtype=np.uint8), watches, _numbers(1))
+    assert [commands[i] for i in found] == ["read book", "examine book"]
 
 
 def test_the_head_of_an_answer_leaves_out_what_happens_afterwards() -> None:

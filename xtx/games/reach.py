@@ -19,8 +19,9 @@ from xtx.games.game import StoryGame
 from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts
 from xtx.games.search import RANDOM_STATES
 
-MAX_REPLACEMENTS = 4
-"""Most offered actions that may stand for one step of the walkthrough."""
+MAX_REPLACEMENTS, MAX_FOR_ALL = 4, 16
+"""Most offered actions that may stand for one step of the walkthrough, and for one that says `all`, which stands for as
+many commands as there are things."""
 
 _BEAM = 6
 """Worlds from which the search for a replacement goes on, at each depth. Only worlds that differ less from the wanted
@@ -169,10 +170,13 @@ class _Player:
         """The valid actions of a state, as an agent would get them."""
         return self._game.findings_in(state).actions
 
-    def replacements(self, start: _Outcome, wanted: _Outcome, offered: Sequence[str]) -> tuple[str, ...] | None:
-        """The shortest sequence of offered actions that leads to the wanted world; None if none was found."""
+    def replacements(
+        self, start: _Outcome, wanted: _Outcome, offered: Sequence[str], most: int
+    ) -> tuple[str, ...] | None:
+        """The shortest sequence of at most so many offered actions that leads to the wanted world; None if none was
+        found."""
         paths: list[tuple[_Outcome, tuple[str, ...]]] = [(start, ())]
-        for depth in range(MAX_REPLACEMENTS):
+        for depth in range(most):
             nearer: dict[bytes, tuple[int, _Outcome, tuple[str, ...]]] = {}
             for place, path in paths:
                 before = place.distance(wanted)
@@ -263,7 +267,8 @@ def _choose(
         return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
     # As in coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
-    found = player.replacements(here, wanted, offered) if changes or not wanted.is_same(here) else None
+    most = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
+    found = player.replacements(here, wanted, offered, most) if changes or not wanted.is_same(here) else None
     if found or not (changes or hidden or wanted.score != here.score):
         return found or (), ""
     nearest = [(after.distance(wanted), a) for a, after in reached if a in nearly and after.score == wanted.score]

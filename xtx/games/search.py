@@ -35,7 +35,7 @@ from xtx.games.jericho import verb_frequency as count_verb
 from xtx.games.typed import to_the_program
 from xtx.games.whole import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
 from xtx.games.wide import listens, wide_candidates
-from xtx.games.world import World
+from xtx.games.world import World, prompt_of
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary, read_initial_numbers, read_name_words
 from xtx.games.zset import ENGINE, Engine, judge_each
 from xtx.games.zset.effects import effects_of
@@ -58,11 +58,21 @@ of the parser's must be among them."""
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 """Factor by which one hash is made another before the two are put together."""
 
+_SILENT_COMMANDS, _SILENT_KINDS = 4, 2
+"""A change that does not touch the object tree counts if at most so many commands bring it about, and if their verb
+makes at most so many different ones."""
+
+_NO_SILENT_CHANGE = frozenset(
+    ("all", "pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "superb", "normal", "long", "short",
+     "score", "full", "version", "script", "off", "on"),
+)  # fmt: skip
+"""Words of commands that change how the program talks, or what its parser remembers."""
+
 _MOST_FINER = 6
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
-_CHANCY_KINDS = 4
-"""So many effects more, at most, may commands have that draw random numbers, when hidden changes are looked at too."""
+_FINE_KINDS = 2
+"""Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it."""
 
 _MOSTLY_CHANCE = 0.6
 """Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
@@ -70,6 +80,9 @@ _MOSTLY_CHANCE = 0.6
 _FILLED = 16
 """Sets of names whose candidates are remembered: from step to step most things stay the same."""
 
+
+_REPLIES = ("yes", "no")
+"""Offered where a story asks something."""
 
 _TURNS_WAITED = 3
 """Turns after which waiting is given up in `_time_matters`."""
@@ -198,6 +211,32 @@ def _with_pairs(things: list[Thing], examined: Mapping[tuple[str, str], str]) ->
     return things
 
 
+def _silent_changes(
+    candidates: Sequence[str],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
+    idle: npt.NDArray[np.uint64],
+) -> list[int]:
+    """Commands that do not even touch the object tree and yet change something in the world, such as what the player
+    knows: reading a book. Most such changes are the parser's, so few count: those of commands with an object, that few
+    commands bring about, with a verb that does not do so with many things."""
+    nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED | Verdict.RANDOM)) == 0
+    places = np.flatnonzero(nothing & (watches != 0) & ~np.isin(watches, idle)).tolist()
+    by_verb: dict[str, set[int]] = {}
+    times = Counter(int(watches[i]) for i in places)
+    for i in places:
+        by_verb.setdefault(candidates[i].split(" ", 1)[0], set()).add(int(watches[i]))
+    return [
+        i
+        for i in places
+        if times[int(watches[i])] <= _SILENT_COMMANDS
+        and len(by_verb[candidates[i].split(" ", 1)[0]]) <= _SILENT_KINDS
+        and 2 <= len(candidates[i].split()) <= 4
+        and _NO_SILENT_CHANGE.isdisjoint(candidates[i].split())
+        and "," not in candidates[i]
+    ]
+
+
 @dataclass(frozen=True)
 class _Searched:
     """What came out of the templates in a state."""
@@ -234,16 +273,28 @@ class _StateTrial:
 
 
 def _told_apart(
-    effect: npt.NDArray[np.uint64], flags: npt.NDArray[np.uint8], watches: npt.NDArray[np.uint64]
+    candidates: Sequence[str],
+    effect: npt.NDArray[np.uint64],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.uint64]:
-    """The effects, told apart by what else they change in the world; but not those of commands that draw random numbers
-    where these make too many: what chance decides differs with every number that was drawn before."""
-    changed = (effect != 0) & (flags & Verdict.CHANGED > 0)
+    """The effects, told apart by what else they change in the world; but not those of a verb that makes many different
+    ones of the same effect, which are what the parser remembers."""
     fine = effect.copy()
+    changed = np.flatnonzero((effect != 0) & (flags & Verdict.CHANGED > 0))
+    if not len(changed):
+        return fine
     fine[changed] ^= watches[changed] * _MIXING
-    chancy = changed & (flags & Verdict.RANDOM > 0)
-    if len(np.unique(fine[chancy])) > len(np.unique(effect[chancy])) + _CHANCY_KINDS:
-        fine[chancy] = effect[chancy]
+    # Most commands that do something do nothing else: only where there is a choice is there anything to look at.
+    kinds = np.unique(np.stack([effect[changed], fine[changed]]), axis=1)
+    ambiguous, times = np.unique(kinds[0], return_counts=True)
+    places = changed[np.isin(effect[changed], ambiguous[times > 1])]
+    by_verb: dict[tuple[str, int], set[int]] = {}
+    verbs = [(candidates[i].split(" ", 1)[0], int(effect[i])) for i in places.tolist()]
+    for verb, i in zip(verbs, places.tolist(), strict=True):
+        by_verb.setdefault(verb, set()).add(int(fine[i]))
+    noisy = [i for verb, i in zip(verbs, places.tolist(), strict=True) if len(by_verb[verb]) > _FINE_KINDS]
+    fine[noisy] = effect[noisy]
     return fine
 
 
@@ -329,7 +380,8 @@ class Search:
         told = {t.name for t in things if t.told}
         effect, fine = self._both_effects(state, candidates)
         sound = candidates.without_nonsense(effect, told)
-        return _Searched(state, things, candidates, sound, np.where(sound == 0, np.uint64(0), fine), effect)
+        nonsense = (sound == 0) & (effect != 0)
+        return _Searched(state, things, candidates, sound, np.where(nonsense, np.uint64(0), fine), effect)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
         """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
@@ -371,6 +423,8 @@ class Search:
             around="\n".join(name for _, name in self._names_around(state)),
             free_forms=tuple(searched.candidates.free_forms(searched.all_effects)),
         )
+        if self._is_question(state):
+            finer = tuple(dict.fromkeys((*finer, *(a for a in _REPLIES if a not in found.actions))))
         known = (*found.actions, *finer)
         added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state))]
         real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
@@ -388,6 +442,10 @@ class Search:
         fine = searched.fine.copy()
         fine[np.isin(fine, fine[places])] = 0
         return self._choose(searched.candidates, fine)[:_MOST_FINER]
+
+    def _is_question(self, state: Snapshot) -> bool:
+        """Whether the story waits for something else than a command: a yes or no, mostly."""
+        return self._world is not None and prompt_of(state) != self._world.layout.prompt
 
     def is_fatal(self, state: Snapshot, command: str) -> bool:
         """Whether the command ends the game without winning it, or does not end itself."""
@@ -555,7 +613,12 @@ class Search:
             # which all places are one room.
             hidden = self._believable(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
-        return effect, _told_apart(effect, flags, watches) if self._whole else effect
+        if not self._whole:
+            return effect, effect
+        fine = _told_apart(candidates, effect, flags, watches)
+        silent = _silent_changes(candidates, flags, watches, found[0].watches[: len(asking)])
+        fine[silent] = watches[silent] * _MIXING | np.uint64(1)
+        return effect, fine
 
     @staticmethod
     def _believable(

@@ -31,7 +31,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens
 from xtx.games.zmachine import Dictionary
 
-WHOLE_VERSION = 7
+WHOLE_VERSION = 11
 """Changes whenever the same state may give other candidates: part of every key in the atlas that depends on them."""
 
 WORD_MARK = "\x01"
@@ -58,13 +58,16 @@ _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer O
 _SPEECH = ("say OBJ", "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
 _NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
+_TRIED_ORDERS = ("wait", "north", "take all")
+"""Orders by which it is seen whether a person obeys any."""
 _TRIED_NUMBER = "7"
 _SMALL = tuple(map(str, range(13)))
 _NUMBER = re.compile(r"\b\d{1,5}\b")
 
 _REFUSED = re.compile(
     r"[Ww]hich .*(do you mean|one)|You used the word|can't use the word|sentence|noun missing|what you're referring to"
-    r"|multiple direct objects|[Ww]hat do you want to|isn't something you need|not something you need"
+    r"|want to talk to someone|multiple direct objects|[Ww]hat do you want to|isn't something you need"
+    r"|not something you need"
 )
 """What parsers say of commands that they cannot make out, beyond what the search knows."""
 _EVERY_CONTROL = 8
@@ -185,6 +188,12 @@ class WholeGrammar:
         return tuple(sorted(w for w in spelled if w not in program and not to_the_program(w, self._dictionary.length)))
 
     @cached_property
+    def single_words(self) -> tuple[str, ...]:
+        """The words that may be commands by themselves: all but the verbs of the templates, which are tried as these
+        have them."""
+        return tuple(word for word in self.words if word not in self._verbs)
+
+    @cached_property
     def one_object(self) -> tuple[str, ...]:
         """The templates for one object, with those for speech."""
         return tuple(dict.fromkeys((*self._one, *self._known(_SPEECH))))
@@ -259,11 +268,15 @@ class WholeGrammar:
         return [[(f"{verb} {word}", word) for word in words] for verb in self._known(_PROBES)[:2]]
 
     @cached_property
+    def _verbs(self) -> frozenset[str]:
+        """The first words of all templates, as the dictionary has them."""
+        length = self._dictionary.length
+        return frozenset(template.split()[0][:length] for template in (*self._plain, *self._one, *self._two))
+
+    @cached_property
     def _no_verbs(self) -> tuple[str, ...]:
         """The nouns that are no verbs of the grammar."""
-        length = self._dictionary.length
-        verbs = {template.split()[0][:length] for template in (*self._plain, *self._one, *self._two)}
-        return tuple(word for word in self._nouns if word not in verbs)
+        return tuple(word for word in self._nouns if word not in self._verbs)
 
     @cached_property
     def _nouns(self) -> tuple[str, ...]:
@@ -337,22 +350,28 @@ class WholeGrammar:
         return [f"{a}{name}{b}{_ONESELF}{c}" for a, b, c in forms for name in names]
 
     def find_persons(self, names: Sequence[str], ask: Ask) -> list[str]:
-        """Those of the names that can be talked to."""
-        names = [name for name in names if name[: self._dictionary.length] not in self._unwanted]
-        said = [head_of(answer) for answer in ask([(f"{name}, wait", name) for name in names])]
+        """Those of the names that can be talked to, each person once."""
+        # A verb before a comma is a command of its own.
+        named = [n for n in names if n[: self._dictionary.length] not in self._unwanted | self._verbs]
+        said = [head_of(answer) for answer in ask([(f"{name}, wait", name) for name in named])]
         times = Counter(said)
-        # A comma may also stand between two commands, of which the first is a direction.
-        persons = [
-            name
-            for name, head in zip(names, said, strict=True)
-            if head and "\n" not in head and listens(head) and not self._is_refusal(head) and times[head] < _REFUSED_BY
-        ]
-        return persons[:_MOST_PERSONS]
+        persons = {
+            head.replace(WORD_MARK, name): name
+            for name, head in reversed(list(zip(named, said, strict=True)))
+            if head and listens(head) and not self._is_refusal(head) and times[head] < _REFUSED_BY
+        }
+        return sorted(persons.values())[:_MOST_PERSONS]
+
+    def _obeys(self, person: str, ask: Ask) -> bool:
+        """Whether a person has different answers to different orders."""
+        said = ask([(f"{person}, {order}", person) for order in _TRIED_ORDERS])
+        return len(set(map(head_of, said))) > 1
 
     def talk(self, persons: Sequence[str], names: Sequence[str], named: Named, ask: Ask) -> Iterator[str]:
         """Orders to persons, and every word as a topic."""
         for person in persons:
-            yield from self._orders(person, names, ask)
+            if self._obeys(person, ask):
+                yield from self._orders(person, names, ask)
         forms = self._known(_TALK) if named.absent else []
         asked = [(_fill_talk(form, person, named.absent), named.absent) for form in forms for person in persons]
         heads = iter([head_of(answer) for answer in ask(asked)])
@@ -373,7 +392,7 @@ class WholeGrammar:
         }
         own = [self._best(group, ()) for group in self._group(there)]
         others = dict.fromkeys((*own[:_MOST_ORDERED], *(name for name in names if name != person)))
-        objects = list(others)[: 2 * _MOST_ORDERED]
+        objects = [*list(others)[: 2 * _MOST_ORDERED], _ONESELF]
         yield from (f"{person}, {form.replace('OBJ', name)}" for form in self._one for name in objects)
         yield from (f"{person}, give {name} to me" for name in objects)
         yield from self._with_numbers([f"{person}, {form}" for form in _NUMBERED], objects, "", ask)
@@ -448,32 +467,25 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     named = grammar.find_names(present, trial.ask)
     names = (*present.names, *named.likely)
     persons = grammar.find_persons(names, trial.ask)
-    named_commands = [form.replace("OBJ", name) for form in grammar.one_object for name in named.names]
-    first = dict.fromkeys(
-        (
-            *named_commands,
-            *grammar.words,
-            *grammar.open_commands(named, trial.ask),
-            *grammar.spoken_verbs(names, trial.ask),
-            *grammar.self_commands(names),
-            *grammar.free_commands(present),
-            *grammar.talk(persons, names, named, trial.ask),
-            *grammar.number_commands(names, present.text, trial.ask),
-        )
-    )
+    tried = [
+        *(form.replace("OBJ", name) for form in grammar.one_object for name in named.names),
+        *grammar.single_words,
+        *grammar.open_commands(named, trial.ask),
+        *grammar.spoken_verbs(names, trial.ask),
+        *grammar.self_commands(names),
+        *grammar.free_commands(present),
+        *grammar.talk(persons, names, named, trial.ask),
+        *grammar.number_commands(names, present.text, trial.ask),
+    ]
     before = [*known, *_PASSING]
-    for command in known:
-        first.pop(command, None)
-    commands = [*before, *first]
-    effects = trial.effects(commands).tolist()
-    seen = {0, *effects[: len(before)]}
-    found = _Found(seen)
-    found.add(commands[len(before) :], effects[len(before) :])
-    working = {name for name in named.names for command in found.commands if command.endswith(f" {name}")}
+    effects = trial.effects([*before, *tried])
+    found = _Found({0, *effects[: len(before)].tolist()})
+    found.add(tried, effects[len(before) :])
+    working = {command.rsplit(" ", 1)[-1] for command in found.commands}
     paired = [*named.likely, *(name for name in named.names if name in working and name not in named.likely)]
     two = list(grammar.pairs(paired[:_MOST_PAIRED], names))
     if two:
-        found.add(two, trial.effects(two).tolist())
+        found.add(two, trial.effects(two))
     most = max(_MOST_ADDED, _FULL_LIST - len(known))
     return found.choose(grammar, present.text, trial, most)
 
@@ -482,13 +494,13 @@ class _Found:
     """Commands by what they newly do."""
 
     def __init__(self, seen: Collection[int]) -> None:
-        self._seen = seen
+        """`seen` are effects that are no news."""
+        self._seen = np.array(sorted(seen), dtype=np.uint64)
         self._by_effect: dict[int, list[str]] = {}
 
-    def add(self, commands: Sequence[str], effects: Sequence[int]) -> None:
-        for command, effect in zip(commands, effects, strict=True):
-            if effect not in self._seen:
-                self._by_effect.setdefault(effect, []).append(command)
+    def add(self, commands: Sequence[str], effects: npt.NDArray[np.uint64]) -> None:
+        for i in np.flatnonzero(~np.isin(effects, self._seen)).tolist():
+            self._by_effect.setdefault(int(effects[i]), []).append(commands[i])
 
     @property
     def commands(self) -> list[str]:

@@ -324,8 +324,9 @@ def read_initial_numbers(tree: ObjectTree) -> tuple[int, ...]:
     story, header = tree.story, tree.header
     end = min(header.globals + 480, len(story) - 1)
     values = {word(story, address) for address in range(header.globals, end, 2)}
-    lowest = min(header.objects, header.globals)
-    return tuple(sorted(v for v in values if max(tree.count, _SMALL_NUMBER) < v < min(lowest, _LARGE_NUMBER)))
+    # Variables hold tables that lie behind the object tree, mostly.
+    lowest = min(header.object_address(tree.count + 1), _LARGE_NUMBER)
+    return tuple(sorted(v for v in values if max(tree.count, _SMALL_NUMBER) < v < lowest))
 
 
 def read_dictionary(story: bytes, header: Header) -> Dictionary:

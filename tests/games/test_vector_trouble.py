@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from vectors import HANG, TOY, alive, gone, vector
 
-from xtx.games.atlas import Atlas
+from xtx.games.atlas import DEADLY, Atlas
 from xtx.games.game import NO_ANSWER, GameSpec
 
 # --- misbehaving stories --------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_an_action_that_kills_is_remembered_in_the_atlas(tmp_path: Path) -> None
         assert steps[0].observation.text == NO_ANSWER and steps[1].observation.text != NO_ANSWER
         key = bytes.fromhex({action: key for key, action, _ in games.forbidden}["wait. burst"])
     with Atlas(Path(str(spec.atlas))) as atlas:
-        assert "wait. burst" in msgspec.msgpack.decode(atlas.get(b"!" + key) or b"")
+        assert "wait. burst" in msgspec.msgpack.decode(atlas.get(DEADLY + key) or b"")
 
 
 def test_the_survey_of_a_story_survives_words_that_kill(tmp_path: Path) -> None:

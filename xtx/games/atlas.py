@@ -24,8 +24,13 @@ from xtx.core import UserError
 from xtx.games.atlas_process import verify_atlas
 from xtx.games.lmdb_file import died_while_reading, find_damage
 
-DEADLY = b"!"
-"""In front of a state's key: under it stand the commands that are never to be tried there."""
+DEADLY = b"+"
+"""In front of a state's key: under it stand the commands that are never to be tried there, because each of them ended a
+process of its own."""
+
+UNPROVEN = b"!"
+"""The same in atlases of earlier versions, which also noted commands that were merely being tried when a process died
+of something else. Such a state is searched again."""
 
 _FORMAT = b"xtx atlas 1"
 _FORMAT_KEY = b"format"

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
-from xtx.games.atlas import DEADLY, Atlas
+from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
@@ -21,7 +21,7 @@ from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.survey import read_layout
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
-from xtx.games.zset import Engine
+from xtx.games.zset import ENGINE, Engine
 
 NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
@@ -248,9 +248,26 @@ class StoryGame:
             self._load(base)
         for action in actions:
             self._step += 1
-            if action is not None:
-                self.emulator.step(action)
+            if action is None:
+                continue
+            before = self.emulator.save()
+            if self.emulator.step(action) in (Status.LIMIT, Status.CRASHED):
+                self.emulator.restore(before)
         self._canonical = self._locate()
+
+    def try_alone(self, command: str, *, as_step: bool) -> None:
+        """Gives one command that may end this process: as a step from the present state, or in all the ways in which a
+        search tries it, from the canonical state. The game is left in some other state."""
+        emulator, canonical = self.emulator, self._canonical
+        if as_step:
+            emulator.step(command)
+        elif canonical is not None and command == ENGINE:
+            self.search.findings(canonical, self._excluded(self._here, canonical))
+        elif canonical is not None:
+            emulator.ask(canonical, [command])
+            for rng in RANDOM_STATES:
+                emulator.restore(msgspec.structs.replace(canonical, rng=rng))
+                emulator.filter([command])
 
     def close(self) -> None:
         """Frees emulator, engine and atlas."""
@@ -334,7 +351,7 @@ class StoryGame:
         found = self._remembered.get(key)
         if found is not None:
             return found
-        stored = self._atlas.get(key) if self._atlas is not None else None
+        stored = None if self._atlas is None or self._is_doubtful(key) else self._atlas.get(key)
         if stored is None and not self._deadly(key):
             stored = shipped_findings(self.emulator.story.md5).get(key)
         if len(self._remembered) >= _REMEMBERED:
@@ -357,19 +374,23 @@ class StoryGame:
         texts = None if self.avoid or described[0] != key else described[1:]
         self._heed(key)
         state = self.emulator.save()
+        plain_key = self._plain_key(canonical)
+        self._forget_unproven(key, plain_key)
         excluded = self._excluded(key, canonical)
+        # What was found without commands that only this run leaves out is nothing for others.
+        shared = excluded <= self._proven(key) | self._proven(plain_key)
         if self.search.extends:
             # What the templates give is kept by itself, so that other extensions need not search it again.
-            plain_key = self._plain_key(canonical)
             known = _decode(self._atlas.get(plain_key), Findings) if self._atlas is not None else None
             found = known or self.search.findings(canonical, excluded, texts)
-            if known is None:
+            if known is None and shared:
                 self._keep(plain_key, found)
             found = self.search.extended(canonical, found, excluded)
         else:
             found = self.search.findings(canonical, excluded, texts)
         self.emulator.restore(state)
-        self._keep(key, found)
+        if shared:
+            self._keep(key, found)
         return found
 
     def _plain_key(self, canonical: Snapshot) -> bytes:
@@ -391,6 +412,16 @@ class StoryGame:
         if self._atlas is not None:
             self._atlas.put(key, msgspec.msgpack.encode(found))
 
+    def _is_doubtful(self, key: bytes) -> bool:
+        """Whether an earlier version of xtx left verdicts about a state in the atlas without proof."""
+        return self._atlas is not None and self._atlas.get(UNPROVEN + key) is not None
+
+    def _forget_unproven(self, key: bytes, plain_key: bytes) -> None:
+        """Forgets what was found out about a state without commands that may be innocent: it is searched now."""
+        if self._atlas is not None and (self._is_doubtful(key) or self._is_doubtful(plain_key)):
+            gone = [prefix + each for prefix in (b"", UNPROVEN) for each in (key, plain_key)]
+            self._atlas.update(lambda known: dict.fromkeys(gone))
+
     # --- what must not be tried again ---------------------------------------------------------------------------
 
     @property
@@ -402,13 +433,15 @@ class StoryGame:
         """From now on this game does not offer the action in that state."""
         self.forbidden[key] = self.forbidden.get(key, frozenset()) | {action}
 
-    def forbid_for_good(self, key: bytes, action: str) -> None:
-        """The same for all later runs with this atlas: for what only a clock could decide."""
+    def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
+        """The same, and no search tries it there any more; `share`: for all later runs with this atlas too, which is
+        for what was seen to end a process of its own."""
         self.forbid(key, action)
-        deadly = self._killers[key] = self._deadly(key) | {action}
+        self._killers[key] = self._killers.get(key, frozenset()) | {action}
         self._remembered.pop(key, None)
-        if self._atlas is None:
+        if self._atlas is None or not share:
             return
+        deadly = self._proven(key) | {action}
         self._atlas.put(DEADLY + key, msgspec.msgpack.encode(sorted(deadly)))
         found = _decode(self._atlas.get(key), Findings)
         if found is not None:
@@ -417,9 +450,12 @@ class StoryGame:
 
     def _deadly(self, key: bytes) -> frozenset[str]:
         """Commands that are never to be tried in a state, not even in a search."""
-        known = self._killers.get(key, frozenset())
+        return self._killers.get(key, frozenset()) | self._proven(key)
+
+    def _proven(self, key: bytes) -> frozenset[str]:
+        """Those of them that the atlas knows."""
         stored = _decode(self._atlas.get(DEADLY + key), list[str]) if self._atlas is not None else None
-        return known | frozenset(stored) if stored else known
+        return frozenset(stored or ())
 
     def _find_layout(self, avoid: Collection[str]) -> Layout:
         key = hashlib.blake2b(f"layout;{self._version};{self._story_key}".encode(), digest_size=16).digest()

@@ -14,6 +14,8 @@ class Ledger:
         """`forbidden` is what an earlier vector found: keys of states in hex, actions, and whether they are deadly."""
         self._all: list[Verdict] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
         self._known = {(key, action) for key, action, _ in self._all}
+        self._recalled = len(self._all)
+        """How many of them were given: they were found by other processes."""
         self._frozen = False
         self.told = 0
         """How many of them were sent to any game."""
@@ -45,8 +47,10 @@ class Ledger:
         """Ends that."""
         self._frozen = False
 
-    def news(self, known: int) -> list[Verdict]:
-        """What is to be told to who knows so many; it counts as told then."""
+    def news(self, known: int) -> tuple[list[Verdict], list[Verdict]]:
+        """What is to be told to a worker that knows so many: those that were found here, and those that were given.
+        They count as told then."""
         if not self._frozen:
             self.told = len(self._all)
-        return self._all[known : self.told]
+        given = max(known, min(self._recalled, self.told))
+        return self._all[given : self.told], self._all[known:given]

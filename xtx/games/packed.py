@@ -13,7 +13,7 @@ import msgspec
 
 from xtx.bounded_files import read_bounded
 from xtx.core import UserError
-from xtx.games.atlas import DEADLY, Atlas
+from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.files import write_whole
 
 _KEY = 16
@@ -79,7 +79,7 @@ def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
 def read_packed(path: Path) -> dict[bytes, bytes]:
     """What such a file holds. Raises `UserError`."""
     try:
-        found = unpack(read_bounded(path, MAX_BYTES))
+        found = _without_unproven(unpack(read_bounded(path, MAX_BYTES)))
         good = all(len(key) == _KEY for key in found if not _is_deadly(key))
         for key in filter(_is_deadly, found):
             _commands(found[key])
@@ -96,6 +96,13 @@ def read_packed(path: Path) -> dict[bytes, bytes]:
 
 
 _NO_ATLAS = "{} is no packed atlas, or damaged{}; make one with xtx games atlas --pack FILE"
+
+
+def _without_unproven(found: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """What is left without the states whose verdicts an earlier version noted without proof: to be searched again."""
+    doubtful = {key for key in found if len(key) == _KEY + len(UNPROVEN) and key.startswith(UNPROVEN)}
+    states = {key.removeprefix(UNPROVEN) for key in doubtful}
+    return {key: value for key, value in found.items() if key not in doubtful and key not in states}
 
 
 def _is_deadly(key: bytes) -> bool:

@@ -24,7 +24,7 @@ import msgspec
 
 from xtx.core import UserError
 from xtx.games.inbox import AT_ONCE, Inbox, Linger
-from xtx.games.worker import DESK_SIZE, Answer, Desk, Failure, Message, encode
+from xtx.games.worker import DESK_SIZE, OUT_OF_MEMORY, Answer, Desk, Failure, Message, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -36,6 +36,12 @@ _A_MOMENT = struct.pack("@ll", 0, int(1e6 * MOMENT))
 """The same as a struct timeval. (It begins anew with every signal that a program handles.)"""
 
 
+_FROM_OUTSIDE = frozenset(
+    {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGALRM,
+     signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGXFSZ}
+)  # fmt: skip
+"""Signals that a process gets from others, never by an instruction of its own. When memory is short, SIGKILL."""
+
 Kind = TypeVar("Kind", bound=Answer)
 
 
@@ -46,6 +52,8 @@ class Phase(Enum):
     SETUP = 1
     BRING = 2
     WORK = 3
+    TRY = 4
+    """One command that another worker was lost over."""
 
 
 class Remote:
@@ -68,6 +76,8 @@ class Remote:
         self._answer: Answer | None = None
         self._gone = False
         self._silence = ""
+        self.ended_from_outside = False
+        """Whether the last process was ended by a signal that no story can cause."""
         self._progress, self._since = 0, 0.0
 
     def spawn(self) -> None:
@@ -210,6 +220,9 @@ class Remote:
             process.kill()
             code = process.wait()
             self.hang_up()
+        self.ended_from_outside = not self._silence and (-code in _FROM_OUTSIDE or code == OUT_OF_MEMORY)
+        if code == OUT_OF_MEMORY:
+            return "ran out of memory"
         return self._silence or (f"died of {_signal_name(-code)}" if code < 0 else f"ended with status {code}")
 
     def free(self) -> None:

@@ -9,8 +9,7 @@ import msgspec
 
 from xtx.core import Observation, Step
 from xtx.games.jericho import COMMAND_LENGTH
-from xtx.games.remote import Phase
-from xtx.games.worker import Bring, Call, Move
+from xtx.games.worker import Bring, Call, Find, Move, Reset, Restore, Try
 
 
 @dataclass(slots=True)
@@ -39,16 +38,28 @@ class Slot:
         return Bring(self.local, self.base, self.actions)
 
 
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A command that was being tried when a worker was lost."""
+
+    number: int
+    """Which call of the task it was."""
+    command: str
+    trial: Try
+
+
 @dataclass(slots=True)
 class Trouble:
     """What is kept of workers that were lost over one request."""
 
     losses: list[tuple[str, str]] = field(default_factory=list)
     """How workers were lost since something was last to blame, and at what command."""
-    seen: dict[tuple[Phase, int, bool, str], int] = field(default_factory=dict)
-    """How often a worker was lost at which spot."""
-    settled: set[tuple[Phase, int, bool, str]] = field(default_factory=set)
-    """The spots for which something was blamed."""
+    suspect: Suspect | None = None
+    """What the next worker is to try by itself before anything else."""
+    cleared: set[str] = field(default_factory=set)
+    """Commands that did no harm when they were tried so."""
+    surveyed: dict[tuple[int, str], int] = field(default_factory=dict)
+    """How often a worker was lost in a survey after how many commands, and at which one."""
     blamed: dict[str, str] = field(default_factory=dict)
     """Commands that are to blame, with the reason."""
 
@@ -86,6 +97,26 @@ def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
         else:
             tasks[number] = Task(number, [index], [call])
     return tasks
+
+
+def make_trial(call: Call, slot: Slot, command: str, first: bool) -> Try | None:
+    """How a fresh worker tries a command over which another was lost while it did a call; `first`: it was the call's
+    first command. None for calls that try none."""
+    base, actions = slot.base, list(slot.actions)
+    as_step = first and isinstance(call, Move) and _typed(call.action) == command
+    match call:
+        case Move():
+            if not as_step:
+                actions.append(None if call.hopeless else call.action)
+        case Reset():
+            base, actions = call.seed, []
+        case Restore():
+            base, actions = call.state, []
+        case Find():
+            pass
+        case _:
+            return None
+    return Try(call.game, base, actions, command, as_step)
 
 
 def with_actions(step: Step, actions: tuple[str, ...]) -> Step:

@@ -131,7 +131,11 @@ class ToyGame:
         """From now on this game does not offer the action in that state."""
         self.forbidden[key] = self.forbidden.get(key, frozenset()) | {action}
 
-    def forbid_for_good(self, key: bytes, action: str) -> None:
+    def try_alone(self, command: str, *, as_step: bool) -> None:
+        """Does what the action does."""
+        self._act(command)
+
+    def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
         """The same: a toy world has no atlas."""
         self.forbid(key, action)
 

@@ -2,8 +2,12 @@
 how many workers there are, nor on whether one of them was lost on the way.
 
 For every game the parent remembers how it began and what was done since. A worker that dies, or shows no sign of life
-for a while, is replaced: the new one is brought to the same states and asked again. What kills two workers at the
-same spot is to blame, and is forbidden there for good.
+for a while, is replaced: the new one is brought to the same states and asked again.
+
+Workers also die of things that no story does: a signal from outside, too little memory. So a command that was being
+tried when a worker was lost is first given to the new worker by itself, in the state in which it was tried. Only if the
+new one is lost over it too, the command is to blame, and forbidden there for good. Else the loss is reported and
+forgotten.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from xtx.games.inbox import LINGER
 from xtx.games.ledger import Ledger
 from xtx.games.placement import Placement
 from xtx.games.remote import Kind, Phase, Remote, converse, end_all, expected
-from xtx.games.tasks import Asked, Slot, Task, Trouble, divide, with_actions, without_command
+from xtx.games.tasks import Asked, Slot, Suspect, Task, Trouble, divide, make_trial, with_actions, without_command
 from xtx.games.worker import (
     Ahead,
     Answer,
@@ -370,7 +374,9 @@ class GameVector:
         for trouble in [task.trouble for task in tasks.values() if task.trouble is not None]:
             for why, command in trouble.losses:
                 # One that was lost to a known killer may have been spared the second time, by another's verdict.
-                if command not in self._killers:
+                if command in trouble.cleared:
+                    self._on_report(f"a worker {why} and was replaced; {command!r} is not the cause; nothing is lost")
+                elif command not in self._killers:
                     self._on_report(f"a worker {why} and was replaced; nothing is lost")
             blamed |= trouble.blamed
         self._merge(results, blamed)
@@ -417,7 +423,7 @@ class GameVector:
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
         try:
-            answer = host.answer(Request(list(calls.values()), self._ledger.news(self._ledger.told)))
+            answer = host.answer(Request(list(calls.values()), *self._ledger.news(self._ledger.told)))
         except BaseException:
             self._bring_back()
             raise
@@ -446,9 +452,26 @@ class GameVector:
         remote = self._remotes[task.remote]
         if remote.told is None:
             self._revive(task)
-        new = self._ledger.news(remote.told or 0)
+            self._try_suspects(task)
+        new, recalled = self._ledger.news(remote.told or 0)
         remote.told = self._ledger.told
-        remote.send(Request(task.calls, new), Phase.WORK)
+        remote.send(Request(task.calls, new, recalled), Phase.WORK)
+
+    def _try_suspects(self, task: Task) -> None:
+        """Gives a fresh worker the command that was being tried when the one before was lost, and nothing else; `_lost`
+        decides if it is lost as well."""
+        while task.trouble is not None and (suspect := task.trouble.suspect) is not None:
+            remote = self._remotes[task.remote]
+            try:
+                self._ask(remote, Results, Request([suspect.trial]), Phase.TRY)
+                slot = self._slots[task.games[suspect.number]]
+                self._ask(remote, Results, Request([slot.bring()] if slot.live else []), Phase.BRING)
+            except _Lost:
+                self._lost(task)
+                self._revive(task)
+            else:
+                task.trouble.suspect = None
+                task.trouble.cleared.add(suspect.command)
 
     def _revive(self, task: Task) -> None:
         """Starts a worker and brings its games to where they were."""
@@ -460,9 +483,10 @@ class GameVector:
                     remote.spawn()
                 self._ask(remote, Ready, None)
                 setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
-                self._ready = self._ask(remote, Ready, setup)
+                self._ready = self._ask(remote, Ready, setup, Phase.SETUP)
                 live = [slot for slot in mine if slot.live]
-                brought = self._ask(remote, Results, Request([slot.bring() for slot in live], self._ledger.news(0)))
+                bring = Request([slot.bring() for slot in live], *self._ledger.news(0))
+                brought = self._ask(remote, Results, bring, Phase.BRING)
                 for slot, result in zip(live, brought.results, strict=True):
                     if slot.here != result.here:
                         raise RuntimeError(f"{self.spec.path}: {slot.actions} led elsewhere the second time")
@@ -472,10 +496,10 @@ class GameVector:
             except _Lost:
                 self._lost(task)
 
-    def _ask(self, remote: Remote, kind: type[Kind], message: Message | None) -> Kind:
+    def _ask(self, remote: Remote, kind: type[Kind], message: Message | None, phase: Phase = Phase.START) -> Kind:
         """The answer of one worker; None asks nothing, but waits for the sign that it runs."""
         if message is not None:
-            remote.send(message, Phase.SETUP if isinstance(message, Setup) else Phase.BRING)
+            remote.send(message, phase)
         self._wait([remote.number])
         answer = remote.take()
         if answer is None:
@@ -496,7 +520,8 @@ class GameVector:
         return settled
 
     def _lost(self, task: Task) -> None:
-        """Ends what is left of a worker. What it was at when it was lost is to blame, if that is so twice."""
+        """Ends what is left of a worker. What it was at when it was lost is to blame if it did nothing else; if it did,
+        the next one is to try that by itself."""
         remote = self._remotes[task.remote]
         trouble = task.trouble = task.trouble or Trouble()
         why = remote.end()
@@ -507,24 +532,44 @@ class GameVector:
         tried = remote.desk.trace.progress - remote.desk.start
         command = remote.desk.trace.command.decode("utf-8", "replace") if tried else ""
         trouble.losses.append((why, command))
-        number = remote.desk.call
-        if tried and remote.phase in (Phase.SETUP, Phase.WORK):
-            spot = remote.phase, number, tried == 1, command
-            trouble.seen[spot] = trouble.seen.get(spot, 0) + 1
-            # Once is enough for a command that was to blame elsewhere: a word may be deadly in every state.
-            if spot not in trouble.settled and trouble.seen[spot] >= (1 if command in self._killers else 2):
-                trouble.settled.add(spot)
-                self._killers.add(command)
-                trouble.losses.clear()
-                trouble.blamed[command] = f"the process {why}"
-                if remote.phase is Phase.SETUP:
-                    self._survey_avoid += (command,)
-                    self._on_report(f"{Path(self.spec.path).name}: {command!r} is left out of the survey: it {why}")
-                else:
-                    task.calls[number] = without_command(task.calls[number], command, first=tried == 1)
+        if tried and not remote.ended_from_outside:
+            suspect = trouble.suspect
+            if remote.phase is Phase.WORK:
+                self._suspect(task, remote.desk.call, command, first=tried == 1)
+            elif remote.phase is Phase.TRY and suspect is not None and command == suspect.command:
+                self._blame(task, suspect, why)
+            elif remote.phase is Phase.SETUP:
+                self._blame_in_survey(trouble, tried, command, why)
         if len(trouble.losses) > _ATTEMPTS or len(trouble.blamed) > _VERDICTS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
+
+    def _suspect(self, task: Task, number: int, command: str, first: bool) -> None:
+        if task.trouble is not None and 0 <= number < len(task.calls):
+            trial = make_trial(task.calls[number], self._slots[task.games[number]], command, first)
+            task.trouble.suspect = None if trial is None else Suspect(number, command, trial)
+
+    def _blame(self, task: Task, suspect: Suspect, why: str) -> None:
+        """The command ended a process that did nothing else: the call is done without it."""
+        if task.trouble is not None:
+            task.trouble.suspect = None
+            task.trouble.losses.clear()
+            task.trouble.blamed[suspect.command] = f"the process {why}"
+        self._killers.add(suspect.command)
+        call = task.calls[suspect.number]
+        task.calls[suspect.number] = without_command(call, suspect.command, first=suspect.trial.as_step)
+
+    def _blame_in_survey(self, trouble: Trouble, tried: int, command: str, why: str) -> None:
+        """A survey tries the same commands in the same order every time: if two processes are lost after as many of
+        them, the last one is to blame."""
+        spot = tried, command
+        trouble.surveyed[spot] = trouble.surveyed.get(spot, 0) + 1
+        if trouble.surveyed[spot] == 2:
+            self._killers.add(command)
+            trouble.losses.clear()
+            trouble.blamed[command] = f"the process {why}"
+            self._survey_avoid += (command,)
+            self._on_report(f"{Path(self.spec.path).name}: {command!r} is left out of the survey: it {why}")
 
 
 class _Lost(Exception):

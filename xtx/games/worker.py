@@ -39,6 +39,9 @@ DESK_SIZE = mmap.PAGESIZE
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """Stands where there is nothing to say."""
 
+OUT_OF_MEMORY = 12
+"""Exit status of a worker that could not go on for want of memory."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -79,8 +82,11 @@ class HostedGame(Game, Protocol):
     def forbid(self, key: bytes, action: str) -> None:
         """The action is not offered or tried in that state any more."""
 
-    def forbid_for_good(self, key: bytes, action: str) -> None:
-        """The same for all later runs."""
+    def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
+        """The same in searches too, and if it may be shared, for all later runs."""
+
+    def try_alone(self, command: str, *, as_step: bool) -> None:
+        """Gives one command that may end this process."""
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it."""
@@ -162,7 +168,20 @@ class Find(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """What came of the game's last step, for a process that did not see that."""
 
 
-Call = Reset | Move | Restore | Save | Bring | Find
+class Try(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """A command over which a worker was lost is to be tried by itself, in a process that has done nothing else."""
+
+    game: int
+    base: int | bytes
+    actions: list[str | None]
+    """What leads to the state, as in `Bring`."""
+    command: str
+    as_step: bool
+    """Whether it was a step of the game; else it was one of the commands of a search."""
+    avoid: tuple[str, ...] = ()
+
+
+Call = Reset | Move | Restore | Save | Bring | Find | Try
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -171,6 +190,9 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
     calls: list[Call]
     forbid: list[Verdict] = []
     """Verdicts that some of the games may not know."""
+    recalled: list[Verdict] = []
+    """The same for those of an earlier part of the run: these processes did not see what they are about, so they are
+    not put into the atlas."""
 
 
 class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -267,6 +289,8 @@ class Host:
     def answer(self, request: Request) -> Results:
         """What came of each call, done one after the other."""
         began = time.perf_counter()
+        for verdict in request.recalled:
+            self._tell(verdict, share=False)
         for verdict in request.forbid:
             self._tell(verdict)
         results = []
@@ -292,23 +316,24 @@ class Host:
         for game in self._games:
             game.close()
 
-    def _tell(self, verdict: Verdict) -> None:
+    def _tell(self, verdict: Verdict, share: bool = True) -> None:
         key, action, deadly = verdict
         for game in self._games:
-            (game.forbid_for_good if deadly else game.forbid)(key, action)
+            if deadly:
+                game.forbid_for_good(key, action, share=share)
+            else:
+                game.forbid(key, action)
+
+    def _try_alone(self, game: HostedGame, call: Try) -> None:
+        self._desk.start = self._desk.trace.progress  # what comes now is the command, and nothing else
+        game.try_alone(call.command, as_step=call.as_step)
 
     def _do(self, call: Call) -> Result:
         game = self._games[call.game]
         game.avoid = frozenset(call.avoid)
         match call:
             case Move():
-                if call.hopeless:
-                    # Not for good yet: the atlas must not tell others before the parent does.
-                    game.forbid(game.here, call.action)
-                    game.newly_forbidden.append((game.here, call.action))
-                step = (game.move if call.early else game.step)(call.action, last=call.last)
-                actions = game.known_actions() if call.early and not step.terminated else ()
-                result = _result(game, call, step, actions)
+                result = _moved(game, call)
             case Find():
                 result = _result(game, call, Step(_found(game, call), 0, False, False))
             case Reset():
@@ -317,9 +342,11 @@ class Host:
                 result = _result(game, call, Step(game.restore(call.state), 0, False, False))
             case Save():
                 result = Result(game.here, [], state=game.save())
-            case Bring():
+            case Bring() | Try():
                 game.bring(call.base, call.actions)
                 result = Result(game.here, [])
+                if isinstance(call, Try):
+                    self._try_alone(game, call)
         # Nothing is left for a later state: what was to be avoided may have been found in the atlas meanwhile.
         game.avoid = frozenset()
         if call.avoid:
@@ -327,6 +354,16 @@ class Host:
             for verdict in result.forbidden:
                 self._tell(verdict)
         return result
+
+
+def _moved(game: HostedGame, call: Move) -> Result:
+    if call.hopeless:
+        # Not for good yet: the atlas must not tell others before the parent does.
+        game.forbid(game.here, call.action)
+        game.newly_forbidden.append((game.here, call.action))
+    step = (game.move if call.early else game.step)(call.action, last=call.last)
+    actions = game.known_actions() if call.early and not step.terminated else ()
+    return _result(game, call, step, actions)
 
 
 def _found(game: HostedGame, call: Find) -> Observation:
@@ -404,6 +441,8 @@ def serve(channel: socket.socket, desk: Desk) -> None:
             channel.sendall(encode(Failure(str(error), True)))
         except Exception as error:
             lacking = explain_lack_of_memory(error)
+            if lacking and host is not None:  # it could play once: a new process may have more
+                sys.exit(OUT_OF_MEMORY)
             channel.sendall(encode(Failure(lacking or traceback.format_exc(), bool(lacking))))
     if host is not None:
         host.close()

@@ -257,6 +257,30 @@ def test_a_story_cannot_leave_its_stack_or_its_code(tmp_path: Path) -> None:
         emulator.close()
 
 
+def test_a_story_that_stops_while_it_prints_into_its_memory(tmp_path: Path) -> None:
+    def redirect_and_stop(code: Code) -> None:
+        for _ in range(3):
+            code.op("output_stream", 3, zcode.BUFFER)
+        code.op("push", 7)
+        code.op("jump", (-5) & 0xFFFF)
+
+    def redirect_and_answer(code: Code) -> None:
+        code.op("print_num", 4711)
+        code.op("new_line")
+        redirect_and_stop(code)
+
+    path = tmp_path / "story.z5"
+    path.write_bytes(story_with(redirect_and_answer))
+    emulator = Emulator(read_story(path))
+    emulator.reset(1)
+    before = emulator.save()
+    for _ in range(20):  # more often than redirections can be nested
+        assert emulator.step("look", 10_000) is Status.HALTED
+        assert "4711" in emulator.narration
+        emulator.restore(before)
+    emulator.close()
+
+
 def test_forged_states_of_every_kind() -> None:
     """tests/snapshot_fuzz.py does the same with 100,000 states under sanitizers."""
     done = subprocess.run(

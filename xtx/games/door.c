@@ -79,6 +79,8 @@ typedef struct {
     void (**operations)(void), (*divide)(void), (*modulo)(void);
     uint16_t *zargs; /* an operation's arguments */
     int crashed;     /* the present command divided by zero */
+    int *to_memory, *to_screen, *to_script, *to_record, *from_file; /* which streams are on */
+    void (*memory_close)(void);
 } door;
 
 static int look_up(void *library, const char *name, void *slot) {
@@ -140,6 +142,12 @@ door *door_open(void *library, trace *shared) {
     ok &= look_up(library, "z_div", &d->divide);
     ok &= look_up(library, "z_mod", &d->modulo);
     ok &= look_up(library, "zargs", &d->zargs);
+    ok &= look_up(library, "ostream_memory", &d->to_memory);
+    ok &= look_up(library, "ostream_screen", &d->to_screen);
+    ok &= look_up(library, "ostream_script", &d->to_script);
+    ok &= look_up(library, "ostream_record", &d->to_record);
+    ok &= look_up(library, "istream_replay", &d->from_file);
+    ok &= look_up(library, "memory_close", &d->memory_close);
     d->trace = shared;
     if (ok && d->operations[OPERATION_DIV] == d->divide && d->operations[OPERATION_MOD] == d->modulo) return d;
     free(d);
@@ -182,9 +190,18 @@ static void end_command(door *d) {
 enum {
     LOWEST_SP = SNAPSHOT_FRAME_WORDS + SNAPSHOT_MAX_LOCALS, /* one call needs as much */
     PACKED_REACH = 8 * 0x10000, /* packed addresses lead so far at most */
+    MAX_REDIRECTIONS = 1 << 16, /* libfrotz counts them, also those for which it has no room */
     JUMP_REACH = 0x10000,       /* and a jump so far behind the end */
     TEXT_END = 0x80             /* a word of such bytes ends every text */
 };
+
+/* Must be called before every set-up of the emulator: that does not touch the streams, and a story that was cut off while
+ * it printed into its memory would print there for ever. */
+void door_reset_streams(const door *d) {
+    for (int i = 0; *d->to_memory && i < MAX_REDIRECTIONS; i++) d->memory_close();
+    *d->to_screen = 1;
+    *d->to_memory = *d->to_script = *d->to_record = *d->from_file = 0;
+}
 
 /* Must be called after every set-up of the emulator. Makes the story's memory so large that every address which an
  * instruction can name lies in it: libfrotz notices an address behind the story's end, but goes on and uses it. 0 if

@@ -155,6 +155,7 @@ def _load_door() -> ctypes.CDLL:
     pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
     door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
     door.door_close.argtypes, door.door_close.restype = [pointer], None
+    door.door_reset_streams.argtypes, door.door_reset_streams.restype = [pointer], None
     door.door_adopt.argtypes = [pointer, ctypes.c_char_p, u64]
     door.door_restore.argtypes = [
         pointer, ctypes.c_char_p, u64, ctypes.c_char_p, u64, *[ctypes.c_int64] * 8, ctypes.c_char_p, u64,
@@ -229,6 +230,7 @@ class Emulator:
     def _set_up(self, seed: int) -> None:
         # Written past FrotzEnv.seed(), which turns seed 0 into the walkthrough's seed.
         self._env._seed = seed
+        self._door_lib.door_reset_streams(self._door)
         self._env.reset()
         self._adopt()
 

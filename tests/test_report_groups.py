@@ -9,9 +9,13 @@ from report_runs import read_board, write_run
 
 from xtx.agents import preset
 from xtx.config import RunConfig, xtx_settings
+from xtx.report.beside_paper import describe_filled_cells
 from xtx.report.facts import reward_events
 from xtx.report.groups import BEYOND, deviations
 from xtx.report.load import read_run
+from xtx.report.paper import read_paper
+
+TABLES = [(read_paper().table(stochastic), figure) for stochastic, figure in ((False, 1), (True, 2))]
 
 
 def test_seeds_are_averaged(tmp_path: Path) -> None:
@@ -130,3 +134,21 @@ def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
 def test_reward_events_are_new_highest_scores() -> None:
     events = reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
     assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]
+
+
+def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
+    filled = [describe_filled_cells(read_board(write_run(tmp_path / "other", [1], game="905")), *TABLES[0])]
+    for seed in range(3):
+        write_run(tmp_path / "all" / f"zork1-{seed}", [30], seed=seed)
+    write_run(tmp_path / "all" / "short", [30], agent="drrn", steps=200_000)
+    other = asdict(preset("drrn", "")) | {"episode_limit": 7}
+    write_run(tmp_path / "all" / "odd", [30], agent="drrn", game="detective", settings=other)
+    write_run(tmp_path / "all" / "ours", [30], agent="xtx-retrace", settings=asdict(preset("xtx-retrace", "")))
+    board = read_board(tmp_path / "all")
+    filled += [describe_filled_cells(board, *table) for table in TABLES]
+    assert filled == [
+        "",
+        "Cells of the paper's table 1 (games x agents) that are filled: 2 of 60, 1 of them with as many steps as the "
+        "paper's runs; 1 with 1 seed, 1 with 3 seeds. The paper has three seeds in each.",
+        "",
+    ]

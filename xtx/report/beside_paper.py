@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,9 +60,37 @@ def section(board: Board, stochastic: bool) -> Section | None:
         ),
         Table(HEADER, rows),
     ]
+    filled = describe_filled_cells(board, table, figure)
+    if filled:
+        blocks.append(Text(filled))
     if missing and len(missing) < len(table.main):
         blocks.append(Text(f"Games of the paper's table {figure} that are not among these runs: {', '.join(missing)}."))
     return Section(f"{kind} games", [*blocks, *_averages(board, variants, table)])
+
+
+def describe_filled_cells(board: Board, table: PaperTable, figure: int) -> str:
+    """How many cells of the paper's table, games x agents, have runs with the paper's settings, and how many seeds they
+    have; empty if none has."""
+    cells = {(row, agent): 0 for row in table.main for agent in table.rows[row].agents}
+    whole = 0
+    for variant in board.variants:
+        if variant.stochastic != (figure == 2) or variant.wide:
+            continue
+        for group in board.of(variant):
+            cell = variant.row, group.agent
+            if cells.get(cell) == 0 and not group.other_settings:
+                cells[cell] = len(group.runs)
+                whole += not group.fewer_steps
+    by_seeds = Counter(seeds for seeds in cells.values() if seeds)
+    if not by_seeds:
+        return ""
+    shares = ", ".join(
+        f"{number_of_cells} with {some(seeds, 'seed')}" for seeds, number_of_cells in sorted(by_seeds.items())
+    )
+    return (
+        f"Cells of the paper's table {figure} (games x agents) that are filled: {by_seeds.total()} of {len(cells)}, "
+        f"{whole} of them with as many steps as the paper's runs; {shares}. The paper has three seeds in each."
+    )
 
 
 def _game_rows(board: Board, variant: Variant) -> list[Row]:

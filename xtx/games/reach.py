@@ -259,7 +259,7 @@ def _choose(
     verdicts = emulator.filter([command, "look", *offered], watched=game.world.watched(emulator.ram))
     flag, watch = int(verdicts.flags[0]), int(verdicts.watches[0])
     changes = bool(flag & Verdict.CHANGED)
-    same, nearly = _alike(verdicts, offered)
+    same = _alike(verdicts, offered)
     reached = [(action, after) for action in offered if (after := player.outcome(here.state, action)) is not None]
     fit = [(a, after) for a, after in reached if after.score == wanted.score and (a in same or after.is_same(wanted))]
     if fit:
@@ -271,23 +271,18 @@ def _choose(
     found = player.replacements(here, wanted, offered, most) if changes or not wanted.is_same(here) else None
     if found or not (changes or hidden or wanted.score != here.score):
         return found or (), ""
-    nearest = [(after.distance(wanted), a) for a, after in reached if a in nearly and after.score == wanted.score]
-    if nearest:
-        return (min(nearest)[1],), ""
     seen = game.findings_in(here.state)
     return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
 
 
-def _alike(verdicts: Verdicts, offered: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The offered actions that change the same as the command, and those that leave at least the object tree alike.
-    `verdicts` are on the command, on `look`, and on the offered actions."""
+def _alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+    """The offered actions that change the same as the command, in the object tree and beyond. `verdicts` are on the
+    command, on `look`, and on the offered actions."""
     changed, diffs, watches = verdicts.flags & Verdict.CHANGED, verdicts.diffs, verdicts.watches
     if not changed[0] and not watches[0]:
-        return [], []
-    tree = (diffs[2:] == diffs[0]) & (changed[2:] == changed[0])
-    whole = tree & (watches[2:] == watches[0])
-    nearly = tree & ~whole if changed[0] else np.zeros_like(tree)
-    return [offered[i] for i in np.flatnonzero(whole).tolist()], [offered[i] for i in np.flatnonzero(nearly).tolist()]
+        return []
+    alike = (diffs[2:] == diffs[0]) & (changed[2:] == changed[0]) & (watches[2:] == watches[0])
+    return [offered[i] for i in np.flatnonzero(alike).tolist()]
 
 
 def measure_reach(game: StoryGame, steps: Sequence[PlayedStep], limit: int = 0) -> Reach:

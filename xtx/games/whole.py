@@ -31,7 +31,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens
 from xtx.games.zmachine import Dictionary
 
-WHOLE_VERSION = 11
+WHOLE_VERSION = 12
 """Changes whenever the same state may give other candidates: part of every key in the atlas that depends on them."""
 
 WORD_MARK = "\x01"
@@ -85,7 +85,7 @@ _MOST_ORDERED = 16
 """Names, at most, that stand in orders to a person."""
 _MOST_ADDED = 12
 """Actions, at most, that are added in a state. Those are kept that need the least guessing: names of things, then
-single words and words that may stand anywhere, orders, topics, numbers, and commands with two objects last."""
+single words and words that may stand anywhere, numbers, orders, topics, and commands with two objects last."""
 _FULL_LIST = 32
 """Where fewer actions are known, as in the dark, so many more are added."""
 _CARELESS_PAIRS, _CARELESS_NAMES = 3, 10
@@ -422,14 +422,16 @@ class WholeGrammar:
         return self._with_numbers([*self._known(_NUMBERED), *self._known(_TYPED)], names, text, ask)
 
     def _with_numbers(self, forms: Sequence[str], names: Sequence[str], text: str, ask: Ask) -> list[str]:
-        """The forms that take a number, with those that the text has, the story's own, and small ones."""
+        """The forms that take a number, with those that the text has (and the next ones: the year before), the story's
+        own, and small ones."""
         filled = [
             form.replace("OBJ", name) for form in forms for name in (names if "OBJ" in form else names[:1] or ("",))
         ]
         said = ask([(form.format(_TRIED_NUMBER), _TRIED_NUMBER) for form in filled])
         taking = [form for form, answer in zip(filled, said, strict=True) if not self._is_refusal(head_of(answer))]
-        told = sorted(set(_NUMBER.findall(text)), key=int)
-        numbers = list(dict.fromkeys((*told[:_MOST_NUMBERS], *self._numbers[:_MOST_NUMBERS], *_SMALL)))
+        read = sorted(set(map(int, _NUMBER.findall(text))))[:_MOST_NUMBERS]
+        told = [str(n) for number in read for n in ((number, number - 1, number + 1) if number > 12 else (number,))]
+        numbers = list(dict.fromkeys((*told, *self._numbers[:_MOST_NUMBERS], *_SMALL)))
         return [form.format(number) for form in taking for number in numbers]
 
     def free_commands(self, present: Present) -> list[str]:
@@ -474,8 +476,8 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
         *grammar.spoken_verbs(names, trial.ask),
         *grammar.self_commands(names),
         *grammar.free_commands(present),
-        *grammar.talk(persons, names, named, trial.ask),
         *grammar.number_commands(names, present.text, trial.ask),
+        *grammar.talk(persons, names, named, trial.ask),
     ]
     before = [*known, *_PASSING]
     effects = trial.effects([*before, *tried])

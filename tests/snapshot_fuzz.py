@@ -37,7 +37,7 @@ from xtx.games.jericho import Emulator, Snapshot, SnapshotError, Status
 from xtx.games.story import read_story
 from xtx.games.zset import Engine
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).absolute().parents[1]
 STORIES = (ROOT / "xtx/games/data/lowwater.z5", ROOT / "stories/hang/hang.z5")
 COMMANDS = ("look", "inventory", "wait", "take all", "north")
 LIMIT = 20_000
@@ -322,8 +322,10 @@ def main() -> int:
     if libraries is not None:
         zset.LIBRARY = Path(libraries) / "_zset.so"
         bridge.LIBRARY = Path(libraries) / "_door.so"
-    folders = [Path(f) for f in os.environ.get("XTX_GAMES", "").split(os.pathsep) if f]
+    folders = [Path(f).absolute() for f in os.environ.get("XTX_GAMES", "").split(os.pathsep) if f]
     found = {p.stem: p for p in (*(p for f in folders for p in sorted(f.glob("*.z[3458]"))), *STORIES)}
+    scratch = tempfile.TemporaryDirectory()
+    os.chdir(scratch.name)  # a story that runs anywhere in its code may save itself to a file
     crashed = 0
     for path in [found[name] for name in options.games] if options.games else STORIES:
         start = time.perf_counter()
@@ -331,6 +333,7 @@ def main() -> int:
         crashed += wrong
         told = ", ".join(f"{outcome} {count}" for outcome, count in counts.items() if count)
         print(f"{path.name}: {told} ({time.perf_counter() - start:.0f} s)", flush=True)
+    scratch.cleanup()
     return bool(crashed)
 
 

@@ -2,6 +2,7 @@
 
     python tests/fault_simulator.py                      # 10,000 schedules
     python tests/fault_simulator.py --first 4711 --count 1 --verbose
+    python tests/fault_simulator.py --workers --count 100
 
 A schedule is a number, from which everything is drawn: the run's settings, and for each of one to four starts of the
 run at which file call something happens and what. Then the run is started once more without faults. Kinds of faults:
@@ -10,6 +11,9 @@ run at which file call something happens and what. Then the run is started once 
 - power: the same, and the disk forgets: unsynced content is lost, cut or full of zeros; unsynced names are lost, all of
   them, the last ones, or any of them, as if they had been reordered.
 - error: the call fails with ENOSPC, EIO, EMFILE or EINTR, once, a few times, or from then on.
+
+With `--workers` the games run in two processes, and at drawn steps one of them is stopped or killed as well. That takes
+seconds for each schedule, because processes must start.
 
 What must hold: after the last start the files of lines are those of an undisturbed run, byte for byte, and `best` is
 the same checkpoint. A start may also refuse with a `UserError` of one line, but for good only if no checkpoint had been
@@ -30,7 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 from unittest import mock
@@ -45,12 +49,16 @@ from xtx.commands.session import Means
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.file_calls import AnyPath, FileCalls
+from xtx.games.vector import GameVector
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EINTR)
 FOREVER = 10**9
 """Calls that fail where all do from then on."""
 GAMES = 2
 VECTOR_STEPS = 60
+WORKERS = 2
+PATIENCE = 1.0
+"""Seconds without a sign of life after which a worker is given up; 20 in real runs."""
 EPISODES_FOR_BEST = 3
 """Episodes after which a checkpoint can be the best one; 100 in real runs."""
 LINES = ("metrics", "episodes", "rooms")
@@ -75,6 +83,15 @@ class Fault:
     """The errno of an error."""
     times: int = 1
     """Calls that fail."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A worker process that is stopped, so that it does not answer, or killed."""
+
+    vector_step: int
+    worker: int
+    signal: signal.Signals
 
 
 @dataclass(frozen=True)
@@ -107,6 +124,14 @@ def draw_schedule(seed: int, calls: Callable[[RunConfig, int], int]) -> Schedule
             times = min(times, 5)
         faults.append(Fault(kind, call, number, times) if kind == "error" else Fault(kind, call))
     return Schedule(seed, config, save_every, faults)
+
+
+def draw_stalls(seed: int) -> list[Stall]:
+    """Draw what happens to workers in a run that goes from its beginning to its end."""
+    rng = random.Random(f"{seed} stalls")
+    signals = (signal.SIGSTOP, signal.SIGKILL)
+    steps = sorted(rng.sample(range(1, VECTOR_STEPS), rng.randint(1, 3)))
+    return [Stall(step, rng.randrange(WORKERS), rng.choice(signals)) for step in steps]
 
 
 # --- the disk -----------------------------------------------------------------------------------------------------
@@ -403,6 +428,26 @@ class Outcome:
 
 
 @contextlib.contextmanager
+def _with_stalls(stalls: list[Stall]) -> Iterator[None]:
+    """Disturb the workers before the steps that are named, once each."""
+    waiting, step = list(stalls), xtx.train.Training._vector_step
+
+    def disturb(training: xtx.train.Training) -> None:
+        pids = training._games.pids  # none in the undisturbed run
+        for stall in [stall for stall in waiting if pids and stall.vector_step == training._vector_steps]:
+            waiting.remove(stall)
+            os.kill(pids[stall.worker], stall.signal)
+        step(training)
+
+    defaults = GameVector.__init__.__kwdefaults__
+    with (
+        mock.patch.object(xtx.train.Training, "_vector_step", disturb),
+        mock.patch.dict(defaults, patience=PATIENCE),
+    ):
+        yield
+
+
+@contextlib.contextmanager
 def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Iterator[None]:
     save = xtx.runs.Run.save
 
@@ -476,27 +521,33 @@ class Simulation:
             self._undisturbed[key] = read_results(folder), outcome.num_calls
         return self._undisturbed[key]
 
-    def play(self, seed: int) -> list[str]:
+    def play(self, seed: int, means: Means = MEANS) -> list[str]:
         """Play a schedule. Gives what happened at each start, in words; raises AssertionError if something does not
         hold."""
         schedule = draw_schedule(seed, lambda config, save_every: self.undisturbed(config, save_every)[1])
         folder = self.scratch / f"run-{seed}"
         told: list[str] = []
         try:
-            self._play(schedule, folder, told)
+            self._play(schedule, folder, means, told)
         except Exception as error:
             raise AssertionError(f"schedule {seed}: {error!r}; {told}") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return told
 
-    def _play(self, schedule: Schedule, folder: Path, told: list[str]) -> None:
+    def play_with_workers(self, seed: int) -> list[str]:
+        """The same with the games in processes of their own, which are disturbed too."""
+        stalls = draw_stalls(seed)
+        with _with_stalls(stalls):
+            return [str(stalls), *self.play(seed, replace(MEANS, workers=WORKERS))]
+
+    def _play(self, schedule: Schedule, folder: Path, means: Means, told: list[str]) -> None:
         rng = random.Random(f"{schedule.seed} calls")
         num_saves = 0
         for fault in [*schedule.faults, None]:
             calls = SimulatedCalls(folder, fault, rng)
             told.append(f"{fault}")
-            outcome = start(folder, schedule.config, schedule.save_every, calls)
+            outcome = start(folder, schedule.config, schedule.save_every, calls, means)
             told[-1] += f": {outcome}"
             num_saves += outcome.num_saves
             if outcome.error is not None:
@@ -506,7 +557,7 @@ class Simulation:
                 if not is_expected:  # nothing to lose: begin anew, as the user would
                     shutil.rmtree(folder)
         if not folder.exists():
-            start(folder, schedule.config, schedule.save_every, SimulatedCalls(folder, None, rng))
+            start(folder, schedule.config, schedule.save_every, SimulatedCalls(folder, None, rng), means)
         expected = self.undisturbed(schedule.config, schedule.save_every)[0]
         found = read_results(folder)
         for name, content in expected.items():
@@ -518,6 +569,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule")
     parser.add_argument("--count", type=int, default=10_000, help="how many schedules")
+    parser.add_argument("--workers", action="store_true", help="with games in processes, which are disturbed too")
     parser.add_argument("--verbose", action="store_true", help="say what happened at each start")
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -527,7 +579,7 @@ def main() -> int:
         simulation = Simulation(Path(scratch))
         for seed in range(given.first, given.first + given.count):
             try:
-                told = simulation.play(seed)
+                told = simulation.play_with_workers(seed) if given.workers else simulation.play(seed)
             except AssertionError as error:
                 failed += 1
                 print(f"FAILED {error}", flush=True)

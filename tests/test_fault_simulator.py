@@ -31,6 +31,11 @@ def test_a_run_survives_faults(first: int, simulation: Simulation) -> None:
         simulation.play(seed)
 
 
+@pytest.mark.parametrize("seed", [4, 6])
+def test_a_run_survives_faults_of_its_workers_too(seed: int, simulation: Simulation) -> None:
+    simulation.play_with_workers(seed)
+
+
 def test_a_schedule_is_replayed_exactly(tmp_path: Path) -> None:
     simulation = Simulation(tmp_path)
     told = [simulation.play(seed) for seed in (7, 8, 7, 8)]

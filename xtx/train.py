@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
+from msgspec import Meta
 
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.seeds import Seeds
@@ -225,20 +226,37 @@ class Training:
     def _load_progress(self, state: State) -> None:
         self._observations = msgspec.convert(state["observations"], list[Observation])
         self._episodes = msgspec.convert(state["episodes"], list[_Episode])
-        self._seeds.drawn = state["seeds_drawn"]
-        self._scores.extend(state["scores"])
-        self._window = _Window(**state["window"])
-        self._witness.load(state.get("rooms", []))  # which runs of earlier versions did not keep
-        self._vector_steps = state["vector_steps"]
-        self._best_mean = float("-inf") if state["best_mean"] is None else state["best_mean"]
-        for name, value in state["progress"].items():
-            setattr(self.progress, name, value)
+        if not len(self._observations) == len(self._episodes) == len(self._games):
+            raise ValueError("not an observation and an episode for each game")
+        self._seeds.drawn = msgspec.convert(state["seeds_drawn"], _Count)
+        self._scores.extend(msgspec.convert(state["scores"], list[int]))
+        self._window = msgspec.convert(state["window"], _Window)
+        # Runs of earlier versions did not keep rooms.
+        self._witness.load(msgspec.convert(state.get("rooms", []), list[Annotated[list[str], Meta(min_length=2)]]))
+        self._vector_steps = msgspec.convert(state["vector_steps"], _Count)
+        best_mean = msgspec.convert(state["best_mean"], float | None)
+        self._best_mean = float("-inf") if best_mean is None else best_mean
+        saved = msgspec.convert(state["progress"], _SavedProgress)
+        self.progress.steps, self.progress.episodes, self.progress.score_max = (
+            saved.steps, saved.episodes, saved.score_max,
+        )  # fmt: skip
         if self._scores:
             self.progress.score_mean = sum(self._scores) / len(self._scores)
 
 
 _MISFITS = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError, msgspec.MsgspecError)
 """What loading a state raises that is another agent's or another version's."""
+
+
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class _SavedProgress(msgspec.Struct):
+    """How far a run was, in a saved state."""
+
+    steps: _Count
+    episodes: _Count
+    score_max: int
 
 
 _PARTS = {"agent": dict, "games": list, "forbidden": list, "threads": int, "progress": dict}

@@ -141,7 +141,10 @@ def list_differences(before: str, now: RunConfig) -> list[str]:
     `before`: the earlier one as JSON, as `dump_config` made it. It may be an earlier version's: a key of RunConfig that
     it lacks had its default value then. Raises `ConfigError` if it is not a config.
     """
-    old, new = _flatten(asdict(decode_config(before.encode()))), _flatten(json.loads(dump_config(now)))
+    old, new = (
+        _flatten(asdict(decode_config(before.encode("utf-8", "replace")))),
+        _flatten(json.loads(dump_config(now))),
+    )
     differences = []
     for key in [*old, *(key for key in new if key not in old)]:
         was, is_now = old.get(key, _MISSING), new.get(key, _MISSING)

@@ -249,6 +249,7 @@ _MISFITS = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, Ar
 
 
 _Count = Annotated[int, Meta(ge=0)]
+_Hex = Annotated[str, Meta(pattern="^([0-9a-f][0-9a-f])*$")]
 
 
 class _SavedProgress(msgspec.Struct):
@@ -268,6 +269,10 @@ def check_state(run: Run, state: State) -> None:
     for name, kind in _PARTS.items():
         if not isinstance(state.get(name), kind):
             raise _misfit(run, LookupError(f"no {name} in it"))
+    try:
+        msgspec.convert(state["forbidden"], list[tuple[_Hex, str, bool]])
+    except msgspec.ValidationError as error:
+        raise _misfit(run, error) from None
     games, steps = state["games"], state["progress"].get("steps")
     if not all(isinstance(game, bytes) for game in games) or not isinstance(steps, int):
         raise _misfit(run, LookupError("no saved games, or no number of steps in it"))

@@ -46,6 +46,9 @@ verify: .venv/stamp
 	@$(BIN)/python tests/zset_verify.py $(ARGS)
 	@echo "== $(SCHEDULES) simulated schedules of faults"
 	@$(BIN)/python tests/fault_simulator.py --count $(SCHEDULES)
+	@$(BIN)/python tests/fault_simulator.py --workers --count $$(( ($(SCHEDULES) + 99) / 100 ))
+	@echo "== forged states of the emulators, under sanitizers"
+	@$(BIN)/python tests/snapshot_fuzz.py
 	@echo "== damaged files of every format, for $(FUZZ_SECONDS) s"
 	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
 	@echo "== tests that take many minutes"

@@ -99,7 +99,7 @@ class _Outcome:
     key: bytes
     """Key of the canonical state, or of the whole state at a prompt of another kind."""
     world: bytes
-    """The canonical RAM: what two outcomes are compared by."""
+    """The canonical RAM, but for the order in which things lie in the same place: how near two outcomes are."""
     score: int
     over: bool
     won: bool
@@ -164,7 +164,14 @@ class _Player:
         if over:
             return _Outcome(state, b"over", state.ram, score, over, won)
         canonical = world.canonical(RANDOM_STATES[0])
-        return _Outcome(state, world.key(canonical), canonical.ram, score, over, won)
+        return _Outcome(state, world.key(canonical), self._without_order(canonical.ram), score, over, won)
+
+    def _without_order(self, ram: bytes) -> bytes:
+        """The RAM without the links to siblings and children, which follow from what holds what, but for its order."""
+        tree, copy = self._emulator.tree, np.frombuffer(ram, np.uint8).copy()
+        columns = slice(5, 7) if tree.header.small else slice(8, 12)
+        tree.entries(copy)[:, columns] = 0
+        return copy.tobytes()
 
     def offered(self, state: Snapshot) -> tuple[str, ...]:
         """The valid actions of a state, as an agent would get them."""
@@ -184,9 +191,9 @@ class _Player:
                     after = self.outcome(place.state, action)
                     if after is None:
                         continue
-                    if after.is_same(wanted):
-                        return (*path, action)
                     distance = after.distance(wanted)
+                    if after.is_same(wanted) or (distance == 0 and after.over == wanted.over):
+                        return (*path, action)
                     if not after.over and distance < before and after.key not in nearer:
                         nearer[after.key] = distance, after, (*path, action)
             best = sorted(nearer.values(), key=lambda one: (one[0], one[2]))[:_BEAM]

@@ -234,6 +234,7 @@ def _silent_changes(
         and 2 <= len(candidates[i].split()) <= 4
         and _NO_SILENT_CHANGE.isdisjoint(candidates[i].split())
         and "," not in candidates[i]
+        and not any(map(str.isdigit, candidates[i]))
     ]
 
 
@@ -612,6 +613,9 @@ class Search:
             # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
             # which all places are one room.
             hidden = self._believable(candidates, watches, touched.tolist())
+            if self._whole:  # a number that was typed is what the parser remembers first of all
+                numbered = [any(map(str.isdigit, candidates[i])) for i in hidden.tolist()]
+                hidden = hidden[~np.array(numbered, dtype=bool)]
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
             return effect, effect

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 from tyro.conf import Positional, arg
 
+from xtx.commands.check_rows import print_rows
 from xtx.commands.writing import check_out, open_out
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import find_story
 
 if TYPE_CHECKING:
+    from xtx.games.child_process import Report
     from xtx.games.coverage import Checked
     from xtx.games.game import GameSpec
 
@@ -58,7 +59,7 @@ class Args:
 
 
 def run(args: Args) -> int:
-    """Prints a table and the misses; 0 whatever they are."""
+    """Prints a row for each game as it comes, then the misses; 2 if a game could not be checked, else 0."""
     if not args.names:
         raise UserError("name the games to check, as in: xtx games check lowwater")
     if args.limit < 0:
@@ -69,40 +70,36 @@ def run(args: Args) -> int:
         check_out(args.write_extra, "--write-extra")
     stories = [find_story(name) for name in args.names]
     console = Console(highlight=False)
+    variants = [pair for story in stories for pair in _variants(args, str(story.path)).items()]
     if args.reach:
         from xtx.commands.check_reach import print_reach
 
-        variants = [_variants(args, str(story.path)) for story in stories]
-        print_reach(console, [pair for one in variants for pair in one.items()], args.limit)
-        return 0
-    table = Table(
-        "game", "grammar", "changing steps", "reproduced", "actions mean / most", "by Jericho's measure",
-        box=None, pad_edge=False,
-    )  # fmt: skip
+        return print_reach(console, variants, args.limit)
     lines: list[str] = []
     missed: dict[str, list[str]] = {}
-    for story in stories:
-        for grammar, spec in _variants(args, str(story.path)).items():
-            name, found = _check(spec, grammar, args.limit, console)
-            checked = [c for c in found if c.changes]
-            loosely = [c.loosely or c.found for c in found if c.loosely is not None]
-            misses = [c for c in checked if not c.found]
-            counts = [c.actions for c in checked] or [0]
-            share = 100 * (1 - len(misses) / max(len(checked), 1))
-            table.add_row(
-                name, grammar, str(len(checked)), f"{share:.1f} %", f"{sum(counts) / len(counts):.1f} / {max(counts)}",
-                f"{100 * sum(loosely) / max(len(loosely), 1):.1f} % of {len(loosely)}",
-            )  # fmt: skip
-            lines += [f"{name}, {grammar}, step {c.step}: {c.command!r} in {c.room}" for c in misses]
-            missed.setdefault(name, list(dict.fromkeys(c.command.lower() for c in misses)))
-    console.print(table)
+
+    def show(name: str, grammar: str, found: list[Checked]) -> list[str]:
+        checked = [c for c in found if c.changes]
+        loosely = [c.loosely or c.found for c in found if c.loosely is not None]
+        misses = [c for c in checked if not c.found]
+        counts = [c.actions for c in checked] or [0]
+        share = 100 * (1 - len(misses) / max(len(checked), 1))
+        lines.extend(f"{name}, {grammar}, step {c.step}: {c.command!r} in {c.room}" for c in misses)
+        missed.setdefault(name, list(dict.fromkeys(c.command.lower() for c in misses)))
+        return [
+            str(len(checked)), f"{share:.1f} %", f"{sum(counts) / len(counts):.1f} / {max(counts)}",
+            f"{100 * sum(loosely) / max(len(loosely), 1):.1f} % of {len(loosely)}",
+        ]  # fmt: skip
+
+    heads = ("changing steps", "reproduced", "actions mean / most", "by Jericho's measure")
+    status = print_rows(console, heads, variants, check_game, args.limit, show)
     for line in lines:
         console.print(f"missed: {line}", markup=False)
     if args.write_extra is not None:
         with open_out(args.write_extra, "--write-extra") as file:
             file.write(json.dumps(missed, indent=1) + "\n")
         console.print(f"wrote {sum(map(len, missed.values()))} actions to {args.write_extra}", markup=False)
-    return 0
+    return status
 
 
 def _variants(args: Args, path: str) -> dict[str, GameSpec]:
@@ -126,27 +123,21 @@ def _variants(args: Args, path: str) -> dict[str, GameSpec]:
     return {"with extra actions" if forms == "templates" else f"{forms}, with extra actions": spec}
 
 
-def _check(spec: GameSpec, grammar: str, limit: int, console: Console) -> tuple[str, list[Checked]]:
+def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Checked]]:
+    """The name of a game, and every step of its walkthrough that changes the world. Called in a process of its own."""
     from xtx.games.coverage import check_walkthrough
     from xtx.games.game import StoryGame
 
-    with console.status(f"reading {Path(spec.path).name}"):
-        game = StoryGame(spec)
-    emulator = game.emulator
-    if not emulator.walkthrough:
-        game.close()
-        raise UserError(f"no walkthrough is known for {emulator.name}, so there is nothing to check")
-    total = min(limit, len(emulator.walkthrough)) if limit else len(emulator.walkthrough)
-    found = []
-    try:
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task(f"{emulator.name}, {grammar}", total=total)
-            for number, checked in enumerate(check_walkthrough(game), 1):
-                if checked is not None:
-                    found.append(checked)
-                progress.update(task, completed=number)
-                if number == total:
-                    break
-    finally:
-        game.close()
-    return emulator.name, found
+    with contextlib.closing(StoryGame(spec)) as game:
+        emulator = game.emulator
+        if not emulator.walkthrough:
+            raise UserError(f"no walkthrough is known for {emulator.name}, so there is nothing to check")
+        total = min(limit, len(emulator.walkthrough)) if limit else len(emulator.walkthrough)
+        found = []
+        for number, checked in enumerate(check_walkthrough(game), 1):
+            if checked is not None:
+                found.append(checked)
+            report(number, total)
+            if number == total:
+                break
+        return emulator.name, found

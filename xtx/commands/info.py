@@ -10,6 +10,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.games.catalog import extra_actions, find_story
+from xtx.games.child_process import Report, call_in_child
 from xtx.games.statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.zmachine import read_dictionary
 
@@ -24,10 +25,21 @@ class Args:
 
 def run(args: Args) -> None:
     """Prints the facts, one a line."""
-    story = find_story(args.name)
-    # Not at the top: Jericho takes a second to load, and a wrong name should be answered at once.
+    path = str(find_story(args.name).path)
+    title, facts = call_in_child(read_facts, path, name=args.name)
+    table = Table(title=title, box=None, show_header=False, title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, fact in facts.items():
+        table.add_row(name, fact)
+    Console(highlight=False).print(table)
+
+
+def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
+    """A title and the facts by name. Plays the walkthrough, so it is called in a process of its own."""
     from xtx.games.jericho import Emulator, Status
 
+    story = find_story(path)
     emulator = Emulator(story)
     texts = [emulator.reset(emulator.walkthrough_seed)]
     score, rewards = emulator.score, []
@@ -54,15 +66,9 @@ def run(args: Args) -> None:
     }
     if not emulator.walkthrough:
         facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
-    table = Table(
-        title=f"{emulator.name}, {emulator.max_score} points", box=None, show_header=False, title_justify="left"
-    )
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, fact in facts.items():
-        table.add_row(name, fact)
-    Console(highlight=False).print(table)
+    title = f"{emulator.name}, {emulator.max_score} points"
     emulator.close()
+    return title, facts
 
 
 def _between(steps: RewardSteps | None) -> str:

@@ -17,6 +17,7 @@ from xtx.commands.replays import Replays
 from xtx.commands.writing import check_out, open_out
 from xtx.config import RunConfig
 from xtx.core import UserError
+from xtx.games.child_process import Report, call_in_child
 from xtx.report.build import TITLE, build, build_brief, make_of_readable
 from xtx.report.document import Block, Document, Figure, Gallery, Section
 from xtx.report.embed import embed
@@ -221,10 +222,18 @@ def _play_toy(game: str) -> Played:
 
 
 def _play_story(game: str) -> Played:
-    from xtx.games.catalog import default_game, find_story
+    from xtx.games.catalog import default_game
+
+    played: Played = call_in_child(play_walkthrough, game or default_game(), name=game or default_game())
+    return played
+
+
+def play_walkthrough(report: Report, game: str) -> Played:
+    """The scores along a game's walkthrough. Called in a process of its own."""
+    from xtx.games.catalog import find_story
     from xtx.games.jericho import Emulator, Status
 
-    emulator = Emulator(find_story(game or default_game()))
+    emulator = Emulator(find_story(game))
     try:
         emulator.reset(emulator.walkthrough_seed)
         first, actions, scores = emulator.score, list[str](), list[int]()

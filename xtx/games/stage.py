@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import default_game, find_story
+from xtx.games.child_process import Report, call_in_child
 from xtx.games.game import GameSpec
-from xtx.games.jericho import Emulator
 from xtx.games.toy import MAX_SCORE, ToyGame
 
 
@@ -22,6 +23,28 @@ class Stage:
     max_score: int
     walkthrough: tuple[str, ...]
     """Empty where none is known."""
+
+
+Facts = tuple[str, int, tuple[str, ...]]
+"""A game's name, the points that it has to give, and its walkthrough."""
+
+_PATIENCE = 60.0
+"""Seconds that a story may take up to its first prompt."""
+
+
+@cache
+def _read_facts(path: str, md5: str) -> Facts:
+    """The facts about a story; by its checksum too, since a file may be replaced."""
+    facts: Facts = call_in_child(read_story_facts, path, name=Path(path).name, patience=_PATIENCE)
+    return facts
+
+
+def read_story_facts(report: Report, path: str) -> Facts:
+    """The same. Runs the story up to its first prompt, so it is called in a process of its own."""
+    from xtx.games.jericho import Emulator
+
+    emulator = Emulator(find_story(path))
+    return emulator.name, emulator.max_score, emulator.walkthrough
 
 
 def set_stage(
@@ -42,11 +65,7 @@ def set_stage(
         toy = ToyGame(game)
         return Stage(game, GameSpec(game), MAX_SCORE, toy.walkthrough)
     story = find_story(game or default_game())
-    emulator = Emulator(story)
-    try:
-        name, most, walkthrough = emulator.name, emulator.max_score, emulator.walkthrough
-    finally:
-        emulator.close()
+    name, most, walkthrough = _read_facts(str(story.path.absolute()), story.md5)
     spec = GameSpec(
         path=str(story.path.absolute()),
         extra_actions=extra_actions,

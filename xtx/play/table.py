@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from xtx.core import Game, Observation, Step
-from xtx.games.game import GameSpec
+from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.guarded import GuardedGame
 from xtx.games.narration import clean
 from xtx.play.mirror import open_mirror
@@ -116,7 +116,11 @@ class Table:
         self._arrive(loaded)
         self.previous = ()
         if not self.scene.over and not self.scene.wants_key:
-            self.scene = replace(self.scene, text=paragraphs(self._mirror.look()) or self.scene.text)
+            # First where it can do no harm: the mirror lives in this process.
+            safe = self._game.step("look")
+            self._game.restore(state)
+            if not safe.terminated and safe.observation.text != NO_ANSWER:
+                self.scene = replace(self.scene, text=paragraphs(self._mirror.look()) or self.scene.text)
         return self.scene
 
     def _remember(self) -> None:

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from xtx.bounded_files import read_json
 from xtx.games.zmachine import Header, Ram, decode_text, word
 
 Address = Annotated[int, msgspec.Meta(ge=0, lt=0x10000)]
@@ -84,7 +85,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 def read_profile(path: Path) -> Profile:
     """The profile in a JSON file. Raises `ValueError` with one line if there is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Profile)
+        profile: Profile = read_json(path, Profile)
+        return profile
     except OSError as error:
         raise ValueError(f"the profile cannot be read ({error.strerror})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from xtx.bounded_files import BadFileError, decode_json, read_bounded, read_json
 from xtx.cli import main
 from xtx.report.load import find_below, read_runs
 from xtx.report.rooms import chart
+from xtx.runs import read_checkpoint, write_checkpoint
 from xtx.web.watcher import Watcher
 
 DEEP = b"[" * 5000 + b"]" * 5000
@@ -298,3 +300,76 @@ def test_many_rising_scores_are_read_quickly(tmp_path: Path) -> None:
     [run], [] = read_runs([folder])
     assert len(run.digest.firsts) == 30_000
     assert (run.digest.firsts[7].score, run.digest.firsts[7].steps) == (7, 100)
+
+
+# --- going on with a run ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def toy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run that is finished."""
+    folder = tmp_path_factory.mktemp("toy") / "r"
+    words = ["train", "toy:corridor-5", "--agent", "random", "--steps", "400", "--workers", "0", "--out", str(folder)]
+    assert main(words) == 0
+    return folder
+
+
+def make_folder(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink(missing_ok=True) or (folder / name).mkdir()
+
+
+def forge_checkpoint(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Checkpoints whose checksum is right, with another content."""
+
+    def spoil(folder: Path) -> None:
+        for path in (folder / "checkpoints").iterdir():
+            state = read_checkpoint(path)
+            write_checkpoint(path, change(state))
+
+    return spoil
+
+
+def without(*path: str) -> Callable[[dict[str, Any]], Any]:
+    def change(state: dict[str, Any]) -> dict[str, Any]:
+        inside = state
+        for name in path[:-1]:
+            inside = inside[name]
+        del inside[path[-1]]
+        return state
+
+    return change
+
+
+REFUSED: dict[str, Callable[[Path], None]] = {
+    "lock is a folder": make_folder("lock"),
+    "lock is a fifo": make_fifo("lock"),
+    "config.json is a fifo": make_fifo("config.json"),
+    "episodes.jsonl is a fifo": make_fifo("episodes.jsonl"),
+    "episodes.jsonl is a folder": make_folder("episodes.jsonl"),
+    **{f"config.json {what}": spoil("config.json", content) for what, content in CONTENTS.items()},
+    "config.json nested": change_config(settings=nested(400)),
+    "empty checkpoint": forge_checkpoint(lambda _: {}),
+    "state null": forge_checkpoint(lambda state: {**state, "state": None}),
+    "state empty": forge_checkpoint(lambda state: {**state, "state": {}}),
+    "no progress": forge_checkpoint(without("state", "progress")),
+    "no games": forge_checkpoint(without("state", "games")),
+    "no seeds": forge_checkpoint(without("state", "seeds_drawn")),
+    "no window": forge_checkpoint(without("state", "window")),
+}
+
+
+@pytest.mark.parametrize("spoil", REFUSED.values(), ids=list(REFUSED))
+def test_a_run_that_cannot_go_on(
+    spoil: Callable[[Path], None], toy_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(toy_run, folder)
+    spoil(folder)
+    capsys.readouterr()
+    assert main(["resume", str(folder), "--workers", "0"]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("xtx: ")]
+    assert lines and len(lines[-1]) < 600
+
+
+def test_a_lock_is_for_its_owner_only(toy_run: Path) -> None:
+    assert (toy_run / "lock").stat().st_mode & 0o777 == 0o600

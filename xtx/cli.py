@@ -50,6 +50,7 @@ COMMANDS = {
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),
     "games add": Command("xtx.commands.add", "copy story files into your collection"),
     "games info": Command("xtx.commands.info", "show a game's grammar, vocabulary and rewards"),
+    "games survey": Command("xtx.commands.survey", "find out ahead what makes up a story's world"),
     "games check": Command("xtx.commands.check", "see whether the needed actions are among the valid ones"),
     "games atlas": Command("xtx.commands.atlas", "show how much the atlas holds, and how often it helped"),
     "games profile": Command("xtx.commands.profile", "describe an Inform story of your own"),

@@ -301,5 +301,7 @@ class RunConfig:
     actions: Literal["templates", "whole"] = "templates"
     """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
     dictionary. Runs of versions before there was a choice have no such key and go on with `templates`."""
+    thorough_survey: bool = False
+    """Minutes instead of seconds for the survey of the story, so that more states share their valid actions."""
     log_every: int = 100
     """Vector steps between lines of metrics.jsonl."""

@@ -30,7 +30,9 @@ def folding(
 ) -> Folding:
     """States of which the first byte is the room."""
     bits = np.array(covered, np.uint8)
-    return Folding(states(memories), [m[0] for m in memories], lambda _, state: appearance(state.ram), bits)
+    return Folding(
+        states(memories), [m[0] for m in memories], lambda asked: [appearance(state.ram) for _, state in asked], bits
+    )
 
 
 def folded(ram: Sequence[int], folds: Iterable[tuple[int, int, bytes]]) -> list[int]:

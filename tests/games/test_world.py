@@ -18,6 +18,7 @@ from layouts import layout_of
 from xtx.games.jericho import Emulator, Status, Verdict
 from xtx.games.story import Story, read_story
 from xtx.games.survey import _Survey, read_layout
+from xtx.games.survey_budget import Budget
 from xtx.games.world import Layout, World
 
 ROOT = Path(__file__).parents[2]
@@ -251,7 +252,7 @@ def walks(emulator: Emulator, episodes: int, length: int) -> Iterator[bool]:
 
 def coarsest(emulator: Emulator) -> Layout:
     """The layout of a survey that took every byte it may for the parser's: any other is finer."""
-    survey = _Survey(emulator, ())
+    survey = _Survey(emulator, (), Budget())
     survey.traces.take_for_the_parsers(slice(None))
     states, _, memory, scores = survey._walk()
     return survey._first_layout(states[0], states[0], memory, scores)

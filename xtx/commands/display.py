@@ -12,7 +12,7 @@ from rich.table import Table
 
 from xtx.commands.summary import print_summary
 from xtx.games.stage import Stage
-from xtx.live import LiveShow
+from xtx.live import LiveShow, SurveyProgress
 from xtx.runs import Run
 from xtx.train import Progress
 
@@ -42,6 +42,10 @@ class Display(LiveShow):
         )  # fmt: skip
         if not quiet:
             self._console.print("looking into the game ...", highlight=False)
+
+    def surveying(self) -> SurveyProgress:
+        """Shows how far the survey of the story has come, within `with`."""
+        return SurveyProgress(self._console, quiet=self._quiet)
 
     def note(self, line: str) -> None:
         """A line for the user, above the panel."""

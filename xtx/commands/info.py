@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from xtx.commands.survey import describe_layout
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.child_process import Report, call_in_child
 from xtx.games.statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.zmachine import read_dictionary
+
+if TYPE_CHECKING:
+    from xtx.games.jericho import Emulator
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,29 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
         "walkthrough": f"{len(rewards)} steps, seed {emulator.walkthrough_seed}, ends with {score} points",
         "vocabulary": f"{len(vocabulary(texts))} distinct words printed along the walkthrough",
         "between rewards": _between(steps),
+        "survey": _survey(emulator),
     }
     if not emulator.walkthrough:
         facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
     title = f"{emulator.name}, {emulator.max_score} points"
     emulator.close()
     return title, facts
+
+
+def _survey(emulator: Emulator) -> str:
+    """How far the survey of the story came."""
+    from xtx.games.atlas import Atlas, default_path
+    from xtx.games.game import known_layout
+    from xtx.games.shipped_layouts import read_shipped_layout
+
+    shipped, folder = read_shipped_layout(emulator), default_path()
+    if shipped is not None:
+        return f"comes with xtx: {describe_layout(shipped)}"
+    found = None
+    if folder.is_dir():
+        with contextlib.closing(Atlas(folder)) as atlas:
+            found = known_layout(emulator, atlas)
+    return describe_layout(found) if found is not None else "not made yet; it takes some seconds when first played"
 
 
 def _between(steps: RewardSteps | None) -> str:

@@ -113,6 +113,7 @@ def open_stage(config: RunConfig, means: Means) -> Stage:
         extra_actions=config.extra_actions,
         wide_grammar=config.wide_grammar,
         actions=config.actions,
+        thorough_survey=config.thorough_survey,
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,

@@ -96,6 +96,7 @@ def run(args: Args) -> int:
         extra_actions=args.extra_actions or (config is not None and config.extra_actions),
         wide_grammar=args.wide_grammar or (config is not None and config.wide_grammar),
         actions=args.actions or (config.actions if config is not None else "templates"),
+        thorough_survey=config is not None and config.thorough_survey,
         atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
         search=searching,
         engine=args.search,
@@ -104,8 +105,8 @@ def run(args: Args) -> int:
         if args.transcript is not None:
             screen.open_transcript(args.transcript)
         loaded = None if folder is None else _load(args, folder, screen)
-        with screen.busy("looking into the game...") if searching else contextlib.nullcontext():
-            table = Table(spec, lambda spec: GuardedGame(spec, screen.note))
+        with screen.busy("looking into the game...") if searching else contextlib.nullcontext() as on_survey:
+            table = Table(spec, lambda spec: GuardedGame(spec, screen.note, on_survey))
         with contextlib.closing(table):
             return _by_hand(args, table, screen, loaded) if args.agent is None else _watch(args, table, screen, loaded)
 

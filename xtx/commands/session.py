@@ -153,6 +153,7 @@ def prepare(config: RunConfig, means: Means, source: Path | None = None) -> Cast
         extra_actions=config.extra_actions,
         wide_grammar=config.wide_grammar,
         actions=config.actions,
+        thorough_survey=config.thorough_survey,
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,
@@ -197,20 +198,24 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
             torch.set_num_threads(state["threads"])
         else:
             display.note(f"the run had {state['threads']} threads so far; with {means.threads} it will not be the same")
-    with (
-        stopper() as stop,
-        open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
-        contextlib.closing(
-            GameVector(
+
+    def open_games() -> GameVector:
+        with display.surveying() as on_survey, stop.at_once():
+            return GameVector(
                 stage.spec,
                 games_played,
                 means.workers,
                 forbidden=forbidden,
                 on_report=display.note,
+                on_survey=on_survey,
                 ahead=means.ahead,
                 tie=means.tie_workers == "auto",
             )
-        ) as games,
+
+    with (
+        stopper() as stop,
+        open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
+        contextlib.closing(open_games()) as games,
         display,
     ):
         training = Training(run, cast.agent, games, checkpoint_seconds=means.checkpoint_seconds)
@@ -265,9 +270,22 @@ def pick_device(wanted: str) -> str:
 
 
 class Stop:
-    """Whether somebody asked to stop."""
+    """Whether the user asked to stop, and whether that can be done at once."""
 
-    asked = False
+    def __init__(self) -> None:
+        self.asked = False
+        self.is_immediate = False
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For what leaves nothing to be saved: Ctrl-C ends it at once."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.is_immediate = True
+        try:
+            yield
+        finally:
+            self.is_immediate = False
 
 
 @contextlib.contextmanager
@@ -278,7 +296,7 @@ def stopper() -> Iterator[Stop]:
     stop = Stop()
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if stop.asked and number == signal.SIGINT:
+        if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
             raise KeyboardInterrupt
         stop.asked = True  # before anything that could wait
         if number == signal.SIGINT:  # at once: what is under way may take half a minute

@@ -44,6 +44,8 @@ class Args:
     actions: Literal["templates", "whole"] = "templates"
     """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
     dictionary."""
+    thorough_survey: bool = False
+    """Spend minutes instead of seconds on the survey of the story, so that more states share their valid actions."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """Folder of the run; if not given, a new one in runs/."""
     log_every: int = 100
@@ -97,6 +99,7 @@ def run(args: Any) -> int:
         extra_actions=args.extra_actions,
         wide_grammar=args.wide_grammar,
         actions=args.actions,
+        thorough_survey=args.thorough_survey,
         log_every=args.log_every,
     )
     check_config(config)

@@ -33,10 +33,12 @@ def with_due(trials: Trials, layout: Layout, states: Sequence[Snapshot]) -> Layo
     memory = np.array([np.frombuffer(before.ram, np.uint8) for before in befores])
     for idle in (IDLE, _WAITING):
         commands = [c for c in idle if c not in trials.avoid]
-        truths = [trials.outcomes(before, commands) for before in befores]
+        truths = trials.outcomes_from(befores, commands)
         happens = np.array([truth.any() for truth in truths])
         known = layout.due
         for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
+            if trials.budget.is_spent:
+                break
             if truth.all() and (found := _due_in(trials, layout, before, truth, commands)):
                 if idle is _WAITING:
                     # Only `wait` depends on it. All over the game that would not be worth so many more states.

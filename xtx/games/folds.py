@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.jericho import Snapshot
+from xtx.games.trials import CHUNK
 
 Fold = tuple[int, int, bytes]
 """A room (0 for all), the address of a byte, and what each of its 256 values is replaced by."""
@@ -40,16 +41,24 @@ class Folding:
         self,
         states: Sequence[Snapshot],
         rooms: Sequence[int],
-        appearance: Callable[[int, Snapshot], Hashable],
+        appearances: Callable[[Sequence[tuple[int, Snapshot]]], Sequence[Hashable]],
         covered: npt.NDArray[np.uint8],
+        may_compare: Callable[[], bool] = lambda: True,
+        may_verify: Callable[[], bool] = lambda: True,
     ) -> None:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
-        `appearance` says what a state, which is one of them or made of the one with that number, looks like to who
-        tries this and that in it. `covered` are the bits of memory that always count."""
+        `appearances` says what states look like to a player who tries this and that in them; each is one of the states,
+        or made of the one with that number. `covered` are the bits of memory that always count. `may_compare` and
+        `may_verify` say whether there is time left for either: values that were not compared, or whose fold was not
+        verified in all states, count each by itself."""
         self._states = states
         self._rooms = np.array(rooms)
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])
-        self._appearance = appearance
+        self._appearances = appearances
+        self._may_compare, self._may_verify = may_compare, may_verify
+        self._varying = np.flatnonzero((self._memory != self._memory[:1]).any(axis=0))
+        self._narrow = self._memory[:, self._varying]
+        """The memories without the bytes in which all of them agree."""
         self._covered = covered
         self._seen: dict[tuple[int, bytes], Hashable] = {}
 
@@ -61,6 +70,8 @@ class Folding:
     def folds(self, suspects: Iterable[int], local: Mapping[int, Iterable[int]]) -> tuple[Fold, ...]:
         """Folds of the suspected bytes. `local`, by room: bytes that count there only."""
         worth = [address for address in suspects if self._gain(address, 0)]
+        # What is worth most comes first, should there be no time for all.
+        worth.sort(key=lambda address: -self._gain(address, 0))
         only_here = {address for bytes_ in local.values() for address in bytes_}
         found = self._held_to_all(
             [fold for address in worth if address not in only_here for fold in self._everywhere(address)]
@@ -69,7 +80,7 @@ class Folding:
 
     def _everywhere(self, address: int) -> list[Fold]:
         """A fold of a byte all over the game, if there is one."""
-        if len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
+        if not self._may_compare() or len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
             return []
         table = self._table(address, self._rows(0), self._memory[:, address], _ENOUGH)
         return [] if table is None else [(0, address, table)]
@@ -83,6 +94,8 @@ class Folding:
         gains = {room: self._gain(address, room) for room in rooms}
         rooms.sort(key=lambda room: -gains[room])
         for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MANY):
+            if not self._may_compare():
+                break
             rows = self._rows(room)
             table_here = self._table(address, rows, column[rows], _ENOUGH_HERE)
             if table_here is not None:
@@ -95,8 +108,8 @@ class Folding:
 
     def _gain(self, address: int, room: int) -> int:
         """How many fewer states there would be in a room if a byte did not count."""
-        memory = self._memory[self._rows(room)]
-        memory[:, address] = 0
+        memory = self._narrow[self._rows(room)]
+        memory[:, self._varying == address] = 0
         return len(memory) - len({row.tobytes() for row in memory})
 
     def _varied(self, address: int) -> list[int]:
@@ -135,9 +148,14 @@ class Folding:
             return False
         kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
         chosen = [i for kind in kinds for i in self._spread(kind)]
-        return len(chosen) >= enough and all(
-            self._with(i, address, one) == self._with(i, address, other) for i in chosen
-        )
+        if len(chosen) < enough or not self._may_compare():
+            return False
+        for begin in range(0, len(chosen), CHUNK // 2):
+            some = chosen[begin : begin + CHUNK // 2]
+            looks = self._looks([(i, self._with(i, address, value)) for value in (one, other) for i in some])
+            if looks[: len(some)] != looks[len(some) :] or not self._may_compare():
+                return False
+        return True
 
     def _spread(self, rows: npt.NDArray[np.intp]) -> list[int]:
         """Some of the states: the first ones, of which most is known, and others from all over."""
@@ -145,30 +163,41 @@ class Folding:
         first, others = some[: _SOME // 2], some[_SOME // 2 :]
         return [*first, *others[:: 1 + len(others) // (_SOME - _SOME // 2)]]
 
-    def _with(self, index: int, address: int, value: int) -> Hashable:
+    def _with(self, index: int, address: int, value: int) -> bytes:
         ram = bytearray(self._states[index].ram)
         ram[address] = value
-        return self._look(index, bytes(ram))
+        return bytes(ram)
 
-    def _look(self, index: int, ram: bytes) -> Hashable:
-        if (index, ram) not in self._seen:
-            self._seen[index, ram] = self._appearance(index, msgspec.structs.replace(self._states[index], ram=ram))
-        return self._seen[index, ram]
+    def _looks(self, asked: Sequence[tuple[int, bytes]]) -> list[Hashable]:
+        """What states look like, each given by the number of the state that it was made of, and its RAM."""
+        new = [pair for pair in dict.fromkeys(asked) if pair not in self._seen]
+        states = [(index, msgspec.structs.replace(self._states[index], ram=ram)) for index, ram in new]
+        self._seen |= dict(zip(new, self._appearances(states), strict=True))
+        return [self._seen[pair] for pair in asked]
 
     def _held_to_all(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
         """The folds without what makes a difference in any of the states: values were compared in some of them, and one
-        byte at a time."""
+        byte at a time. None if there is no time to see that."""
         tables = [(room, address, bytearray(table)) for room, address, table in folds]
         changed = True
         while changed:  # what is taken out for one state may matter in another that was right before
             changed = False
-            for index, state in enumerate(self._states):
-                here = [fold for fold in tables if fold[0] in (0, self._rooms[index])]
-                while (guilty := self._guilty(index, here)) is not None:
-                    before = _folded(state.ram, here[:guilty])
-                    _, address, table = here[guilty]
-                    table[before[address]] = before[address]
-                    changed = True
+            for begin in range(0, len(self._states), CHUNK):
+                some = range(begin, min(begin + CHUNK, len(self._states)))
+                here = {i: [fold for fold in tables if fold[0] in (0, self._rooms[i])] for i in some}
+                folded = {i: _folded(self._states[i].ram, here[i]) for i in some}
+                different = [i for i in some if folded[i] != self._states[i].ram]
+                self._looks([(i, ram) for i in different for ram in (self._states[i].ram, folded[i])])
+                for i in different:
+                    while (guilty := self._guilty(i, here[i])) is not None:
+                        before = _folded(self._states[i].ram, here[i][:guilty])
+                        _, address, table = here[i][guilty]
+                        table[before[address]] = before[address]
+                        changed = True
+                        if not self._may_verify():
+                            return ()
+                if not self._may_verify():
+                    return ()
         unchanged = bytes(range(256))
         return tuple((room, address, bytes(t)) for room, address, t in tables if bytes(t) != unchanged)
 
@@ -177,9 +206,19 @@ class Folding:
         of them do not."""
         ram = self._states[index].ram
         folded = _folded(ram, folds)
-        if folded == ram or self._look(index, folded) == (truth := self._look(index, ram)):
+        if folded == ram:
             return None
-        return next(i for i in range(len(folds)) if self._look(index, _folded(ram, folds[: i + 1])) != truth)
+        truth, look = self._looks([(index, ram), (index, folded)])
+        if look == truth:
+            return None
+        without, needed = 0, len(folds)  # halving
+        while needed - without > 1:
+            middle = (without + needed) // 2
+            if self._looks([(index, _folded(ram, folds[:middle]))])[0] != truth:
+                needed = middle
+            else:
+                without = middle
+        return needed - 1
 
 
 def _folded(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:

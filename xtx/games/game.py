@@ -19,7 +19,10 @@ from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
+from xtx.games.shipped_layouts import read_shipped_layout
+from xtx.games.story import Story
 from xtx.games.survey import read_layout
+from xtx.games.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
 from xtx.games.zset import ENGINE, Engine
 
@@ -42,6 +45,8 @@ class GameSpec:
     """Also try forms beyond the grammar's templates: object and direction, numbers, orders, all but."""
     atlas: str | None = None
     """Folder of the atlas; None keeps what is found in memory only."""
+    thorough_survey: bool = False
+    """Spend minutes on the survey of the story, so that more states share what was found about them."""
     search: bool = True
     """Find look, inventory and valid actions. Without it observations have none of them, and a game starts and
     steps at once: for people at the keyboard, and for agents that know what to do."""
@@ -101,21 +106,26 @@ class StoryGame:
         layout: Layout | None = None,
         trace: Trace | None = None,
         avoid: Collection[str] = (),
+        on_progress: Progress | None = None,
     ) -> None:
+        """`layout`: what another process found out about the story; `trace`: where to note what is tried next; `avoid`:
+        commands that killed a process in the survey; `on_progress`: is told how far the survey has come."""
         self.spec = spec
+        self._on_progress = on_progress
         story = find_story(str(Path(spec.path).absolute()))
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
         self._survey = layout, avoid
         if spec.search:
             _ = self.layout  # now, and not in the middle of a game
-        extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         self._engine = Engine.of(self.emulator, spec.threads) if spec.search and spec.engine == "zset" else None
+        extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         world = self.world if spec.search else None
         whole = spec.actions == "whole"
         self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, world, whole)
-        self._prefix = f"{self._story_key};{self._version};{self.search.variant};".encode()
-        self._plain_prefix = f"{self._story_key};{self._version};{self.search.plain_variant};".encode()
+        known_as = f"{_story_key(story)};{_version(story, spec.thorough_survey)}"
+        self._prefix = f"{known_as};{self.search.variant};".encode()
+        self._plain_prefix = f"{known_as};{self.search.plain_variant};".encode()
         self._remembered: dict[bytes, Findings] = {}
         self._seed = self.emulator.walkthrough_seed
         self._step = 0
@@ -143,27 +153,10 @@ class StoryGame:
         layout, avoid = self._survey
         return layout or self._find_layout(avoid)
 
-    @property
-    def _story_key(self) -> str:
-        """The story's part of every key in the atlas: its md5 and, where there is one, its profile, which says what
-        belongs to the world and what can be typed."""
-        story = self.emulator.story
-        if story.profile is None:
-            return story.md5
-        profile = msgspec.msgpack.encode(story.profile)
-        return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
-
-    @property
-    def _version(self) -> int:
-        """Of the survey, or of canonical states alone where a profile says what the survey would find out: what is
-        shipped of the embedded adventure stays true when only the survey changes."""
-        profile = self.emulator.story.profile
-        return CANONICAL_VERSION if profile is not None and profile.volatile else SURVEY_VERSION
-
     @cached_property
     def world(self) -> World:
         """Canonical states and keys."""
-        return World(self.emulator, self.layout)
+        return World(self.emulator, self.layout, self._engine)
 
     # --- Game ---------------------------------------------------------------------------------------------------
 
@@ -458,11 +451,41 @@ class StoryGame:
         return frozenset(stored or ())
 
     def _find_layout(self, avoid: Collection[str]) -> Layout:
-        key = hashlib.blake2b(f"layout;{self._version};{self._story_key}".encode(), digest_size=16).digest()
-        stored = _decode(self._atlas.get(key), Layout) if self._atlas is not None else None
-        if stored is not None and _fits(stored, len(self.emulator.ram)):
-            return stored
-        layout = read_layout(self.emulator, avoid)
-        if self._atlas is not None:
-            self._atlas.put(key, msgspec.msgpack.encode(layout))
+        layout = known_layout(self.emulator, self._atlas, self.spec.thorough_survey)
+        if layout is None:
+            budget = Budget(THOROUGH if self.spec.thorough_survey else QUICK, self._on_progress)
+            layout = read_layout(self.emulator, avoid, budget)
+            if self._atlas is not None:
+                key = _layout_key(self.emulator.story, self.spec.thorough_survey)
+                self._atlas.put(key, msgspec.msgpack.encode(layout))
         return layout
+
+
+def known_layout(emulator: Emulator, atlas: Atlas | None, thorough: bool = False) -> Layout | None:
+    """The layout that comes with xtx, or that an earlier survey left in the atlas; None if there is none."""
+    shipped = None if thorough else read_shipped_layout(emulator)
+    if shipped is not None or atlas is None:
+        return shipped
+    stored = _decode(atlas.get(_layout_key(emulator.story, thorough)), Layout)
+    return stored if stored is not None and _fits(stored, len(emulator.ram)) else None
+
+
+def _layout_key(story: Story, thorough: bool) -> bytes:
+    return hashlib.blake2b(f"layout;{_version(story, thorough)};{_story_key(story)}".encode(), digest_size=16).digest()
+
+
+def _story_key(story: Story) -> str:
+    """The story's part of every key in the atlas: its md5 and, where there is one, its profile, which says what belongs
+    to the world and what can be typed."""
+    if story.profile is None:
+        return story.md5
+    profile = msgspec.msgpack.encode(story.profile)
+    return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
+
+
+def _version(story: Story, thorough: bool) -> str:
+    """Of the survey, or of canonical states alone where a profile says what the survey would find out: what is shipped
+    of the embedded adventure stays true when only the survey changes."""
+    if story.profile is not None and story.profile.volatile:
+        return str(CANONICAL_VERSION)
+    return f"{SURVEY_VERSION}, thorough" if thorough else str(SURVEY_VERSION)

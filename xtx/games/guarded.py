@@ -13,8 +13,14 @@ class GuardedGame:
     """A game in a process of its own: a command that kills it, or never ends, does nothing. It cannot be saved after
     its end."""
 
-    def __init__(self, spec: GameSpec, on_report: Callable[[str], None] = report) -> None:
-        self._vector = GameVector(spec, 1, 1, on_report=on_report)
+    def __init__(
+        self,
+        spec: GameSpec,
+        on_report: Callable[[str], None] = report,
+        on_survey: Callable[[float], None] | None = None,
+    ) -> None:
+        """`on_report` and `on_survey` are those of `GameVector`."""
+        self._vector = GameVector(spec, 1, 1, on_report=on_report, on_survey=on_survey)
 
     def reset(self, seed: int | None = None) -> Observation:
         """The first observation of a new game."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -21,30 +21,34 @@ import numpy.typing as npt
 
 from xtx.games.due import with_due
 from xtx.games.folds import Folding
-from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.idle_bytes import IdleBytes
+from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Snapshot, Status
 from xtx.games.stamps import breaks, set_word, stamps, word
-from xtx.games.traces import NONSENSE, PRONOUNS, Traces, score_copies, ticking
-from xtx.games.trials import IDLE, RNG, Trials, first_to_matter
+from xtx.games.survey_budget import FROTZ_WEIGHT, Budget
+from xtx.games.traces import NONSENSE, PAIRS, PRONOUNS, Traces, score_copies, ticking
+from xtx.games.trials import IDLE, RNG, Trial, Trials, first_to_matter
 from xtx.games.world import Layout, World, prompt_of
 from xtx.games.zmachine import Ram
 
 _STATES = 16
+_FEWEST_STATES = 5
+"""States, of those, from which the parser's bytes are looked for whatever that costs."""
 _WANDERED = 240
 """States of the walk on which bytes that change by themselves are looked for."""
-_WANDERED_FAR = 2000
+_WANDERED_FAR = 4000
 """States of the walk on which bytes are looked for that only seem to matter."""
 _WANDERED_FOLDING = 4000
 """States of the walk on which values are looked for that come to the same."""
+_FEWEST_WANDERED = 60
+"""States of a walk whatever they cost."""
+_PAIRS_SHARE = 0.06
+"""Pairs of commands are tried in all of those states if that costs no more than this share of the budget."""
+_WALKING = 0.25
+"""Share of what a stage may spend that goes into its walk."""
 _LOITERING = 20
 """Turns for which nothing is done in a room."""
 _EXCURSION = 30
 """Steps of such a walk in a row."""
-_ROOMS = 12
-"""In so many rooms a byte is tried that only seems to matter."""
-_SELDOM = 3
-"""One that matters in at most one of so many rooms is left out of the key in the others."""
-_TABLE_GAP = 16
-"""Bytes that matter are taken to lie in one table if there is no more than that between them."""
 _HARMLESS = 6
 """So many states must not depend on such a byte before it is left out."""
 _RUN = 5
@@ -57,13 +61,16 @@ _RUNNING = (3, 6, 10, 20)
 """What running counters are set to, whichever is best."""
 _STAMP_BREAKS = 3
 """More differences than that do not come of how long ago something was."""
+_SPARSEST = 8
+"""At least every so many-th state of the walkthrough is checked, whatever that costs."""
 
 
-def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
-    """The layout of the emulator's story, found by trying. Depends on the story alone; takes some seconds.
+def read_layout(emulator: Emulator, avoid: Collection[str] = (), budget: Budget | None = None) -> Layout:
+    """The layout of the emulator's story, found by trying. Depends on the story and the budget alone.
 
-    `avoid` holds commands that killed the emulator's process when they were tried."""
-    survey = _Survey(emulator, avoid)
+    `avoid` holds commands that killed the emulator's process when they were tried. Frotz runs only states that the
+    story came to by itself; altered ones are tried in the set-execution engine."""
+    survey = _Survey(emulator, avoid, budget or Budget())
     try:
         return survey.run()
     finally:
@@ -71,35 +78,47 @@ def read_layout(emulator: Emulator, avoid: Collection[str] = ()) -> Layout:
 
 
 class _Survey:
-    def __init__(self, emulator: Emulator, avoid: Collection[str]) -> None:
+    def __init__(self, emulator: Emulator, avoid: Collection[str], budget: Budget) -> None:
         self.emulator = emulator
-        self.trials = Trials(emulator, avoid)
+        self.budget = budget
+        self.trials = Trials(emulator, avoid, budget)
         self.avoid = self.trials.avoid
         self.walked: list[Snapshot] = []
         """States along the walkthrough."""
+        self.step_cost = 0
+        """Work units of a command in Frotz, on average."""
         self.usual = tuple(dict.fromkeys((*IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
         """Commands that are tried everywhere; those of the walkthrough also name what is not in sight."""
         self.random = random.Random(5)
-        self.traces = Traces(emulator, self.avoid, self.random)
+        self.traces = Traces(self.trials, self.random)
 
     def close(self) -> None:
-        """Frees the engine."""
+        """Frees the engines."""
         self.trials.close()
 
     def run(self) -> Layout:
+        """The stages, in order. Those that leave something out of the key may be cut short: the key is then finer
+        than it need be. Those that put something back run on fewer states where one costs much."""
+        budget = self.budget
+        budget.begin("walking through the game", 0.1)
         states, commands, memory, scores = self._walk()
         self.walked = states
         usual = max(states, key=lambda s: sum(prompt_of(s) == prompt_of(t) for t in states))
         ordinary = [i for i, state in enumerate(states) if prompt_of(state) == prompt_of(usual)]
         chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
         profile = self.emulator.story.profile
-        if profile is not None and profile.volatile:
-            # The compiler said where the parser keeps its things: nothing to find out.
-            for start, end in profile.volatile:
+        if (profile is not None and profile.volatile) or not self.trials.can_try:
+            # The compiler said where the parser keeps its things, so there is nothing to find out; or nothing can be
+            # tried, and all of memory counts.
+            for start, end in profile.volatile if profile is not None else ():
                 self.traces.take_for_the_parsers(slice(start, end))
             return self._first_layout(states[0], usual, memory, scores)
-        for i in chosen:
-            self.traces.look_for(states[i])
+        budget.begin("looking for the parser's memory", 0.2)
+        pairs_every = 1 if len(chosen) * PAIRS * self.step_cost < _PAIRS_SHARE * budget.total else 4
+        for number, i in enumerate(chosen):
+            if number < _FEWEST_STATES or not budget.is_spent:
+                self.traces.look_for(states[i], with_pairs=number % pairs_every == 0)
+        budget.begin("looking for clocks", 0.35)
         layout = self._first_layout(states[0], usual, memory, scores)
         layout = self._with_or_without_score(layout, [states[i] for i in chosen])
         layout = self._with_stamps(layout, [states[i] for i in chosen], memory)
@@ -107,26 +126,41 @@ class _Survey:
         layout = self._with_quiet_counters(layout, commands)
         layout = self._without_harmless(layout, commands)
         layout = self._thorough_or_not(layout, commands)
-        layout = self._with_idle(layout, commands)
-        for i in ordinary:
-            directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
-            layout = self._refine(layout, states[i], [commands[i], *directions])
-        for i in chosen:
-            self.emulator.restore(states[i])
-            layout = self._refine(layout, states[i], self.traces.commands()[len(NONSENSE) :: 3])
-        layout = with_due(self.trials, layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)[0]])
-        for i in ordinary:
-            # Again: where something falls due the commands could not be told from it before.
-            layout = self._refine(layout, states[i], [commands[i]], World(self.emulator, layout))
-        walks = [*self._wander(layout, commands, _WANDERED_FOLDING)[0], *self._loiter(layout)]
+        budget.begin("looking for memory that nothing depends on", 0.55)
+        far = self._wander(layout, commands, _WANDERED_FAR)
+        idle = IdleBytes(self.trials, self.traces, layout, self.usual, far)
+        layout = idle.find(self._needless(layout, idle.memory) & ~self._kept)
+        budget.begin("checking against the walkthrough", 0.75)
+        directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
+        layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary])
+        layout = self._refine_along(
+            layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen]
+        )
+        layout = with_due(self.trials, layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)])
+        # Again: where something falls due the commands could not be told from it before.
+        layout = self._refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], hidden=True)
+        budget.begin("looking for values that come to the same", 0.9)
+        walks = [*self._wander(layout, commands, _WANDERED_FOLDING), *self._loiter(layout)]
         layout = self._with_folds(layout, [*(states[i] for i in ordinary), *walks])
         self.emulator.restore(usual)
+        return msgspec.structs.replace(layout, cut_short=tuple(budget.cut_short))
+
+    def _refine_along(
+        self, layout: Layout, tried: Sequence[tuple[Snapshot, Sequence[str]]], hidden: bool = False
+    ) -> Layout:
+        """The layout refined by states with commands to try in each: all of them, or as many as there is time for, from
+        all over the game."""
+        for index in _spread_out(len(tried)):
+            if index % _SPARSEST and self.budget.is_spent:
+                continue
+            state, commands = tried[index]
+            layout = self._refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
         return layout
 
     def _with_folds(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with values of bytes that come to the same; of bytes in which two of the states differ that
         Jericho's hash takes for one."""
-        emulator, world = self.emulator, World(self.emulator, layout)
+        emulator, world, budget = self.emulator, World(self.emulator, layout), self.budget
         canonical: dict[bytes, Snapshot] = {}
         for state in states:
             emulator.restore(state)
@@ -135,17 +169,23 @@ class _Survey:
         rooms = [emulator.tree.room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
         commands: dict[int, list[str]] = {}
 
-        def appearance(index: int, state: Snapshot) -> tuple[str, str, bytes]:
-            if index not in commands:
-                emulator.restore(state)
-                tried = (*self.usual, *self.traces.commands()[len(NONSENSE) :])
-                commands[index] = [c for c in tried if c not in self.avoid]
+        def appearance(trial: Trial, asked: tuple[int, Snapshot]) -> tuple[tuple[str, ...], bytes]:
+            index, state = asked
             watched = world.watched(np.frombuffer(state.ram, np.uint8))
-            outcomes = self.trials.outcomes(state, commands[index], watched, kinds=True)
-            look, inventory = (self.trials.answer(state, command) for command in IDLE[:2])
-            return look, inventory, _pattern(outcomes).tobytes()
+            outcomes = trial.outcomes(state, commands[index], watched, kinds=True)
+            return trial.answers(state, IDLE[:2]), _pattern(outcomes).tobytes()
 
-        folding = Folding(list(canonical.values()), rooms, appearance, self._covered)
+        def appearances(asked: Sequence[tuple[int, Snapshot]]) -> list[tuple[tuple[str, ...], bytes]]:
+            for index, state in asked:
+                if index not in commands:
+                    tried = (*self.usual, *self.traces.commands(state)[len(NONSENSE) :])
+                    commands[index] = [c for c in tried if c not in self.avoid]
+            return self.trials.each(appearance, asked)
+
+        folding = Folding(
+            list(canonical.values()), rooms, appearances, self._covered,
+            may_compare=lambda: not budget.is_beyond(0.85), may_verify=lambda: not budget.is_beyond(1.0),
+        )  # fmt: skip
         suspects = np.flatnonzero(self._needless(layout, folding.memory)).tolist()
         return msgspec.structs.replace(layout, folds=folding.folds(suspects, layout.local))
 
@@ -181,7 +221,7 @@ class _Survey:
         action starts and the next one stops."""
         emulator = self.emulator
         found = np.zeros(emulator.header.dynamic_size, dtype=bool)
-        for state in self.walked[1 :: 1 + len(self.walked) // _IDLING]:
+        for state in self._affordable(self.walked[1 :: 1 + len(self.walked) // _IDLING], _RUN + 3):
             emulator.restore(state)
             memory = [emulator.ram.copy()]
             while (
@@ -189,12 +229,18 @@ class _Survey:
                 and not emulator.over
                 and prompt_of(emulator.save_registers()) == prompt_of(usual)
             ):
-                if emulator.step(IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
+                if self._step(IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
                     break
                 memory.append(emulator.ram.copy())
             if len(memory) > _RUN:
                 found |= ticking(np.array(memory), _IDLE_RUN)
         return found
+
+    def _step(self, command: str, limit: int = STEP_LIMIT) -> Status:
+        """Gives a command in Frotz, in a state that the story came to by itself."""
+        status = self.emulator.step(command, limit)
+        self.budget.spend(FROTZ_WEIGHT * self.emulator.instructions)
+        return status
 
     def _with_or_without_score(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with the score as a part of the world, if that makes idling more true: some stories work their
@@ -238,34 +284,58 @@ class _Survey:
 
     def _mistakes(self, layout: Layout, states: Sequence[Snapshot], commands: Sequence[str]) -> int:
         """How often the commands do something else from the canonical states."""
-        world, count = World(self.emulator, layout), 0
         commands = [c for c in commands if c not in self.avoid]
+        befores = [msgspec.structs.replace(state, rng=RNG) for state in states]
+        found = self.trials.outcomes_from([*befores, *self._canonical(layout, befores)], commands)
+        pairs = zip(found[: len(states)], found[len(states) :], strict=True)
+        return sum(int((truth != canonical).sum()) for truth, canonical in pairs)
+
+    def _canonical(self, layout: Layout, states: Sequence[Snapshot]) -> list[Snapshot]:
+        """The states made canonical."""
+        world, made = World(self.emulator, layout), []
         for state in states:
-            before = msgspec.structs.replace(state, rng=RNG)
-            truth = self.trials.outcomes(before, commands)
-            self.emulator.restore(before)
-            canonical = world.canonical(RNG)
-            count += int((self.trials.outcomes(canonical, commands) != truth).sum())
-        return count
+            self.emulator.restore(state)
+            made.append(world.canonical(RNG))
+        return made
+
+    def _affordable(self, states: Sequence[Snapshot], commands: int, share: float = _WALKING) -> Sequence[Snapshot]:
+        """Some of the states, evenly spread: as many as can be tried with so many commands each in Frotz for a share of
+        what the present stage has left."""
+        most = max(_FEWEST_STATES, int(share * self.budget.left) // max(1, commands * self.step_cost))
+        return states[:: 1 + max(0, len(states) - 1) // most]
 
     def _without_harmless(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout without bytes that change by themselves and that nothing was seen to depend on, such as the
         switch of a bird that sings now and then in the forest."""
         emulator = self.emulator
-        states, restless = self._wander(layout, walk)
+        states = self._wander(layout, walk)
+        restless = self._restless(layout, states)
         mask, fill = bytearray(layout.mask), bytearray(layout.fill)
         for address in restless:
+            if self.budget.is_spent:
+                break
             values = Counter(state.ram[address] for state in states)
             usual = values.most_common(1)[0][0]
             tried = [state for state in states if state.ram[address] != usual][-_HARMLESS:]
-            if tried and not any(self._depends(state, address, usual) for state in tried):
+            if tried and not self._depends(tried, address, usual):
                 mask[address], fill[address] = 0, usual
         emulator.restore(states[0])
         return msgspec.structs.replace(layout, mask=bytes(mask), fill=bytes(fill))
 
+    def _restless(self, layout: Layout, states: Sequence[Snapshot]) -> list[int]:
+        """The bytes that changed while nothing was done in some of the states."""
+        open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
+        open_bytes[[*layout.counters, *layout.stamped]] = False
+        changed = np.zeros(len(open_bytes), dtype=bool)
+        for state, (_, memory) in zip(
+            states, self.trials.each(lambda trial, state: trial.memories(state, IDLE[:1]), states), strict=True
+        ):
+            changed |= memory[0] != np.frombuffer(state.ram, np.uint8)
+        return [int(a) for a in np.flatnonzero(changed & open_bytes)]
+
     def _with_quiet_fill(self, layout: Layout, candidates: Sequence[Snapshot], walk: Sequence[str]) -> Layout:
         """The layout that sets clocks to where they disturb least, and not to when the sun is about to rise."""
-        states = self._wander(layout, walk)[0][:: _WANDERED // 24]
+        states = self._wander(layout, walk, _WANDERED // 10)
         clocks = np.flatnonzero(self.traces.timed > 0)
         layouts = [layout]
         for state in candidates:
@@ -276,57 +346,16 @@ class _Survey:
 
     def _with_quiet_counters(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout that sets running counters to where least falls due, also while somebody waits for some turns."""
-        states = self._wander(layout, walk)[0][::3]
+        states = self._wander(layout, walk, _WANDERED // 3)
         layouts = [msgspec.structs.replace(layout, running=value) for value in _RUNNING]
         return min(layouts, key=lambda tried: self._mistakes(tried, states, (*IDLE, "wait")))
 
     def _thorough_or_not(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout with all attributes of the things in sight, if rooms are described more truly with them."""
-        states = self._wander(layout, walk)[0][::4]
+        states = self._wander(layout, walk, _WANDERED // 4)
         thorough = msgspec.structs.replace(layout, thorough=True)
         better = self._misdescribed(thorough, states) < self._misdescribed(layout, states)
         return thorough if better else layout
-
-    def _with_idle(self, layout: Layout, walk: Sequence[str]) -> Layout:
-        """The layout with bytes left out of the key that tell states apart in which all is the same to a player.
-
-        Suspected is every byte beyond the object tree in which two states differ that Jericho's hash takes for one.
-        From states all over the game it is tried whether commands, `look` or `inventory` depend on any of them. One
-        that matters in a few rooms counts there; one that matters in many stays as it is."""
-        emulator = self.emulator
-        states = self._wander(layout, walk, _WANDERED_FAR)[0]
-        world, made = World(emulator, layout), []
-        for state in states:
-            emulator.restore(state)
-            made.append(np.frombuffer(world.canonical(RNG).ram, np.uint8))
-        memory = np.array(made)
-        suspects = [int(a) for a in np.flatnonzero(self._needless(layout, memory) & ~self._kept)]
-        if not suspects:
-            return layout
-        usual = {a: int(np.bincount(memory[:, a]).argmax()) for a in suspects}
-        rooms = [emulator.tree.room(row, emulator.player) for row in memory]
-        tested: dict[int, set[int]] = defaultdict(set)
-        guilty: dict[int, set[int]] = defaultdict(set)
-        thorough = self._telling(memory, rooms, usual, _ROOMS)
-        for i in sorted(self._telling(memory, rooms, usual, len(memory))):
-            state = msgspec.structs.replace(states[i], ram=memory[i].tobytes(), rng=RNG)
-            unusual = [a for a in suspects if memory[i, a] != usual[a]]
-            for address in unusual:
-                tested[address].add(rooms[i])
-            for address in self._culprits(world, state, unusual, usual, i in thorough):
-                guilty[address].add(rooms[i])
-        for address, others in self._tables(suspects).items():
-            guilty[address] |= set().union(*(guilty[a] for a in others)) & tested[address]
-        fill = bytearray(layout.fill)
-        idle, local = [], dict(layout.local)
-        for address in suspects:
-            if len(guilty[address]) * _SELDOM > len(tested[address]):
-                continue
-            idle.append(address)
-            fill[address] = usual[address]
-            for room in sorted(guilty[address]):
-                local[room] = (*local.get(room, ()), address)
-        return msgspec.structs.replace(layout, fill=bytes(fill), idle=tuple(idle), local=local)
 
     @property
     def _covered(self) -> Ram:
@@ -351,85 +380,29 @@ class _Survey:
         varies[layout.stamped] = False
         return varies
 
-    def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
-        """By suspect: those that lie in the same table, it seems. If one square of a board matters, all do."""
-        header, tables = self.emulator.header, [[-_TABLE_GAP - 1]]
-        for address in suspects:
-            if address >= header.globals + 480:
-                if address - tables[-1][-1] > _TABLE_GAP:
-                    tables.append([])
-                tables[-1].append(address)
-        return {address: table for table in tables[1:] for address in table}
-
-    def _telling(
-        self, memory: npt.NDArray[np.uint8], rooms: Sequence[int], usual: Mapping[int, int], most: int
-    ) -> set[int]:
-        """Which states to try, so that every byte has unusual values in as many rooms as there are, up to some."""
-        chosen: set[int] = set()
-        for address, value in usual.items():
-            by_room: dict[int, int] = {}
-            for i in np.flatnonzero(memory[:, address] != value).tolist():
-                by_room.setdefault(rooms[i], i)
-            places = list(by_room.values())
-            chosen |= set(places[:: len(places) // most + 1])
-        return chosen
-
-    def _culprits(
-        self, world: World, state: Snapshot, suspects: Sequence[int], usual: Mapping[int, int], thorough: bool
-    ) -> list[int]:
-        """Those of the suspects on which something depends in a state: what is seen, where one can go, or, thoroughly,
-        what any command does."""
-        raw = np.frombuffer(state.ram, np.uint8)
-        self.emulator.restore(state)
-        commands = [*self.usual, *(self.traces.commands()[len(NONSENSE) :] if thorough else ())]
-        commands = [c for c in commands if c not in self.avoid]
-        watched = world.watched(raw)
-
-        def appearance(addresses: Sequence[int]) -> tuple[str, str, bytes]:
-            ram = raw.copy()
-            ram[list(addresses)] = [usual[a] for a in addresses]
-            tried = msgspec.structs.replace(state, ram=ram.tobytes())
-            look, inventory = self.trials.answer(tried, "look"), self.trials.answer(tried, "inventory")
-            return look, inventory, self.trials.outcomes(tried, commands, watched).tobytes()
-
-        truth, found, left = appearance(()), [], list(suspects)
-        while (culprit := first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
-            found.append(culprit)
-            left.remove(culprit)
-        return found
-
     def _misdescribed(self, layout: Layout, states: Sequence[Snapshot]) -> int:
         """In how many states `look` says something else from the canonical state."""
-        world, count = World(self.emulator, layout), 0
-        for state in states:
-            before = msgspec.structs.replace(state, rng=RNG)
-            self.emulator.restore(before)
-            canonical = world.canonical(RNG)
-            count += self.trials.answer(before, "look") != self.trials.answer(canonical, "look")
-        return count
+        befores = [msgspec.structs.replace(state, rng=RNG) for state in states]
+        both = [*befores, *self._canonical(layout, befores)]
+        said = self.trials.each(lambda trial, state: trial.answers(state, IDLE[:1]), both)
+        return sum(one != other for one, other in zip(said[: len(states)], said[len(states) :], strict=True))
 
-    def _wander(self, layout: Layout, walk: Sequence[str], count: int = _WANDERED) -> tuple[list[Snapshot], list[int]]:
-        """States of a walk at random around the walkthrough, and the bytes that changed while nothing was done."""
+    def _wander(self, layout: Layout, walk: Sequence[str], count: int = _WANDERED) -> list[Snapshot]:
+        """States of a walk at random around the walkthrough; fewer where a step costs much."""
         emulator = self.emulator
-        open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
-        open_bytes[[*layout.counters, *layout.stamped]] = False
         commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.avoid]
+        affordable = int(_WALKING * self.budget.left) // max(1, self.step_cost)
+        count = min(count, max(_FEWEST_WANDERED, affordable))
         states: list[Snapshot] = []
-        restless: Counter[int] = Counter()
         while len(states) < count:
             emulator.restore(self.random.choice(self.walked))
             for _ in range(_EXCURSION):
-                if emulator.over or emulator.step(self.random.choice(commands)) is not Status.DONE or emulator.over:
+                if emulator.over or self._step(self.random.choice(commands)) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
-                if prompt_of(state) != layout.prompt:
-                    continue
-                states.append(state)
-                emulator.step("look", CANDIDATE_LIMIT)
-                changed = (emulator.ram != np.frombuffer(state.ram, np.uint8)) & open_bytes
-                restless.update(np.flatnonzero(changed).tolist())
-                emulator.restore(state)
-        return states, sorted(restless)
+                if prompt_of(state) == layout.prompt:
+                    states.append(state)
+        return states[:count]
 
     def _loiter(self, layout: Layout) -> list[Snapshot]:
         """States in which nothing is done for some turns in rooms that have bytes of their own: many of those are
@@ -442,26 +415,35 @@ class _Survey:
             places.remove(room)
             emulator.restore(start)
             for _ in range(_LOITERING):
-                if emulator.step(IDLE[0]) is not Status.DONE or emulator.over:
+                if self._step(IDLE[0]) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
                 if prompt_of(state) == layout.prompt:
                     states.append(state)
+            if self.budget.is_spent:
+                break
         return states
 
-    def _depends(self, state: Snapshot, address: int, value: int) -> bool:
-        """Whether commands do something else, or show something else, if one byte has another value."""
-        ram = bytearray(state.ram)
-        ram[address] = value
-        before = msgspec.structs.replace(state, rng=RNG)
-        other = msgspec.structs.replace(before, ram=bytes(ram))
-        self.emulator.restore(before)
-        some = self.traces.commands()[len(NONSENSE) :]
-        commands = [*IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
-        commands = [c for c in commands if c not in self.avoid]
-        if (self.trials.outcomes(before, commands) != self.trials.outcomes(other, commands)).any():
-            return True
-        return self.trials.answer(before, "look") != self.trials.answer(other, "look")
+    def _depends(self, states: Sequence[Snapshot], address: int, value: int) -> bool:
+        """Whether commands do something else, or show something else, in any of the states if one byte has another
+        value."""
+        asked = []
+        for state in states:
+            some = self.traces.commands(state)[len(NONSENSE) :]
+            commands = [*IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
+            asked.append((state, [c for c in commands if c not in self.avoid]))
+
+        def depends(trial: Trial, item: tuple[Snapshot, list[str]]) -> bool:
+            state, commands = item
+            before = msgspec.structs.replace(state, rng=RNG)
+            ram = bytearray(state.ram)
+            ram[address] = value
+            other = msgspec.structs.replace(before, ram=bytes(ram))
+            if (trial.outcomes(before, commands) != trial.outcomes(other, commands)).any():
+                return True
+            return trial.answers(before, IDLE[:1]) != trial.answers(other, IDLE[:1])
+
+        return any(self.trials.each(depends, asked))
 
     # --- does it matter after all? ------------------------------------------------------------------------------
 
@@ -537,10 +519,18 @@ class _Survey:
             states.append(emulator.save())
             commands.append(command)
             scores.append(emulator.score)
-            if emulator.step(command) is not Status.DONE or emulator.over:
+            if command in self.avoid or self._step(command) is not Status.DONE or emulator.over:
                 break
+        self.step_cost = self.budget.spent // max(1, len(states))
         memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
         return states, commands, memory, np.array(scores)
+
+
+def _spread_out(count: int) -> list[int]:
+    """The numbers below a count in an order in which each beginning is spread evenly: every eighth first, then those
+    halfway between, and so on."""
+    strides = range(_SPARSEST.bit_length() - 1, -1, -1)
+    return list(dict.fromkeys(i for power in strides for i in range(0, count, 1 << power)))
 
 
 def _pattern(outcomes: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:

@@ -6,13 +6,16 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.jericho import CANDIDATE_LIMIT, Snapshot, Status, Verdict
+from xtx.games.survey_budget import FROTZ_WEIGHT
+from xtx.games.trials import Trials
 from xtx.games.zmachine import Ram, read_dictionary
+from xtx.games.zset import UNJUDGED
 
 _NOUNS = 2
 """What has more values than this after as many things were examined is the parser's."""
@@ -37,25 +40,29 @@ PRONOUNS = frozenset(("it", "them", "him", "her", "that", "those", "this", "thes
 _INCOMPLETE = ("take", "put", "give", "unlock", "open", "examine", "ask")
 """Verbs that make the parser ask back, which uses tables of its own; each is followed by an answer."""
 
+PAIRS = 240
+"""Commands in Frotz that it takes to try pairs of commands in a state, about."""
+
 
 class Traces:
     """What was seen so far of one story."""
 
-    def __init__(self, emulator: Emulator, avoid: Collection[str], chance: random.Random) -> None:
-        """`avoid` are commands that are not to be tried; `chance` chooses those that are."""
-        self.emulator = emulator
-        self.avoid = avoid
+    def __init__(self, trials: Trials, chance: random.Random) -> None:
+        """`chance` chooses the commands that are tried."""
+        self.emulator = trials.emulator
+        self.trials = trials
+        self.avoid = trials.avoid
         self.random = chance
-        self.dictionary = read_dictionary(emulator.story.content, emulator.header)
-        size = emulator.header.dynamic_size
+        self.dictionary = read_dictionary(self.emulator.story.content, self.emulator.header)
+        size = self.emulator.header.dynamic_size
         self.timed = np.zeros(size, dtype=np.int64)
         """By byte: in how many states time changed it, whatever the command."""
         self._verbs = np.zeros(size, dtype=np.int64)
         """By byte: the largest number of verbs that changed it, each in its own way, in one state."""
-        self._steps: list[Counter[int]] = [Counter() for _ in range(size)]
+        self._steps: dict[int, Counter[int]] = {}
         """By byte: by how much time changed it, and how often."""
         self._states = 0
-        self._world = emulator.change.set_mask & emulator.change.clear_mask
+        self._world = self.emulator.change.set_mask & self.emulator.change.clear_mask
         self._sights: list[str] = []
         """Words that were in sight when commands were last made up."""
 
@@ -72,12 +79,12 @@ class Traces:
     @property
     def counting(self) -> npt.NDArray[np.bool_]:
         """Bytes that time changes, mostly by the same small step up or down."""
-        return np.array([self._counts(steps) for steps in self._steps])
+        counting = np.zeros(len(self.timed), dtype=bool)
+        counting[[address for address, steps in self._steps.items() if self._counts(steps)]] = True
+        return counting
 
     @staticmethod
     def _counts(steps: Counter[int]) -> bool:
-        if not steps:
-            return False
         step, times = steps.most_common(1)[0]
         return (step <= 10 or step >= 246) and times * 2 >= steps.total()
 
@@ -85,20 +92,14 @@ class Traces:
         """For bytes of which it is known already."""
         self._verbs[bytes_] = _VERBS
 
-    def commands(self) -> list[str]:
-        """Commands to try in the present state: nonsense, and every template with a few words that are in sight."""
-        emulator = self.emulator
-        state = emulator.save()
-        seen = ""
-        for command in ("look", "inventory"):
-            emulator.step(command)
-            seen += " " + emulator.narration.lower()
-            emulator.restore(state)
+    def commands(self, state: Snapshot) -> list[str]:
+        """Commands to try in a state: nonsense, and every template with a few words that are in sight."""
+        seen = " ".join(self.trials.answers(state, ("look", "inventory"))).lower()
         words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
         self._sights = [w for w in words if w not in PRONOUNS]
         words = [*self._sights, "all", "me"]
         commands = list(NONSENSE)
-        for template in emulator.templates:
+        for template in self.emulator.templates:
             for _ in range(4 if "OBJ" in template else 1):
                 command = template
                 while "OBJ" in command:
@@ -106,62 +107,99 @@ class Traces:
                 commands.append(command)
         return commands
 
-    def look_for(self, state: Snapshot) -> None:
-        """Notes what commands that leave the object tree alone do to the rest of memory."""
-        emulator = self.emulator
-        emulator.restore(state)
+    def look_for(self, state: Snapshot, with_pairs: bool) -> None:
+        """Notes what commands that leave the object tree alone do to the rest of memory; `with_pairs`: also what some
+        commands do together with the one that follows."""
         before = np.frombuffer(state.ram, np.uint8)
-        commands = self.commands()
-        single = {(c,): self._after(state, (c,)) for c in commands}
-        # The parser keeps the line before last too, and asks back with tables of its own: so pairs as well.
-        pairs = [(c, "look") for c in commands[:: len(commands) // 60 + 1] + list(NONSENSE)]
-        pairs += [(v, answer) for v in _INCOMPLETE for answer in NONSENSE[2:5]]
-        double = {pair: self._after(state, pair) for pair in pairs}
-        emulator.restore(state)
-        moves = emulator.moves
-        turns = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves + 1])
-        pauses = np.array([ram for ram, moved in filter(None, single.values()) if moved == moves])
-        time = np.zeros(before.size, dtype=bool)
-        if len(turns) > 5:
-            # Not the parser but time: nearly all commands that take a turn do the same to it, and others nothing.
-            usual = np.sort(turns, axis=0)[len(turns) // 2]
-            time = (usual != before) & ((turns == usual).mean(axis=0) > 0.8)
-            if len(pauses):
-                time &= (pauses == before).mean(axis=0) > 0.9
-            self.timed += time
-            for address in np.flatnonzero(time):
-                self._steps[address][(int(usual[address]) - int(before[address])) & 0xFF] += 1
+        commands = [c for c in dict.fromkeys(self.commands(state)) if c not in self.avoid]
+        examining = [c for s in self._sights if (c := f"examine {s}") not in self.avoid]
+        flags, memory = self.trials.memories(state, [*commands, *examining])
+        harmless = (flags & (UNJUDGED | Verdict.CHANGED)) == 0
+        # Most of memory stays as it is: only what some command changes is looked at.
+        touched = np.flatnonzero((memory != before).any(axis=0))
+        after, first = memory[:, touched], before[touched]
+        singles = np.flatnonzero(harmless[: len(commands)])
+        moved = np.array([self._moves(memory[i]) for i in singles], dtype=np.int64) - self._moves(before)
+        time = self._note_time(after[singles], moved, touched, before)
+        changed = (after != first) & ~time[touched]
         by_verb: dict[str, npt.NDArray[np.bool_]] = {}
-        for sequence, result in (single | double).items():
-            if result is None:
-                continue
-            changed = (result[0] != before) & ~time
-            verb = sequence[0][:4] if len(sequence) == 1 else sequence[0][:9]
-            by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
-        self._verbs = np.maximum(self._verbs, np.sum(list(by_verb.values()), axis=0))
-        for sequence, result in single.items():
-            # Nonsense changes nothing but the parser's things: once is enough.
-            if result is not None and sequence[0] in NONSENSE:
-                self._verbs[(result[0] != before) & ~time] = _VERBS
-        looked_at = [result[0] for c in self._sights if (result := self._after(state, (f"examine {c}",))) is not None]
-        if looked_at:
+        for i in singles.tolist():
+            verb = commands[i][:4]
+            by_verb[verb] = by_verb[verb] | changed[i] if verb in by_verb else changed[i]
+            if commands[i] in NONSENSE:
+                # Nonsense changes nothing but the parser's things: once is enough.
+                self._verbs[touched[changed[i]]] = _VERBS
+        verbs = np.zeros(before.size, dtype=np.int64)
+        if by_verb:
+            verbs[touched] = np.sum(list(by_verb.values()), axis=0)
+        if with_pairs:
+            verbs += self._changed_by_pairs(state, commands, time)
+        self._verbs = np.maximum(self._verbs, verbs)
+        looked_at = after[len(commands) :][harmless[len(commands) :]]
+        if len(looked_at):
             # What takes on another value for each thing that is named is the parser's too.
-            values = np.sort(np.array(looked_at), axis=0)
-            self._verbs[(np.diff(values, axis=0) != 0).sum(axis=0) >= _NOUNS] = _VERBS
+            values = np.sort(looked_at, axis=0)
+            self._verbs[touched[(np.diff(values, axis=0) != 0).sum(axis=0) >= _NOUNS]] = _VERBS
         self._states += 1
 
-    def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> tuple[Ram, int] | None:
-        """RAM and number of moves after the commands; None if the object tree or the score changed."""
+    def _note_time(
+        self,
+        after: npt.NDArray[np.uint8],
+        moved: npt.NDArray[np.int64],
+        touched: npt.NDArray[np.intp],
+        before: Ram,
+    ) -> npt.NDArray[np.bool_]:
+        """The bytes that time changes in a state and not the parser: nearly all commands that take a turn do the same
+        to them, and others nothing. `after`: the touched bytes after each command; `moved`: the turns it took."""
+        time = np.zeros(before.size, dtype=bool)
+        turns, pauses = after[moved == 1], after[moved == 0]
+        if len(turns) > 5:
+            usual = np.sort(turns, axis=0)[len(turns) // 2]
+            first = before[touched]
+            alike = (usual != first) & ((turns == usual).mean(axis=0) > 0.8)
+            if len(pauses):
+                alike &= (pauses == first).mean(axis=0) > 0.9
+            time[touched] = alike
+            self.timed += time
+            for address, value in zip(touched[alike].tolist(), usual[alike].tolist(), strict=True):
+                self._steps.setdefault(address, Counter())[(value - int(before[address])) & 0xFF] += 1
+        return time
+
+    def _moves(self, ram: Ram) -> int:
+        """The number of moves in a memory, as far as its bytes are known."""
+        return int.from_bytes(bytes(ram[list(self.emulator.moves_addresses)]), "big")
+
+    def _changed_by_pairs(
+        self, state: Snapshot, commands: Sequence[str], time: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64]:
+        """By byte: how many pairs of commands changed it. The parser keeps the line before last too, and asks back with
+        tables of its own. Tried in Frotz, as the state is one that the story came to."""
+        pairs = [(c, "look") for c in (*commands[:: len(commands) // 60 + 1], *NONSENSE)]
+        pairs += [(v, answer) for v in _INCOMPLETE for answer in NONSENSE[2:5]]
+        before = np.frombuffer(state.ram, np.uint8)
+        by_verb: dict[str, npt.NDArray[np.bool_]] = {}
+        for pair in pairs:
+            ram = self._after(state, pair)
+            if ram is not None:
+                changed = (ram != before) & ~time
+                verb = pair[0][:9]
+                by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
+        return np.sum(list(by_verb.values()), axis=0) if by_verb else np.zeros(before.size, dtype=np.int64)
+
+    def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> Ram | None:
+        """RAM after the commands; None if the object tree changed, or the game ended."""
         emulator = self.emulator
         emulator.restore(state)
         for command in sequence:
-            if command in self.avoid or emulator.step(command, CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
+            if command in self.avoid:
+                return None
+            status = emulator.step(command, CANDIDATE_LIMIT)
+            self.trials.budget.spend(FROTZ_WEIGHT * emulator.instructions)
+            if status is not Status.DONE or emulator.over:
                 return None
         ram = emulator.ram.copy()
         difference = self._still(ram) ^ self._still(np.frombuffer(state.ram, np.uint8))
-        if (difference & self._world).any():
-            return None
-        return ram, emulator.moves
+        return None if (difference & self._world).any() else ram
 
     def _still(self, ram: Ram) -> Ram:
         """A memory without the objects that move by themselves."""

@@ -72,11 +72,13 @@ class GameVector:
         forbidden: Iterable[tuple[str, str, bool]] = (),
         layout: bytes = b"",
         on_report: Callable[[str], None] = report,
+        on_survey: Callable[[float], None] | None = None,
         ahead: bool | None = None,
         tie: bool = True,
     ) -> None:
         """`workers`: None means one for each processor. `patience`: seconds without any progress after which a worker
-        is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties). `ahead`: whether
+        is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties). `on_survey`: is
+        told again and again what share of the survey is done, while the layout is found out. `ahead`: whether
         workers that wait may look ahead; None: if there are two processors for each of them. `tie`: whether workers may
         be tied to processors, one to each; not where others need these as well."""
         if games < 1:
@@ -84,6 +86,7 @@ class GameVector:
         self.spec = spec
         self._patience = patience
         self._on_report = on_report
+        self._on_survey = on_survey
         self._ledger = Ledger(forbidden)
         self._slots = [Slot() for _ in range(games)]
         self._ready = Ready(layout)
@@ -513,6 +516,8 @@ class GameVector:
             # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
             # we are woken less often.
             unsent = any(remote.unsent for remote in remotes)
+            if self._on_survey is not None and remotes[0].desk.surveyed and not self._ready.layout:
+                self._on_survey(remotes[0].desk.surveyed)
             if not (converse(remotes) if unsent else remotes[0].listen()):
                 for remote in remotes:
                     if not remote.read():  # others may have answered meanwhile

@@ -50,9 +50,10 @@ class Desk(ctypes.Structure):
 
     _fields_ = (
         ("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64), ("ahead", ctypes.c_int64),
+        ("surveyed", ctypes.c_double),
     )  # fmt: skip
     # call: number of the call at work, -1 before the first; start: the trace's progress when that call began; ahead:
-    # not 0 while the worker looks ahead.
+    # not 0 while the worker looks ahead; surveyed: the share of a survey that is done, 0 where there is none.
 
 
 class HostedGame(Game, Protocol):
@@ -265,12 +266,17 @@ class Host:
             self.ready = Ready(b"toy", 1)
             return
         layout = msgspec.msgpack.decode(setup.layout, type=Layout) if setup.layout else None
-        first = StoryGame(spec, layout, trace, setup.avoid)
+        first = StoryGame(spec, layout, trace, setup.avoid, self._note_survey)
         if spec.search:
             layout = first.layout
         self._games += [first, *(StoryGame(spec, layout, trace) for _ in range(setup.games - 1))]
         found = msgspec.msgpack.encode(layout) if layout is not None else b""
         self.ready = Ready(found, first.emulator.walkthrough_seed, first.emulator.max_score)
+
+    def _note_survey(self, share: float, _: str) -> None:
+        """Leaves word of how far the survey has come, which is a sign of life too."""
+        self._desk.surveyed = share
+        self._desk.trace.progress += 1
 
     def look_ahead(self, message: Ahead) -> None:
         """Finds out what can be done where games are likely to go. Whatever comes of it, nobody is to blame: a process

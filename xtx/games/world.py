@@ -21,8 +21,9 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.narration import clean
 from xtx.games.stamps import elapsed, set_word, word
 from xtx.games.zmachine import Ram
+from xtx.games.zset import UNJUDGED, Engine
 
-SURVEY_VERSION = 9
+SURVEY_VERSION = 10
 """Changes whenever the canonical state does: part of every key in the atlas."""
 CANONICAL_VERSION = 8
 """The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
@@ -60,6 +61,8 @@ class Layout(msgspec.Struct, frozen=True):
     stack: bytes
     sp: int
     fp: int
+    cut_short: tuple[str, ...] = ()
+    """Stages of the survey that their budget did not suffice for: keys are finer than they need be."""
     since: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Addresses of words that hold the number of moves at which something happened, with the numbers of moves after
     which that makes a difference: not when it was counts, but how long ago."""
@@ -73,8 +76,11 @@ class Layout(msgspec.Struct, frozen=True):
 class World:
     """Canonical states and keys for one emulator."""
 
-    def __init__(self, emulator: Emulator, layout: Layout) -> None:
+    def __init__(self, emulator: Emulator, layout: Layout, engine: Engine | None = None) -> None:
+        """`engine` runs commands from canonical states, which no story came to by itself and on which Frotz may crash;
+        without one they are run in the emulator."""
         self._emulator = emulator
+        self._engine = engine
         self.layout = layout
         self._idle = np.array(layout.idle, dtype=np.intp)
         self._mask: Ram = np.frombuffer(layout.mask, np.uint8).copy()
@@ -157,6 +163,11 @@ class World:
         emulator = self._emulator
         if odd.opcode != usual.opcode:
             return False  # it waits for a key
+        if self._engine is not None:
+            (flags, one), (other_flags, other) = (self._engine.step(state, "look") for state in (odd, usual))
+            said = [clean(state.narration.decode("cp1252", "replace"))[:60] for state in (one, other)]
+            unjudged = (flags | other_flags) & UNJUDGED
+            return not unjudged and said[0] == said[1] and prompt_of(one) == prompt_of(other)
         present = emulator.save()
         results = []
         for state in (odd, usual):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -98,14 +98,14 @@ class Screen:
         self._print(grid)
 
     @contextmanager
-    def busy(self, line: str) -> Iterator[None]:
-        """Shows a line while something takes its time."""
+    def busy(self, line: str) -> Iterator[Callable[[float], None]]:
+        """Shows a line while something takes its time. Gives a function that may be told which share of it is done."""
         if self.console.is_terminal:
-            with self.console.status(Text(line, "yellow"), spinner="dots"):
-                yield
+            with self.console.status(Text(line, "yellow"), spinner="dots") as status:
+                yield lambda share: status.update(Text(f"{line} {share:.0%}", "yellow"))
         else:
             self.note(line)
-            yield
+            yield lambda share: None
 
     # --- the transcript -----------------------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ def library() -> ctypes.CDLL:
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
     loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, *[pointer] * 3, i32, i32, u64, i32, *[pointer] * 5]
     loaded.zset_ask.argtypes = [pointer, pointer, start, pointer, i32, i32, u64, pointer, i32, pointer]
+    loaded.zset_finals.argtypes = [pointer, start, pointer, i32, u64, *[pointer] * 3]
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
     loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
@@ -364,6 +365,24 @@ class Engine:
             ctypes.string_at(first + i * _ANSWER_ROOM, length) if length else None
             for i, length in enumerate(lengths.tolist())
         ]
+
+    def finals(
+        self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Flags of each command, tried from a state, and the RAM after it, one row for each command; the rows of those
+        that are UNJUDGED mean nothing."""
+        self._check(state)
+        flags = np.full(len(commands), UNJUDGED, dtype=np.uint8)
+        diffs = np.zeros(len(commands), dtype=np.uint64)
+        memory = np.empty((len(commands), self._ram_size), dtype=np.uint8)
+        given = Commands.of(commands)
+        failed = self._library.zset_finals(
+            self._engine, ctypes.byref(_start(state)), given.text[given.starts[0] :].ctypes.data, len(commands), limit,
+            flags.ctypes.data, diffs.ctypes.data, memory.ctypes.data,
+        )  # fmt: skip
+        if failed:
+            raise MemoryError("no memory for the candidates")
+        return flags, memory
 
     def step(self, state: Snapshot, command: str, limit: int = CANDIDATE_LIMIT) -> tuple[int, Snapshot]:
         """The flags of one command and the state after it, with all that it printed as the narration."""

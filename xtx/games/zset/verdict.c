@@ -220,6 +220,18 @@ static int64_t first_random(const engine *e, uint32_t c) {
     return e->random_count ? e->randoms[e->lane_of[c] % e->random_count] : e->start_random.a;
 }
 
+/* Writes the bytes that may have changed to each lane's row. */
+static void keep_finals(engine *e) {
+    uint32_t count = list_touched(e, 0);
+    EACH_LANE(e->set, c, {
+        uint8_t *row = e->finals + (size_t)e->lane_of[c] * e->ram_size;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t address = e->touched[i];
+            if (address < e->ram_size) row[address] = (uint8_t)lane_byte(e, address, c);
+        }
+    });
+}
+
 int judge(engine *e) {
     value differs;
     uint32_t mark = e->journal_length;
@@ -234,6 +246,7 @@ int judge(engine *e) {
     int counted = e->now.counter != e->start_random.counter;
     EACH_LANE(e->set, c, judge_lane(e, c, counted || lane_random(e, c) != first_random(e, c) ? RANDOM : 0););
     if (e->hashes) hash_lanes(e);
+    if (e->finals) keep_finals(e);
     e->count_leaves++;
     return 1;
 }
@@ -721,6 +734,18 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
     arena_trim(&e->lane_arena);
     arena_trim(&e->parked_arena);
     return result;
+}
+
+/* zset_filter for one random number and merged sets, which also leaves in `finals`, in a row of RAM's size for each command,
+ * the RAM after it; the rows of commands that are UNJUDGED hold nothing of use. */
+int zset_finals(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, uint8_t *flags,
+                uint64_t *diffs, uint8_t *finals) {
+    for (int32_t i = 0; i < count; i++) memcpy(finals + (size_t)i * e->ram_size, s->ram, e->ram_size);
+    e->finals = finals;
+    int failed = zset_filter(e, s, &s->random_a, 1, 0, commands, count, limit, MERGING, flags, diffs, NULL, NULL, NULL, NULL,
+                             NULL);
+    e->finals = NULL;
+    return failed;
 }
 
 /* How a run in debug mode chooses its lanes, and which merge it spoils (0: none). */

@@ -350,6 +350,7 @@ typedef struct {
     uint64_t *differences;    /* a hash of what Jericho calls a lane's world difference, for proof; or NULL */
     const uint8_t *watched;   /* by address: the bits that are watched beside; or NULL */
     uint64_t *watches;        /* a hash of how those changed in each lane */
+    uint8_t *finals;          /* by command: RAM after it, in rows of ram_size that begin as the state's RAM; or NULL */
     uint8_t *start_ram, *base_ram;
     uint16_t *moved; /* addresses in which those differ */
     uint32_t moved_count;

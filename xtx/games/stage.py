@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import default_game, find_story
@@ -33,8 +35,8 @@ _PATIENCE = 60.0
 
 
 @cache
-def _read_facts(path: str, md5: str) -> Facts:
-    """The facts about a story; by its checksum too, since a file may be replaced."""
+def _read_facts(path: str, md5: str, profile: bytes) -> Facts:
+    """The facts about a story; by its checksum and profile too, since files may be replaced."""
     facts: Facts = call_in_child(read_story_facts, path, name=Path(path).name, patience=_PATIENCE)
     return facts
 
@@ -66,7 +68,8 @@ def set_stage(
         toy = ToyGame(game)
         return Stage(game, GameSpec(game), MAX_SCORE, toy.walkthrough)
     story = find_story(game or default_game())
-    name, most, walkthrough = _read_facts(str(story.path.absolute()), story.md5)
+    profile = msgspec.msgpack.encode(story.profile)
+    name, most, walkthrough = _read_facts(str(story.path.absolute()), story.md5, profile)
     spec = GameSpec(
         path=str(story.path.absolute()),
         extra_actions=extra_actions,

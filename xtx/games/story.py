@@ -51,6 +51,12 @@ def read_story(path: Path) -> Story:
             raise UserError(f"{companion}: {error}") from None
         if profile.md5 != md5:
             raise UserError(f"{companion} describes another story than {path.name}: make the profile anew")
+        memory = content[: Header.read(content).dynamic_size]
+        try:
+            for place in (profile.score, profile.moves, profile.end):
+                place.read(memory)
+        except ValueError as error:
+            raise UserError(f"{companion} does not fit {path.name} ({error}): make the profile anew") from None
     return Story(path, content, md5, profile)
 
 

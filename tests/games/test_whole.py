@@ -224,6 +224,29 @@ def test_what_is_added_depends_on_the_state_alone() -> None:
     assert one_way == [other_way[1], other_way[2], other_way[0]]
 
 
+@pytest.mark.roms
+@pytest.mark.parametrize("name", ["balances", "enchanter"])
+def test_what_the_templates_find_is_the_same_with_the_whole_dictionary(
+    real_story: Callable[[str], Path], name: str
+) -> None:
+    """It is kept under the same key: what one search leaves in the atlas the other takes out."""
+    found = []
+    emulator = Emulator(find_story(str(real_story(name))))
+    for whole in (False, True):
+        engine = Engine.of(emulator)
+        search = Search(emulator, engine=engine, whole=whole)
+        emulator.reset(emulator.walkthrough_seed)
+        for i, command in enumerate(emulator.walkthrough[:31]):
+            if i % 10 == 0:
+                state = emulator.save()
+                found.append(search.findings(msgspec.structs.replace(state, rng=RANDOM_STATES[0], narration=b"")))
+                emulator.restore(state)
+            emulator.step(command)
+        engine.close()
+    emulator.close()
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
+
+
 def test_answers_are_heard_with_a_mark_for_the_word() -> None:
     emulator = Emulator(find_story(str(LOWWATER)))
     engine = Engine.of(emulator)

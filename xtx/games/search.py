@@ -68,6 +68,8 @@ _NO_SILENT_CHANGE = frozenset(
 )  # fmt: skip
 """Words of commands that change how the program talks, or what its parser remembers."""
 
+_DIGIT = re.compile(r"\d")
+
 _MOST_FINER = 6
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
@@ -234,7 +236,7 @@ def _silent_changes(
         and 2 <= len(candidates[i].split()) <= 4
         and _NO_SILENT_CHANGE.isdisjoint(candidates[i].split())
         and "," not in candidates[i]
-        and not any(map(str.isdigit, candidates[i]))
+        and not _DIGIT.search(candidates[i])
     ]
 
 
@@ -251,6 +253,8 @@ class _Searched:
     """The same, told apart by changes beyond the object tree."""
     all_effects: npt.NDArray[np.uint64]
     """What each candidate does, nonsense too."""
+    is_noisy: bool
+    """Whether so many commands make changes of their own that something of the parser's must be among them."""
 
 
 @dataclass(frozen=True)
@@ -259,12 +263,14 @@ class _StateTrial:
 
     search: Search
     state: Snapshot
+    noisy: bool = False
+    """See `Search.fine_effects`."""
 
     def ask(self, commands: Sequence[tuple[str, str]]) -> list[str]:
         return self.search.answers_without(self.state, commands)
 
     def effects(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
-        return self.search.fine_effects(self.state, commands)
+        return self.search.fine_effects(self.state, commands, self.noisy)
 
     def frequency(self, command: str) -> int:
         return self.search.verb_frequency(command)
@@ -326,6 +332,8 @@ class Search:
         self._filled: dict[tuple[str, ...], Candidates] = {}
         self._pairs = lru_cache(maxsize=4096)(partial(_pairs, self._dictionary))
         self._excluded: Collection[str] = ()
+        self._hidden_kinds = 0
+        """Different changes, in the last verdicts, that touched the object tree and left it as it is."""
         self._searched: _Searched | None = None
         """What came out of the templates in the state that was searched last."""
         self._chance = 0.0
@@ -381,8 +389,8 @@ class Search:
         told = {t.name for t in things if t.told}
         effect, fine = self._both_effects(state, candidates)
         sound = candidates.without_nonsense(effect, told)
-        nonsense = (sound == 0) & (effect != 0)
-        return _Searched(state, things, candidates, sound, np.where(nonsense, np.uint64(0), fine), effect)
+        fine = np.where((sound == 0) & (effect != 0), np.uint64(0), fine)
+        return _Searched(state, things, candidates, sound, fine, effect, self._hidden_kinds > _HIDDEN_KINDS)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
         """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
@@ -427,7 +435,7 @@ class Search:
         if self._is_question(state):
             finer = tuple(dict.fromkeys((*finer, *(a for a in _REPLIES if a not in found.actions))))
         known = (*found.actions, *finer)
-        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state))]
+        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state, searched.is_noisy))]
         real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
         if "wait" not in real and self._time_matters(state):
             added = [*added, "wait"]
@@ -593,12 +601,13 @@ class Search:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
         return self._both_effects(state, candidates)[0]
 
-    def fine_effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
-        """The same, where changes of the world beyond the object tree make a difference between effects as well."""
-        return self._both_effects(state, candidates)[1]
+    def fine_effects(self, state: Snapshot, candidates: Sequence[str], noisy: bool = False) -> npt.NDArray[np.uint64]:
+        """The same, where changes of the world beyond the object tree make a difference between effects as well. In a
+        `noisy` state nearly every command makes such a change: there only single words count that do nothing else."""
+        return self._both_effects(state, candidates, noisy)[1]
 
     def _both_effects(
-        self, state: Snapshot, candidates: Sequence[str]
+        self, state: Snapshot, candidates: Sequence[str], noisy: bool = False
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """What `effects` and `fine_effects` give."""
         watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
@@ -609,19 +618,21 @@ class Search:
         effect, touched, chancy = effects_of(tried, found[0].watches[: len(asking)])
         self._chance += (chancy / max(1, len(commands)) - self._chance) / 4
         flags, watches = tried[0].flags, tried[0].watches
+        hidden = np.empty(0, dtype=np.intp)
+        self._hidden_kinds = len(np.unique(watches[touched]))
         if len(touched):
             # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
             # which all places are one room.
             hidden = self._believable(candidates, watches, touched.tolist())
-            if self._whole:  # a number that was typed is what the parser remembers first of all
-                numbered = [any(map(str.isdigit, candidates[i])) for i in hidden.tolist()]
-                hidden = hidden[~np.array(numbered, dtype=bool)]
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
             return effect, effect
         fine = _told_apart(candidates, effect, flags, watches)
-        silent = _silent_changes(candidates, flags, watches, found[0].watches[: len(asking)])
-        fine[silent] = watches[silent] * _MIXING | np.uint64(1)
+        # A number that was typed is what the parser remembers first of all.
+        fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
+        if not noisy:
+            silent = _silent_changes(candidates, flags, watches, found[0].watches[: len(asking)])
+            fine[silent] = watches[silent] * _MIXING | np.uint64(1)
         return effect, fine
 
     @staticmethod

@@ -31,7 +31,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens
 from xtx.games.zmachine import Dictionary
 
-WHOLE_VERSION = 13
+WHOLE_VERSION = 14
 """Changes whenever the same state may give other candidates: part of every key in the atlas that depends on them."""
 
 WORD_MARK = "\x01"

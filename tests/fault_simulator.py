@@ -402,6 +402,11 @@ class _SilentDisplay:
 
     show = summary = note
 
+    @contextlib.contextmanager
+    def surveying(self) -> Iterator[None]:
+        """Nothing is shown of a survey; a toy world has none."""
+        yield None
+
 
 @dataclass
 class _Clock:

@@ -361,6 +361,7 @@ class Run:
         touch_file(self.folder / SAVED)
         if best:
             _copy_cheaply(path, folder / "best")
+            _sync_folder(folder)  # before a later checkpoint can be named
         for old in checkpoints(self.folder)[_KEPT:]:
             file_calls.current.unlink(old)
 

@@ -211,13 +211,7 @@ class Training:
     def _load(self, state: State) -> None:
         check_state(self._run, state)
         load_agent_state(self._run, self._agent, state)
-        try:
-            self._games.restore(state["games"])
-        except UserError as error:
-            newest = next(iter(checkpoints(self._run.folder)), self._run.folder)
-            raise UserError(
-                f"{newest} cannot be used: {error}; remove it to go on from the checkpoint before"
-            ) from None
+        restore_games(self._run, self._games, state)
         try:
             self._load_progress(state)
         except _MISFITS as error:
@@ -289,6 +283,15 @@ def load_agent_state(run: Run, agent: Agent, state: State) -> None:
         agent.load(state["agent"])
     except _MISFITS as error:
         raise _misfit(run, error) from error
+
+
+def restore_games(run: Run, games: GameVector, state: State) -> None:
+    """Put the games into the states of a checkpoint. Raises `UserError`, with its name, if they are refused."""
+    try:
+        games.restore(state["games"])
+    except UserError as error:
+        newest = next(iter(checkpoints(run.folder)), run.folder)
+        raise UserError(f"{newest} cannot be used: {error}; remove it to go on from the checkpoint before") from None
 
 
 def _misfit(run: Run, error: Exception) -> UserError:

@@ -115,14 +115,14 @@ def resume(folder: Path, means: Means, *, accept_changes: bool = False) -> int:
 def _try_state(run: Run, cast: Cast, means: Means) -> None:
     """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
     from xtx.games.vector import GameVector
-    from xtx.train import check_state, load_agent_state
+    from xtx.train import check_state, load_agent_state, restore_games
 
     state = run.saved_state
     if state is not None:
         check_state(run, state)
         load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
         with contextlib.closing(GameVector(cast.stage.spec, run.config.games, means.workers)) as games:
-            games.restore(state["games"])
+            restore_games(run, games, state)
 
 
 @dataclass(frozen=True)

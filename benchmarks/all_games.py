@@ -1,6 +1,6 @@
 """Every story at hand: how long its survey takes, and how fast it is played with a cold and with a warm atlas.
 
-    .venv/bin/python benchmarks/all_games.py ../shared/games                # all of them, some 40 s each
+    .venv/bin/python benchmarks/all_games.py ../shared/games                # all of them, some 25 s each
     .venv/bin/python benchmarks/all_games.py ../shared/games zork1 hhgg     # some
     .venv/bin/python benchmarks/all_games.py ../shared/games --coverage 60  # also the first 60 steps of the walkthrough
 
@@ -30,7 +30,7 @@ from xtx.games.survey import read_layout
 from xtx.games.survey_budget import Budget
 from xtx.games.world import Layout
 
-COLD_SECONDS = 15.0
+COLD_SECONDS = 8.0
 """Processor time of the cold part; it ends with a step."""
 MOST_STEPS = 4000
 EPISODE = 100

@@ -394,7 +394,9 @@ class _Survey:
         affordable = int(_WALKING * self.budget.left) // max(1, self.step_cost)
         count = min(count, max(_FEWEST_WANDERED, affordable))
         states: list[Snapshot] = []
-        while len(states) < count:
+        for _ in range(count + _EXCURSION):  # a story may end with every command
+            if len(states) >= count:
+                break
             emulator.restore(self.random.choice(self.walked))
             for _ in range(_EXCURSION):
                 if emulator.over or self._step(self.random.choice(commands)) is not Status.DONE or emulator.over:
@@ -402,7 +404,7 @@ class _Survey:
                 state = emulator.save()
                 if prompt_of(state) == layout.prompt:
                     states.append(state)
-        return states[:count]
+        return states[:count] or [state for state in self.walked if prompt_of(state) == layout.prompt]
 
     def _loiter(self, layout: Layout) -> list[Snapshot]:
         """States in which nothing is done for some turns in rooms that have bytes of their own: many of those are
@@ -512,7 +514,7 @@ class _Survey:
         emulator.reset(emulator.walkthrough_seed)
         walk: Sequence[str] = emulator.walkthrough
         if not walk:
-            moves = [t for t in emulator.templates if "OBJ" not in t and t not in self.avoid]
+            moves = [t for t in emulator.templates if "OBJ" not in t and t not in self.avoid] or [IDLE[0]]
             walk = [self.random.choice(moves) for _ in range(100)]
         states, commands, scores = [], [], []
         for command in walk:

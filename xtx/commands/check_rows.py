@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from xtx.games.game import GameSpec
 
 _GAP = "  "
+_PATIENCE = 300.0
+"""Seconds without any progress after which a check is given up: a survey takes some tens on a slow machine."""
 
 
 def print_rows(
@@ -46,7 +48,7 @@ def print_rows(
             progress.add_task(f"{name}, {variants[i][0]}", total=None, visible=False) for i, name in enumerate(names)
         ]
         head = line("game", "grammar", *heads)
-        for event in run_in_children(calls):
+        for event in run_in_children(calls, patience=_PATIENCE):
             task, grammar = tasks[event.number], variants[event.number][0]
             if isinstance(event, Progressed):
                 progress.update(task, completed=event.done, total=event.total, visible=True)

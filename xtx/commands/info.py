@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from xtx.commands.survey import describe_layout
 from xtx.games.catalog import extra_actions, find_story
-from xtx.games.child_process import Report, call_in_child
+from xtx.games.child_process import PATIENCE, Report, call_in_child
 from xtx.games.statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.zmachine import read_dictionary
 
@@ -31,7 +31,7 @@ class Args:
 def run(args: Args) -> None:
     """Prints the facts, one a line."""
     path = str(find_story(args.name).path)
-    title, facts = call_in_child(read_facts, path, name=args.name)
+    title, facts = call_in_child(read_facts, path, name=args.name, patience=PATIENCE)
     table = Table(title=title, box=None, show_header=False, title_justify="left")
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

@@ -17,7 +17,7 @@ from xtx.commands.replays import Replays
 from xtx.commands.writing import check_out, open_out
 from xtx.config import RunConfig
 from xtx.core import UserError
-from xtx.games.child_process import Report, call_in_child
+from xtx.games.child_process import PATIENCE, Report, call_in_child
 from xtx.report.build import TITLE, build, build_brief, make_of_readable
 from xtx.report.document import Block, Document, Figure, Gallery, Section
 from xtx.report.embed import embed
@@ -224,7 +224,9 @@ def _play_toy(game: str) -> Played:
 def _play_story(game: str) -> Played:
     from xtx.games.catalog import default_game
 
-    played: Played = call_in_child(play_walkthrough, game or default_game(), name=game or default_game())
+    played: Played = call_in_child(
+        play_walkthrough, game or default_game(), name=game or default_game(), patience=PATIENCE
+    )
     return played
 
 

@@ -11,7 +11,7 @@ import msgspec
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import default_game, find_story
-from xtx.games.child_process import Report, call_in_child
+from xtx.games.child_process import PATIENCE, Report, call_in_child
 from xtx.games.game import GameSpec
 from xtx.games.toy import MAX_SCORE, ToyGame
 
@@ -30,14 +30,11 @@ class Stage:
 Facts = tuple[str, int, tuple[str, ...]]
 """A game's name, the points that it has to give, and its walkthrough."""
 
-_PATIENCE = 60.0
-"""Seconds that a story may take up to its first prompt."""
-
 
 @cache
 def _read_facts(path: str, md5: str, profile: bytes) -> Facts:
     """The facts about a story; by its checksum and profile too, since files may be replaced."""
-    facts: Facts = call_in_child(read_story_facts, path, name=Path(path).name, patience=_PATIENCE)
+    facts: Facts = call_in_child(read_story_facts, path, name=Path(path).name, patience=PATIENCE)
     return facts
 
 

@@ -394,7 +394,7 @@ class _Survey:
         affordable = int(_WALKING * self.budget.left) // max(1, self.step_cost)
         count = min(count, max(_FEWEST_WANDERED, affordable))
         states: list[Snapshot] = []
-        for _ in range(count + _EXCURSION):  # a story may end with every command
+        for _ in range(count + _EXCURSION if commands else 0):  # a story may end with every command
             if len(states) >= count:
                 break
             emulator.restore(self.random.choice(self.walked))

@@ -28,7 +28,7 @@ Report = Callable[[int, int], None]
 """Given to every function that is called here: how much is done, of how much."""
 
 PATIENCE = 60.0
-"""Seconds in which a call that opens a story and plays its walkthrough must come to an end: it takes a second or two."""
+"""Seconds in which a call that opens a story and plays its walkthrough must end; it takes a second or two."""
 _LENGTH = struct.Struct("<Q")
 """In front of every message: its length."""
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.child_process import main; main()"

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,20 @@ def test_strings_may_hold_brackets_and_digits() -> None:
     assert decode_json(json.dumps([text, "\\", {"a": text}]).encode()) == [text, "\\", {"a": text}]
     many = [[1, {"a": [2]}]] * 1000
     assert decode_json(json.dumps(many).encode()) == many
+
+
+def test_a_long_string_is_checked_in_little_memory() -> None:
+    """In a process of its own, whose memory is limited to what it has and 64 MB; the string has 4 MB."""
+    program = """
+import json, resource
+from xtx.bounded_files import decode_json
+text = "a" * (4 << 20) + '"[' * 40
+content = json.dumps([text, [1]]).encode()
+has = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (has + (64 << 20),) * 2)
+assert decode_json(content) == [text, [1]]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ MAX_DEPTH = 32
 MAX_DIGITS = 24
 """Digits of a number in a row: 64-bit integers have 19, and floats as they are printed 17."""
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""Possessive: to be able to go back in a string of megabytes takes memory for each of its bytes."""
 _BRACKET = re.compile(rb"[\[\]{}]")
 _LONG_NUMBER = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1))
 

@@ -87,6 +87,90 @@ def test_every_damage_shows(tmp_path: Path) -> None:
             read_checkpoint(path)
 
 
+def test_a_large_file_that_is_no_checkpoint_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "1"
+    path.touch()
+    os.truncate(path, 1 << 40)  # a hole: to read it would take hours and a terabyte
+    with pytest.raises(ValueError, match="not a checkpoint"):
+        read_checkpoint(path)
+    with path.open("r+b") as file:
+        file.write(b"xtx checkpoint 1")
+    with pytest.raises(ValueError, match="larger than"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES, errno.ESTALE])
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    with Run.create(folder, CONFIG) as run:
+        run.save(8, {"at": 8})
+        run.save(16, {"at": 16})
+    newest, before = checkpoints(folder)
+
+    def fail(path: Path) -> State:
+        if path in failing:
+            raise OSError(number, os.strerror(number), str(path))
+        return read_checkpoint(path)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(xtx.runs, "read_checkpoint", fail)
+        failing = {newest}
+        with (
+            Run.open(folder) as run,
+            pytest.raises(UserError, match=r"move it away to go on from the one before$") as e,
+        ):
+            run.restore()
+        assert str(newest) in str(e.value) and os.strerror(number) in str(e.value)
+        newest.rename(tmp_path / "newest")
+        failing = {before}
+        with Run.open(folder) as run, pytest.raises(UserError, match=r"try again when that is put right$"):
+            run.restore()
+        (tmp_path / "newest").rename(newest)
+    assert checkpoints(folder) == [newest, before] and not list(folder.rglob("*.damaged"))
+    with Run.open(folder) as run:
+        assert run.restore() == {"at": 16}
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with Run.create(folder, CONFIG) as run:
+        run.save(8, {"at": 8})
+    (folder / "checkpoints" / "0000000016").mkdir()
+    with Run.open(folder) as run:
+        assert run.restore() == {"at": 8}
+
+
+def test_versions_beyond_any_size_are_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Run.create(tmp_path / "run", CONFIG).close()
+    versions = tmp_path / "run" / "versions.json"
+    os.truncate(versions, 1 << 40)
+    with Run.open(tmp_path / "run") as run:
+        run.restore()
+    assert "versions.json is damaged" in capsys.readouterr().err
+    assert len(json.loads(versions.read_text())) == 1
+
+
+def test_lines_beyond_any_size_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xtx.runs, "MAX_LINE_BYTES", 64)
+    folder = tmp_path / "run"
+    good = [b'{"step":%d}\n' % step for step in (1, 2)]
+    with Run.create(folder, CONFIG) as run:
+        for step in (1, 2, 3, 4):
+            run.write("metrics", {"step": step, "more": "x" * 30})
+        run.save(8, {"at": 8})
+    lines = folder / "metrics.jsonl"
+    size = lines.stat().st_size
+    lines.write_bytes(good[0] + b'{"step":1,"more":"' + b"x" * 2 * size + b'"}\n' + good[1])
+    with Run.open(folder) as run:
+        with pytest.raises(UserError, match=r"metrics.jsonl is damaged: line 2 cannot be read"):
+            run.verify()
+        run.verify(accept_changes=True)
+        run.restore()
+    assert lines.read_bytes() == b"".join(good)
+
+
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

@@ -22,6 +22,7 @@ where the user accepts that. Checkpoints of earlier versions hold the lengths al
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.metadata
@@ -46,7 +47,15 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from xtx import file_calls
-from xtx.bounded_files import BadFileError, check_bounds, read_bounded, read_json_lines
+from xtx.bounded_files import (
+    MAX_LINE_BYTES,
+    MAX_LINES_BYTES,
+    BadFileError,
+    check_bounds,
+    read_bounded,
+    read_json,
+    read_json_lines,
+)
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
 from xtx.core import EpisodeRecord, State, UserError
@@ -79,6 +88,10 @@ _LARGEST_CONFIG = 1 << 20
 """Bytes of config.json; the largest preset's has 2,000."""
 MAX_NUMBER = 2**53
 """Steps and scores of a run are below this, so that floating-point figures of them are exact."""
+_MAX_CHECKPOINT_BYTES = 64 << 30
+"""Size of a checkpoint; the largest, with a replay memory, have some 100 MB."""
+_NO_FILE = (errno.ENOENT, errno.EINVAL, errno.ELOOP, errno.ENXIO)
+"""Errors of opening that say that no regular file has the name. All others may pass: the file may be good."""
 _STEP = re.compile(r"[0-9]{1,18}")
 """The name of a checkpoint: game steps."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
@@ -106,14 +119,20 @@ def write_checkpoint(path: Path, state: State) -> None:
 
 
 def read_checkpoint(path: Path) -> State:
-    """The state that was written. Raises ValueError if the file is damaged."""
+    """The state that was written. Raises ValueError if the file is damaged. A file is read as a whole only if its
+    checksum is right."""
     with open_readable(path) as file:
-        whole = file.read()
-    content = whole[len(_MAGIC) + _DIGEST :]
-    if whole[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("not a checkpoint of xtx")
-    if whole[len(_MAGIC) : len(_MAGIC) + _DIGEST] != hashlib.blake2b(content, digest_size=_DIGEST).digest():
-        raise ValueError("damaged")
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise ValueError("not a checkpoint of xtx")
+        if os.fstat(file.fileno()).st_size > _MAX_CHECKPOINT_BYTES:
+            raise ValueError(f"larger than {_MAX_CHECKPOINT_BYTES:,} bytes")
+        expected, found = file.read(_DIGEST), hashlib.blake2b(digest_size=_DIGEST)
+        while block := file.read(_BLOCK):
+            found.update(block)
+        if expected != found.digest():
+            raise ValueError("damaged")
+        file.seek(len(_MAGIC) + _DIGEST)
+        content = file.read()
     try:
         arrays = load_arrays(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -250,6 +269,8 @@ class Run:
         self._checksums: dict[str, _Checksum] = {}
         """Of the exact files of lines, as far as they are known; see `_checksum`."""
         self._verified: _Found | None = None
+        self.restored_from: Path | None = None
+        """The checkpoint that `verify` has read."""
         self._noted = False
         """Whether versions.json has an entry for this start."""
         self._made = False
@@ -309,11 +330,10 @@ class Run:
         path = self.folder / "versions.json"
         known: list[object] = []
         try:
-            known = json.loads(path.read_text()) if path.exists() else []
-            if not isinstance(known, list):
-                raise ValueError("not a list of starts")
-        except (ValueError, RecursionError):
-            known = []
+            known = read_json(path, list[Any])
+        except FileNotFoundError:
+            pass
+        except BadFileError:
             warn(f"{path} is damaged; what the run's earlier starts ran with is lost")
         replace_text(path, json.dumps([*known, versions()], indent=2) + "\n")
 
@@ -381,6 +401,7 @@ class Run:
         Nothing is written.
         """
         path, saved = find_newest(self.folder, warn)
+        self.restored_from = path
         if path is None or saved is None:
             return []
         found = self._compare(path, saved)
@@ -474,13 +495,12 @@ class Run:
         path = self.folder / f"{name}.jsonl"
         kept, left_out = [], 0
         if path.exists():
-            with open_readable(path) as file:
-                for line in file:
-                    at = _read_step(name, line)
-                    if at is None:
-                        left_out += 1
-                    elif at <= step:
-                        kept.append(line)
+            for line in _read_raw_lines(path, MAX_LINES_BYTES):
+                at = _read_step(name, line)
+                if at is None:
+                    left_out += 1
+                elif at <= step:
+                    kept.append(line)
             _copy_cheaply(path, _free_name(path))
         write_whole(path, *kept)
         self._checksums.pop(name, None)  # to be read anew
@@ -588,15 +608,23 @@ def _read_step(name: str, line: bytes) -> int | None:
 
 def _describe_damage(name: str, path: Path, size: int) -> str:
     """Say where the first `size` bytes of an exact file show that they were changed."""
-    read = 0
-    with open_readable(path) as file:
-        for number, line in enumerate(file, 1):
-            read += len(line)
-            if read > size:
-                break
-            if _read_step(name, line) is None:
-                return f"is damaged: line {number} cannot be read"
+    for number, line in enumerate(_read_raw_lines(path, size), 1):
+        if _read_step(name, line) is None:
+            return f"is damaged: line {number} cannot be read"
     return "is not what was written: lines differ"
+
+
+def _read_raw_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
+    """The lines in the first `max_bytes` bytes of a file, without a line that goes on behind them. Of a line that is
+    longer than any of a run only the beginning is given, without its end."""
+    with open_readable(path) as file:
+        is_beginning = True
+        while part := file.readline(min(MAX_LINE_BYTES, max_bytes)):
+            max_bytes -= len(part)
+            is_end = part.endswith(b"\n")
+            if is_beginning and (is_end or max_bytes > 0):
+                yield part
+            is_beginning = is_end
 
 
 def _free_name(lines: Path) -> Path:
@@ -621,12 +649,18 @@ def read_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> State
 
 
 def find_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple[Path | None, State | None]:
-    """Where the newest checkpoint is that can be read, and what it holds."""
+    """Where the newest checkpoint is that can be read, and what it holds. Damaged ones are passed over; one that may be
+    good but cannot be read now, because of permissions or the disk, is a `UserError`."""
     paths, troubles = checkpoints(folder), []
     for path in paths:
         try:
             saved = read_checkpoint(path)
-        except (ValueError, OSError) as error:
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise _refuse_unreadable(path, paths, error) from None
+            troubles.append(f"the checkpoint {path} cannot be read ({error})")
+            continue
+        except ValueError as error:
             troubles.append(f"the checkpoint {path} cannot be read ({error})")
             continue
         for trouble in troubles:
@@ -635,6 +669,12 @@ def find_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple
     if paths:
         raise UserError(f"no checkpoint in {folder} can be read; start the run again in another folder")
     return None, None
+
+
+def _refuse_unreadable(path: Path, paths: list[Path], error: OSError) -> UserError:
+    """`paths`: all checkpoints, newest first."""
+    line = f"the checkpoint {path} cannot be read ({error.strerror}); try again when that is put right"
+    return UserError(f"{line}, or move it away to go on from the one before" if path != paths[-1] else line)
 
 
 def read_config(folder: Path) -> RunConfig:

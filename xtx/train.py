@@ -290,8 +290,22 @@ def restore_games(run: Run, games: GameVector, state: State) -> None:
     try:
         games.restore(state["games"])
     except UserError as error:
-        newest = next(iter(checkpoints(run.folder)), run.folder)
-        raise UserError(f"{newest} cannot be used: {error}; remove it to go on from the checkpoint before") from None
+        raise UserError(_describe_refusal(run, games.spec.path, error)) from None
+
+
+def _describe_refusal(run: Run, story: str, error: UserError) -> str:
+    """Say what to do when the saved games of a checkpoint are refused. Mostly the story is another file: a checkpoint
+    that is damaged is noticed earlier."""
+    known = checkpoints(run.folder)
+    used = run.restored_from or next(iter(known), run.folder)
+    before = f"move {used} away to go on from the checkpoint before" if known and known[-1].name < used.name else ""
+    if story.startswith("toy:"):
+        return f"{used} cannot be used: {error}" + (before and f"; {before}")
+    return (
+        f"the story file {story} may be another one than that of the run, so put the right one back, or set XTX_GAMES "
+        f"to its folder; {used} cannot be used with this one: {error}"
+        + (before and f"; if it is the right one, {before}")
+    )
 
 
 def _misfit(run: Run, error: Exception) -> UserError:

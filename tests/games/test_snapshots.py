@@ -188,6 +188,32 @@ def test_a_forged_checkpoint_gets_one_line(
     assert read_checkpoint(newest)["state"]["games"] == content["state"]["games"]
 
 
+def test_a_run_whose_story_is_another_file_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is lost: no advice to delete a checkpoint, and with the right story the run goes on."""
+    run, story = tmp_path / "run", tmp_path / "story.z5"
+    story.write_bytes(LOWWATER.read_bytes())
+    options = ["--agent", "random", "--workers", "0", "--games", "1", "--quiet", "--out", str(run)]
+    assert main(["train", str(story), "--steps", "30", "--checkpoint-seconds", "0", *options]) == 0
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"steps": 30', '"steps": 60'))
+    newest, before = checkpoints(run)
+    resume = ["resume", str(run), "--workers", "0", "--quiet", "--accept-changes"]
+    story.write_bytes(HANG.read_bytes())
+    profile = story.with_suffix(".json")
+    profile.write_bytes(HANG.with_suffix(".json").read_bytes())
+    for expected in (f"; if it is the right one, move {newest} away to go on from the checkpoint before", ""):
+        capsys.readouterr()
+        assert main(resume) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"xtx: the story file {story} may be another one than that of the run")
+        assert "XTX_GAMES" in line and str(newest) in line and "remove" not in line
+        assert line.endswith(expected) and ("move" in line) == bool(expected)
+        before.unlink(missing_ok=True)
+    story.write_bytes(LOWWATER.read_bytes())
+    profile.unlink()
+    assert main(resume) == 0
+
+
 # --- what a story does to the emulator ------------------------------------------------------------------------------
 
 

@@ -367,6 +367,12 @@ class _SimulatedFile(io.RawIOBase):
     def writable(self) -> bool:
         return self._mode != "rb"
 
+    def seekable(self) -> bool:
+        return self._mode == "rb"
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return os.lseek(self._descriptor, offset, whence)
+
     def fileno(self) -> int:
         return self._descriptor
 
@@ -434,7 +440,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def _with_stalls(stalls: list[Stall]) -> Iterator[None]:
-    """Disturb the workers before the steps that are named, once each."""
+    """Disturb the workers before the steps that are named, once each; afterwards all must have been disturbed."""
     waiting, step = list(stalls), xtx.train.Training._vector_step
 
     def disturb(training: xtx.train.Training) -> None:
@@ -450,6 +456,7 @@ def _with_stalls(stalls: list[Stall]) -> Iterator[None]:
         mock.patch.dict(defaults, patience=PATIENCE),
     ):
         yield
+    assert not waiting, f"signals that were not sent: {waiting}"
 
 
 @contextlib.contextmanager

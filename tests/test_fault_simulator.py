@@ -65,7 +65,7 @@ def test_a_checkpoint_written_in_place_is_noticed(tmp_path: Path) -> None:
             file.writelines(pieces)
 
     with mock.patch.object(xtx.runs, "write_whole", write_in_place):
-        assert any("although" in line or "Error" in line for line in fails(Simulation(tmp_path), range(40)))
+        assert any("refused although there is a checkpoint" in line for line in fails(Simulation(tmp_path), range(40)))
 
 
 def test_lines_that_are_not_cut_back_are_noticed(tmp_path: Path) -> None:

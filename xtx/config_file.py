@@ -14,8 +14,10 @@ import msgspec
 from xtx.config import RunConfig
 
 LARGEST = 2**53
-"""Largest number of steps or games: JSON readers and float64 are exact up to here."""
-_LIMITS = {"steps": (1, LARGEST), "games": (1, LARGEST), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
+"""Largest number of steps: JSON readers and float64 are exact up to here."""
+MAX_GAMES = 4096
+"""Games of one run. Each takes some megabytes; with more the machine would be out of memory before the first step."""
+_LIMITS = {"steps": (1, LARGEST), "games": (1, MAX_GAMES), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
 _ADVICE = "put it back from a copy, or start the run again in another folder"
 _MISSING = object()
 

@@ -78,7 +78,7 @@ lock: .venv/stamp
 
 # Versions and checksums come from the constraints files, so nothing is resolved and nothing is built in isolation. The
 # editable install also compiles the C sources into the source tree.
-.venv/stamp: pyproject.toml constraints-build.txt constraints.txt constraints-cuda.txt xtx/games/door.c $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
+.venv/stamp: pyproject.toml constraints-build.txt constraints.txt constraints-cuda.txt $(wildcard xtx/games/*.[ch]) $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
 	@python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 or newer: install python3 (3.11+) and run make again" >&2; exit 2; fi; \
 	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \

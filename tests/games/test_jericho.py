@@ -528,3 +528,17 @@ def test_a_halting_candidate_costs_itself_only(
     assert list(theirs.values()) == []
     assert "halted" in capfd.readouterr().out
     emulator.close()
+
+
+@pytest.mark.parametrize("command", ["save", "script", "restore", "script on", "recording on"])
+def test_no_story_opens_files(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frotz would write a saved game or a transcript into the present folder. Where a story saves, it cannot go on."""
+    monkeypatch.chdir(tmp_path)
+    emulator = Emulator(read_story(LOWWATER))
+    emulator.reset(1)
+    state = emulator.save()
+    for word in (command, "mine", "look", "save", "theirs"):
+        if emulator.step(word) is not Status.DONE:
+            emulator.restore(state)
+    emulator.close()
+    assert not list(tmp_path.iterdir())

@@ -170,7 +170,9 @@ def _receive(child: _Child) -> Iterator[Event]:
             yield Failed(child.number, UserError(value))
             return
         else:
-            raise RuntimeError(f"in a process of its own, about {child.call.name}:\n{value}")
+            sys.stderr.write(value)  # a mistake of ours: to be seen, and no reason to lose the other calls
+            yield Failed(child.number, UserError(f"{child.call.name}: {value.strip().splitlines()[-1]}"))
+            return
     if not content:
         yield Failed(child.number, UserError(f"{child.call.name}: {_describe_death(child.process.wait())}"))
 

@@ -83,6 +83,15 @@ typedef struct {
     void (*memory_close)(void);
 } door;
 
+/* libfrotz asks this function of its own for a name before it opens a transcript or a list of commands. This library is
+ * loaded before it, for all to see (RTLD_GLOBAL), so that it finds this one instead: no story writes or reads files, whatever
+ * is typed. The name is one that cannot be opened, should what is returned not be looked at. Saved games: see opens_file. */
+int os_read_file_name(char *file_name, const char *default_name, int flag) {
+    (void)default_name, (void)flag;
+    strcpy(file_name, "/dev/null/none");
+    return 0;
+}
+
 static int look_up(void *library, const char *name, void *slot) {
     void *found = dlsym(library, name);
     memcpy(slot, &found, sizeof found);
@@ -250,6 +259,14 @@ static inline int is_inside(const door *d) {
            (size_t)(*d->pcp - *d->zmp) <= d->story.size;
 }
 
+/* Whether the next instruction saves the game to a file or restores it from one. libfrotz would do so in the present folder,
+ * with the story's name, and asks nothing. From version 5 on both are extended instructions, behind a byte 0xBE. */
+static inline int opens_file(const door *d) {
+    enum { SAVE = 181, RESTORE = 182, EXTENDED = 190 };
+    unsigned char opcode = *d->next_opcode;
+    return opcode == SAVE || opcode == RESTORE || (opcode == EXTENDED && **d->pcp <= 1);
+}
+
 /* --- commands ------------------------------------------------------------------------------------------------- */
 
 static int run_command(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
@@ -264,13 +281,16 @@ static int run_command(door *d, const char *command, uint64_t limit, uint64_t *i
     uint64_t count = 0;
     do {
         if (count >= limit) {
-            *instructions = limit;
+            *instructions = count;
             d->clear_screen(); /* else what it printed would stand before the next text */
             return LIMIT;
         }
         d->zstep();
         count++;
-        if (!is_inside(d)) *d->halted = 1;
+        if (!is_inside(d))
+            *d->halted = 1;
+        else if (opens_file(d))
+            limit = 0; /* no story writes or reads files: as if it never ended */
     } while (*d->halted <= 0 && *d->next_opcode != OPCODE_READ && *d->next_opcode != OPCODE_READ_CHAR);
     *instructions = count;
     d->update_ram_diff();

@@ -37,8 +37,6 @@ def with_due(trials: Trials, layout: Layout, states: Sequence[Snapshot]) -> Layo
         happens = np.array([truth.any() for truth in truths])
         known = layout.due
         for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
-            if trials.budget.is_spent:
-                break
             if truth.all() and (found := _due_in(trials, layout, before, truth, commands)):
                 if idle is _WAITING:
                     # Only `wait` depends on it. All over the game that would not be worth so many more states.

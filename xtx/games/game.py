@@ -21,7 +21,7 @@ from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.shipped_layouts import read_shipped_layout
 from xtx.games.story import Story
-from xtx.games.survey import read_layout
+from xtx.games.survey import ONLY_WALKED, read_layout
 from xtx.games.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
 from xtx.games.zset import ENGINE, Engine
@@ -87,8 +87,9 @@ def _fits(layout: Layout, size: int) -> bool:
     addresses = [*layout.counters, *layout.idle, *layout.stamped, *(address for _, address, _ in layout.folds)]
     addresses += [address for bytes_ in layout.local.values() for address in bytes_]
     addresses += [address for together in layout.due for address, _ in together]
-    tables = all(len(table) == 256 for _, _, table in layout.folds)
-    return len(layout.mask) == len(layout.fill) == size and tables and all(0 <= a < size for a in addresses)
+    whole = all(len(table) == 256 for _, _, table in layout.folds) and all(layout.due)
+    whole &= all(0 <= value < 256 for together in layout.due for _, value in together)
+    return len(layout.mask) == len(layout.fill) == size and whole and all(0 <= a < size for a in addresses)
 
 
 def _without(actions: tuple[str, ...], unwanted: Collection[str]) -> tuple[str, ...]:
@@ -455,7 +456,7 @@ class StoryGame:
         if layout is None:
             budget = Budget(THOROUGH if self.spec.thorough_survey else QUICK, self._on_progress)
             layout = read_layout(self.emulator, avoid, budget)
-            if self._atlas is not None:
+            if self._atlas is not None and not avoid and ONLY_WALKED not in layout.cut_short:
                 key = _layout_key(self.emulator.story, self.spec.thorough_survey)
                 self._atlas.put(key, msgspec.msgpack.encode(layout))
         return layout

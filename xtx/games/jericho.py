@@ -151,7 +151,8 @@ def _load_door() -> ctypes.CDLL:
     found = [LIBRARY] if LIBRARY is not None else sorted(Path(__file__).parent.glob("_door*.so"))
     if not found:
         raise ImportError("xtx/games/_door*.so is missing: install the package (pip install -e .) to compile it")
-    door = ctypes.CDLL(str(found[0]))
+    # For all to see: libfrotz must find the function in it that refuses to open files.
+    door = ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)
     pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
     door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
     door.door_close.argtypes, door.door_close.restype = [pointer], None
@@ -181,6 +182,7 @@ class Emulator:
     """One emulator with one story. Not thread-safe, and neither is libfrotz: one process for each."""
 
     def __init__(self, story: Story, trace: Trace | None = None) -> None:
+        self._door_lib = _load_door()  # before libfrotz
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
             # Written with a seed of 1 because None would mean the time of day for a game that Jericho does not know.
@@ -190,7 +192,6 @@ class Emulator:
         self._lib = self._env.frotz_lib
         self._lib.getRngA.restype = ctypes.c_long
         self._lib.clean_observation.argtypes, self._lib.clean_observation.restype = [ctypes.c_void_p], ctypes.c_void_p
-        self._door_lib = _load_door()
         self._trace = trace
         address = ctypes.addressof(trace) if trace is not None else None
         self._door = self._door_lib.door_open(self._lib._handle, address)

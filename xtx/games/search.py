@@ -409,7 +409,9 @@ class Search:
             candidates += self._wide_candidates(state, things, f"{found.look}\n{found.inventory}")
         known = [a for a in found.actions if a not in excluded]
         unwanted = {*excluded, *known}
-        new = [c for c in dict.fromkeys(candidates) if c not in unwanted and not to_the_program(c)]
+        new = [
+            c for c in dict.fromkeys(candidates) if c not in unwanted and not to_the_program(c, self._dictionary.length)
+        ]
         effect = self.effects(state, [*known, *new])
         old = set(effect[: len(known)].tolist()) | {0}
         fresh = [i for i in range(len(known), len(effect)) if int(effect[i]) not in old]
@@ -588,7 +590,9 @@ class Search:
         persons = [name for name, answer in zip(names, spoken, strict=True) if listens(answer)]
         taken = {word for t in things for name in t.aliases for word in name.split()} | _NOT_OBJECTS
         read = {w for t in things for w in _words(t.answer)} - taken
-        printed = sorted(w for w in read if self._dictionary.knows(w) and not to_the_program(w))
+        printed = sorted(
+            w for w in read if self._dictionary.knows(w) and not to_the_program(w, self._dictionary.length)
+        )
         return list(wide_candidates(names, persons, self._templates, text, printed))
 
     # --- verdicts -----------------------------------------------------------------------------------------------

@@ -55,12 +55,14 @@ static inline int snapshot_header_is_fixed(unsigned address) {
     return fixed >> address & 1;
 }
 
-/* Walks from the present routine's frame to the outermost. Every caller's frame must lie above the one that it called,
- * and every return address behind dynamic memory, where a story's code is. */
+/* Walks from the present routine's frame to the outermost. Every caller's frame must lie above the one that it called, with
+ * room for its locals between them, and every return address behind dynamic memory, where a story's code is. */
 static inline const char *find_frame_fault(const snapshot_view *s, const snapshot_story *story) {
-    int64_t fp = s->fp, frames = 0;
+    int64_t fp = s->fp, lowest = s->sp, frames = 0;
     while (fp < SNAPSHOT_STACK_WORDS) {
         if (fp > SNAPSHOT_STACK_WORDS - SNAPSHOT_FRAME_WORDS) return "a frame reaches beyond the stack";
+        if (fp - (int64_t)(snapshot_word(s, fp) >> 8 & 15) < lowest) return "a routine's locals are not on the stack";
+        lowest = fp + SNAPSHOT_FRAME_WORDS;
         uint32_t pc = (uint32_t)snapshot_word(s, fp + 3) << 9 | (snapshot_word(s, fp + 2) & 0x1FF);
         if (snapshot_word(s, fp + 2) > 0x1FF || pc < story->ram_length || pc >= story->size)
             return "a return address is not in the story's code";

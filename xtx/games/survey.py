@@ -61,6 +61,12 @@ _RUNNING = (3, 6, 10, 20)
 """What running counters are set to, whichever is best."""
 _STAMP_BREAKS = 3
 """More differences than that do not come of how long ago something was."""
+ONLY_WALKED = "trying anything: the set-execution engine cannot be used here"
+"""What a layout says was cut short if nothing was tried."""
+_LEAST_LIMIT = 200_000
+_TIMES_LONGER = 20
+"""A command in an altered state may take so many times the instructions of the walkthrough's longest, and at least so
+many: altered memory can make a story go round in circles."""
 _SPARSEST = 8
 """At least every so many-th state of the walkthrough is checked, whatever that costs."""
 
@@ -112,7 +118,8 @@ class _Survey:
             # tried, and all of memory counts.
             for start, end in profile.volatile if profile is not None else ():
                 self.traces.take_for_the_parsers(slice(start, end))
-            return self._first_layout(states[0], usual, memory, scores)
+            layout = self._first_layout(states[0], usual, memory, scores)
+            return layout if self.trials.can_try else msgspec.structs.replace(layout, cut_short=(ONLY_WALKED,))
         budget.begin("looking for the parser's memory", 0.2)
         pairs_every = 1 if len(chosen) * PAIRS * self.step_cost < _PAIRS_SHARE * budget.total else 4
         for number, i in enumerate(chosen):
@@ -130,7 +137,7 @@ class _Survey:
         far = self._wander(layout, commands, _WANDERED_FAR)
         idle = IdleBytes(self.trials, self.traces, layout, self.usual, far)
         layout = idle.find(self._needless(layout, idle.memory) & ~self._kept)
-        budget.begin("checking against the walkthrough", 0.75)
+        budget.begin("checking against the walkthrough", 0.75, at_least=0.2)
         directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
         layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary])
         layout = self._refine_along(
@@ -236,7 +243,7 @@ class _Survey:
                 found |= ticking(np.array(memory), _IDLE_RUN)
         return found
 
-    def _step(self, command: str, limit: int = STEP_LIMIT) -> Status:
+    def _step(self, command: str, limit: int = CANDIDATE_LIMIT) -> Status:
         """Gives a command in Frotz, in a state that the story came to by itself."""
         status = self.emulator.step(command, limit)
         self.budget.spend(FROTZ_WEIGHT * self.emulator.instructions)
@@ -259,8 +266,8 @@ class _Survey:
         now = addresses[0]
         kept = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~self._kept
         for address in stamps(memory, np.array([word(row, now) for row in memory])):
-            if not kept[address : address + 2].all():
-                continue  # the number of moves itself
+            if not kept[address : address + 2].all() or self.budget.is_spent:
+                continue  # the number of moves itself, or no time
             spans = [(self._ago(state, address, now), word(state.ram, now)) for state in states]
             found = {after for outcomes, moves in spans for after in breaks(outcomes, moves, _STAMP_BREAKS)}
             if not 0 < len(found) <= _STAMP_BREAKS:
@@ -395,7 +402,7 @@ class _Survey:
         count = min(count, max(_FEWEST_WANDERED, affordable))
         states: list[Snapshot] = []
         for _ in range(count + _EXCURSION if commands else 0):  # a story may end with every command
-            if len(states) >= count:
+            if len(states) >= count or (len(states) >= _FEWEST_STATES and self.budget.is_beyond(1.0)):
                 break
             emulator.restore(self.random.choice(self.walked))
             for _ in range(_EXCURSION):
@@ -516,13 +523,15 @@ class _Survey:
         if not walk:
             moves = [t for t in emulator.templates if "OBJ" not in t and t not in self.avoid] or [IDLE[0]]
             walk = [self.random.choice(moves) for _ in range(100)]
-        states, commands, scores = [], [], []
+        states, commands, scores, longest = [], [], [], 0
         for command in walk:
             states.append(emulator.save())
             commands.append(command)
             scores.append(emulator.score)
-            if command in self.avoid or self._step(command) is not Status.DONE or emulator.over:
+            if command in self.avoid or self._step(command, STEP_LIMIT) is not Status.DONE or emulator.over:
                 break
+            longest = max(longest, emulator.instructions)
+        self.trials.limit = max(_LEAST_LIMIT, _TIMES_LONGER * longest)
         self.step_cost = self.budget.spent // max(1, len(states))
         memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
         return states, commands, memory, np.array(scores)

@@ -31,10 +31,10 @@ class Budget:
         self._stage = ""
         self._on_progress = on_progress
 
-    def begin(self, stage: str, until: float) -> None:
+    def begin(self, stage: str, until: float, at_least: float = 0.0) -> None:
         """Begins a stage, which may go on until this share of the whole budget is spent. What earlier stages left over
-        is for later ones."""
-        self._stage, self._until = stage, until
+        is for later ones; `at_least` this share it has by itself, whatever they have spent."""
+        self._stage, self._until = stage, max(until, self.spent / self.total + at_least)
         self._report()
 
     def spend(self, units: int) -> None:

@@ -5,7 +5,6 @@ set-execution engine is safe against that, and Frotz is not: nothing here runs i
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import Emulator, Snapshot, Verdict
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
 from xtx.games.narration import clean
 from xtx.games.survey_budget import Budget
 from xtx.games.world import Layout
@@ -46,6 +45,9 @@ Result = TypeVar("Result")
 class Trial:
     """Trials by one engine, in one thread at a time."""
 
+    limit = CANDIDATE_LIMIT
+    """Instructions after which a command counts as hanging."""
+
     def __init__(self, engine: Engine, read: Callable[[bytes], str]) -> None:
         """`read` makes of a screen what the story says."""
         self._engine = engine
@@ -56,7 +58,7 @@ class Trial:
     ) -> npt.NDArray[np.uint64]:
         """What the commands do to the world from a state, one number each; 1 for those that change only what is
         watched, as the first of the commands does not, or for each kind of such a change a number of its own."""
-        verdicts = self._engine.filter(state, commands, watched=watched)
+        verdicts = self._engine.filter(state, commands, self.limit, watched=watched)
         hidden = (verdicts.flags & Verdict.EVENT > 0) & (verdicts.watches != 0)
         hidden &= verdicts.watches != verdicts.watches[:1]
         changed = (verdicts.flags & Verdict.CHANGED) > 0
@@ -66,11 +68,13 @@ class Trial:
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""
-        return tuple("" if screen is None else self._read(screen) for screen in self._engine.ask(state, commands))
+        return tuple(
+            "" if screen is None else self._read(screen) for screen in self._engine.ask(state, commands, self.limit)
+        )
 
     def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         """Flags of each command, and RAM after it."""
-        return self._engine.finals(state, commands)
+        return self._engine.finals(state, commands, self.limit)
 
     @property
     def work(self) -> int:
@@ -91,12 +95,28 @@ class Trials:
         """Bytes that hold the score too."""
         self._engines: list[Engine] = []
         for _ in range(min(_MOST_THREADS, len(os.sched_getaffinity(0))) if ENGINE not in self.avoid else 0):
-            with contextlib.suppress(ValueError, MemoryError):
+            try:
                 self._engines.append(Engine.of(emulator))
+            except ValueError:  # a story that it cannot run
+                break
+            except MemoryError:
+                if not self._engines:  # one does as well as several; without any, the layout would be another one
+                    raise
+                break
         self._reading = Lock()
         self._read = lru_cache(maxsize=4096)(self._read_screen)
         self._trials = [Trial(engine, self._read) for engine in self._engines]
         self._pool = ThreadPoolExecutor(len(self._trials)) if len(self._trials) > 1 else None
+
+    @property
+    def limit(self) -> int:
+        """Instructions after which a command counts as hanging."""
+        return Trial.limit if not self._trials else self._trials[0].limit
+
+    @limit.setter
+    def limit(self, instructions: int) -> None:
+        for trial in self._trials:
+            trial.limit = instructions
 
     @property
     def can_try(self) -> bool:

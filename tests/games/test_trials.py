@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
-import pytest
 
-from xtx.games import trials
 from xtx.games.jericho import Emulator, Verdict, Verdicts
 from xtx.games.story import read_story
-from xtx.games.trials import Trials, first_to_matter
+from xtx.games.trials import Trial, first_to_matter
+from xtx.games.zset import UNJUDGED, Engine
 
 HANG = Path(__file__).parents[2] / "stories/hang/hang.z5"
 
 
-def test_changes_that_show_nowhere_are_one_or_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+class Judged:
+    """In place of an engine: says the same of all commands."""
+
+    def __init__(self, verdicts: Verdicts) -> None:
+        self._verdicts = verdicts
+
+    def filter(self, *_: object, **__: object) -> Verdicts:
+        return self._verdicts
+
+
+def test_changes_that_show_nowhere_are_one_or_told_apart() -> None:
     """What the first command does as well is the work of time, and a change of the object tree is its own."""
     touched = int(Verdict.EVENT)
     verdicts = Verdicts(
-        np.array([touched, touched, touched, touched, touched, touched | Verdict.CHANGED], np.uint8),
-        np.array([7, 7, 7, 7, 7, 9], np.uint64),
-        np.array([2, 2, 4, 6, 0, 8], np.uint64),
+        np.array([touched, touched, touched, touched, touched, touched | Verdict.CHANGED, UNJUDGED], np.uint8),
+        np.array([7, 7, 7, 7, 7, 9, 0], np.uint64),
+        np.array([2, 2, 4, 6, 0, 8, 0], np.uint64),
     )
-    monkeypatch.setattr(trials, "judge", lambda *_: verdicts)
     emulator = Emulator(read_story(HANG))
-    tried = Trials(emulator, ())
-    state, commands = emulator.save(), ["look", "wait", "push lever", "push button", "jump", "take coin"]
-    assert tried.outcomes(state, commands).tolist() == [0, 0, 1, 1, 0, 9]
-    *_, lever, button, jump, coin = tried.outcomes(state, commands, kinds=True).tolist()
+    trial = Trial(cast(Engine, Judged(verdicts)), lambda screen: "")
+    state, commands = emulator.save(), ["look", "wait", "push lever", "push button", "jump", "take coin", "quit"]
+    assert trial.outcomes(state, commands).tolist() == [0, 0, 1, 1, 0, 9, 2]  # a command that is not judged is told too
+    *_, lever, button, jump, coin, _ = trial.outcomes(state, commands, kinds=True).tolist()
     assert 0 != lever != button != 0 and (jump, coin) == (0, 9)
-    tried.close()
     emulator.close()
 
 

@@ -86,7 +86,7 @@ def test_mistakes_get_one_line(words: list[str], complaint: str, capsys: pytest.
         (UserError("two\nlines"), 2, "xtx: two lines\n"),
         (KeyboardInterrupt(), 130, "xtx: interrupted\n"),
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), 2, "xtx: /data/x: No space left on device\n"),
-        (OSError(errno.ENOSPC, "No space left on device"), 2, "xtx: standard output: No space left on device\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "xtx: writing: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "/data/x"), 2, "xtx: /data/x: Permission denied\n"),
     ],
 )

@@ -95,19 +95,18 @@ def test_an_action_that_kills_is_remembered_in_the_atlas(tmp_path: Path) -> None
         assert "wait. burst" in msgspec.msgpack.decode(atlas.get(DEADLY + key) or b"")
 
 
-def test_the_survey_of_a_story_survives_words_that_kill(tmp_path: Path) -> None:
-    # Without `volatile` in its profile a story's memory is found out by trying.
+def test_words_that_kill_do_not_harm_the_survey_of_a_story(tmp_path: Path) -> None:
+    # Without `volatile` in its profile a story's memory is found out by trying: in the engine, which nothing kills.
     shutil.copy(HANG, tmp_path)
     profile = json.loads(Path(HANG).with_suffix(".json").read_text())
     (tmp_path / "hang.json").write_text(json.dumps({**profile, "volatile": []}))
     lines: list[str] = []
     with vector(GameSpec(str(tmp_path / "hang.z5")), 2, 2, on_report=lines.append) as games:
         layout = games.layout
-        assert any("'burst' is left out of the survey" in line and "SIGSEGV" in line for line in lines)
     began = time.monotonic()
     with vector(GameSpec(str(tmp_path / "hang.z5")), 1, 1, layout=layout, on_report=lines.append):
         assert time.monotonic() - began < 1.5
-    assert len(lines) == 1
+    assert not lines
 
 
 # --- orphans --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 from tests import zset_verify as verify
 from xtx.games.jericho import Emulator, Snapshot, Verdicts
+from xtx.games.survey_budget import Budget
 from xtx.games.trials import Trials
 from xtx.games.zset import ENGINE, Engine, library
 from xtx.games.zset.rules import Rules
@@ -171,17 +172,19 @@ def test_where_not_all_engines_can_be_opened_none_stays_open(scene: Scene, monke
 
 
 def test_a_survey_makes_do_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    made: list[str] = []
 
     def of(emulator: Emulator, threads: int = 1) -> str:
-        asked.append(threads)
-        if threads > 1:
-            raise ValueError("no room for that")
-        return "an engine"
+        if made:
+            raise MemoryError("no room for that")
+        made.append("an engine")
+        return made[-1]
 
     with verify.opened(LOWWATER) as (emulator, _), monkeypatch.context() as crowded:
         crowded.setattr(Engine, "of", of)
         crowded.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
-        assert Trials(emulator, ())._engine == "an engine" and asked == [8, 1]
-        asked.clear()
-        assert Trials(emulator, [ENGINE])._engine is None and not asked
+        assert Trials(emulator, (), Budget())._engines == ["an engine"]
+        with pytest.raises(MemoryError):  # without any engine the layout would be another one
+            Trials(emulator, (), Budget())
+        made.clear()
+        assert not Trials(emulator, [ENGINE], Budget()).can_try and not made

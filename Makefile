@@ -8,7 +8,7 @@ SCHEDULES := 10000
 FUZZ_SECONDS := 3600
 LONG :=
 FIND_PYTHON := for p in python3 python3.14 python3.13 python3.12 python3.11; do \
-	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done
+	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && { echo "$$p"; break; }; done
 
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps
 LOCKED := $(INSTALL) --require-hashes --no-build-isolation --use-pep517
@@ -80,7 +80,7 @@ lock: .venv/stamp
 # editable install also compiles the C sources into the source tree.
 .venv/stamp: pyproject.toml constraints-build.txt constraints.txt constraints-cuda.txt $(wildcard xtx/games/*.[ch]) $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
 	@python=$$($(FIND_PYTHON)); \
-	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 or newer: install python3 (3.11+) and run make again" >&2; exit 2; fi; \
+	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 to 3.14: install one of them and run make again" >&2; exit 2; fi; \
 	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \
 	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
 		echo "$$python cannot make virtual environments: install python3-venv and run make again" >&2; exit 2; fi; \

@@ -223,6 +223,7 @@ def test_the_best_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ([TOY, "--agent", "drrn", "--text.longest", "2"], "--text.longest takes a number from 3"),
         ([TOY, "--steps", "0"], "--steps takes a number from 1"),
         ([TOY, "--games", "0"], "--games takes a number from 1"),
+        ([TOY, "--games", "4097"], "--games takes a number from 1 to 4096"),
         ([TOY, "--log-every", "-1"], "--log-every takes a number from 1"),
         ([TOY, "--seed", "-1"], "--seed takes a number from 0"),
         ([TOY, "--threads", "0"], "--threads takes a number from 1"),

@@ -51,6 +51,8 @@ verify: .venv/stamp
 	@$(BIN)/python tests/snapshot_fuzz.py
 	@echo "== damaged files of every format, for $(FUZZ_SECONDS) s"
 	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
+	@echo "== layouts that come with xtx: surveyed afresh, where the stories are"
+	@$(if $(XTX_GAMES),$(BIN)/python tools/ship_layouts.py --check $(subst :, ,$(XTX_GAMES)),echo "XTX_GAMES is not set: none")
 	@echo "== tests that take many minutes"
 	@XTX_SLOW=1 $(BIN)/python -m pytest -m long $(LONG)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 def this_module_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the name that it has in this process, whatever pytest calls it."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests/games")]))
-    for function in (count_to, die_of, refuse, sleep_for):
+    for function in (count_to, die_of, refuse, send_hostile, sleep_for):
         monkeypatch.setattr(function, "__module__", "test_child_process")
 
 
@@ -116,3 +117,24 @@ def test_ctrl_c_ends_a_check_at_once() -> None:
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130 and "Traceback" not in errors
     assert time.monotonic() - began < 5
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """Its pickled form calls `os.mkdir` in the process that reads it."""
+
+    path: str
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (self.path,)
+
+
+def send_hostile(report: Report, path: str) -> Hostile:
+    return Hostile(path)
+
+
+def test_a_result_cannot_make_the_parent_call_anything(tmp_path: Path) -> None:
+    """A child ran a story, which may have overwritten its memory."""
+    with pytest.raises(UserError, match=r"sent a damaged result.*mkdir"):
+        call_in_child(send_hostile, str(tmp_path / "made"), name="story")
+    assert not (tmp_path / "made").exists()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import pickle
 import selectors
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,18 @@ def _start(number: int, call: ChildCall) -> _Child:
     return _Child(number, call, process, ours)
 
 
+class _ResultReader(pickle.Unpickler):
+    """Reads what a child sends: plain values and the project's own dataclasses, and nothing else. A child ran a story
+    in libfrotz, so its memory may have been overwritten: it must not name functions for the parent to call."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The dataclass of that name; `UnpicklingError` for anything else."""
+        found = getattr(importlib.import_module(module), name, None) if module.startswith("xtx.") else None
+        if not (isinstance(found, type) and is_dataclass(found)):
+            raise pickle.UnpicklingError(f"a child process sent {module}.{name}, which is no result")
+        return found
+
+
 def _receive(child: _Child) -> Iterator[Event]:
     """The events in what has come from a process; `Failed` if it ended without a result."""
     content = os.read(child.channel, _READ_SIZE)
@@ -159,7 +172,11 @@ def _receive(child: _Child) -> Iterator[Event]:
         end = _LENGTH.size + _LENGTH.unpack_from(child.received)[0]
         if len(child.received) < end:
             break
-        kind, value = pickle.loads(bytes(child.received[_LENGTH.size : end]))
+        try:
+            kind, value = _ResultReader(io.BytesIO(child.received[_LENGTH.size : end])).load()
+        except Exception as error:  # whatever bytes a damaged process may send
+            yield Failed(child.number, UserError(f"{child.call.name}: its process sent a damaged result ({error})"))
+            return
         del child.received[:end]
         if kind == "progress":
             yield Progressed(child.number, *value)

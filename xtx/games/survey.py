@@ -24,7 +24,7 @@ from xtx.games.folds import Folding
 from xtx.games.idle_bytes import IdleBytes
 from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Snapshot, Status
 from xtx.games.stamps import breaks, set_word, stamps, word
-from xtx.games.survey_budget import FROTZ_WEIGHT, Budget
+from xtx.games.survey_budget import CHECKING, FROTZ_WEIGHT, Budget
 from xtx.games.traces import NONSENSE, PAIRS, PRONOUNS, Traces, score_copies, ticking
 from xtx.games.trials import IDLE, RNG, Trial, Trials, first_to_matter
 from xtx.games.world import Layout, World, prompt_of
@@ -137,7 +137,7 @@ class _Survey:
         far = self._wander(layout, commands, _WANDERED_FAR)
         idle = IdleBytes(self.trials, self.traces, layout, self.usual, far)
         layout = idle.find(self._needless(layout, idle.memory) & ~self._kept)
-        budget.begin("checking against the walkthrough", 0.75, at_least=0.2)
+        budget.begin(CHECKING, 0.75, at_least=0.2)
         directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
         layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary])
         layout = self._refine_along(

@@ -12,6 +12,9 @@ THOROUGH = 40 * QUICK
 FROTZ_WEIGHT = 3
 """Work units of one instruction in Frotz, which takes so many times as long as one in the set-execution engine."""
 
+CHECKING = "checking against the walkthrough"
+"""The stage that puts bytes back into the key which commands depend on. Where it is cut short, keys may be too coarse."""
+
 Progress = Callable[[float, str], None]
 """Called with the share of the budget that is spent, from 0 to 1, and what is being done."""
 

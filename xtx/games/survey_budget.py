@@ -13,7 +13,7 @@ FROTZ_WEIGHT = 3
 """Work units of one instruction in Frotz, which takes so many times as long as one in the set-execution engine."""
 
 CHECKING = "checking against the walkthrough"
-"""The stage that puts bytes back into the key which commands depend on. Where it is cut short, keys may be too coarse."""
+"""The stage that puts bytes back into the key on which commands depend. Cut short, it leaves keys too coarse."""
 
 Progress = Callable[[float, str], None]
 """Called with the share of the budget that is spent, from 0 to 1, and what is being done."""

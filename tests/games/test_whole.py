@@ -285,3 +285,10 @@ def test_a_spell_is_cast_in_the_dark(real_story: Callable[[str], Path]) -> None:
     with _search(real_story("balances")) as (emulator, search):
         templates, added = _actions(emulator, search, 32)
     assert "frotz coin" in added and "frotz coin" not in templates
+
+
+@pytest.mark.roms
+def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> None:
+    with _search(real_story("zork2")) as (emulator, search):
+        templates, added = _actions(emulator, search, 79)
+    assert 'say "well"' in added and 'say "well"' not in templates

@@ -31,7 +31,7 @@ from xtx.games.typed import to_the_program
 from xtx.games.wide import listens
 from xtx.games.zmachine import Dictionary
 
-WHOLE_VERSION = 14
+WHOLE_VERSION = 15
 """Changes whenever the same state may give other candidates: part of every key in the atlas that depends on them."""
 
 WORD_MARK = "\x01"
@@ -55,7 +55,7 @@ _QUANTITIES = frozenset(
 """Words that parsers take for "so many of what is here", or for whatever is."""
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
 """Forms for a person and a topic, or a topic and a person; lists of templates leave them out."""
-_SPEECH = ("say OBJ", "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
+_SPEECH = ("say OBJ", 'say "OBJ"', 'answer "OBJ"', "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
 _NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
 _TRIED_ORDERS = ("wait", "north", "take all")

@@ -20,11 +20,13 @@ from report_runs import read_board, write_run
 
 from xtx.cli import main
 from xtx.core import UserError
+from xtx.report.beside_paper import delta
 from xtx.report.build import build
 from xtx.report.figures import COLOURS, PALETTE, Line, line_plot, standalone, ticks
 from xtx.report.html import to_html
 from xtx.report.load import find_runs, read_run
 from xtx.report.markdown import to_markdown
+from xtx.report.paper import read_paper
 from xtx.report.words import duration, number, short, signed
 
 
@@ -149,6 +151,19 @@ def test_the_tables_beside_the_papers(tmp_path: Path) -> None:
     assert "| xtx | 28.6 % | 29.5 % | 28.6 % | 43.6 % | 1 | 56.3 % | 64.0 % |" in averages
 
 
+def test_the_papers_delta_is_the_one_that_it_prints() -> None:
+    table = read_paper().deterministic
+    deltas = {}
+    for name in table.main:
+        row = table.rows[name]
+        found = delta({agent: figures.avg for agent, figures in row.agents.items()}, row.maximum)
+        assert found is not None
+        deltas[name] = 100 * found
+    assert [round(deltas[name]) for name in table.main[:4]] == [17, 5, 8, 6]
+    assert deltas["detective"] == pytest.approx(4.5, abs=0.05)  # printed as 4
+    assert sum(deltas.values()) / 12 == pytest.approx(5.8, abs=0.05)
+
+
 def test_averages_over_the_papers_games_stand_apart(tmp_path: Path) -> None:
     for game, score in (("zork1", 35), ("dragon", 25), ("zork3", 7), ("nowhere", 5)):
         write_run(tmp_path / game, [score] * 3, game=game)
@@ -172,9 +187,9 @@ def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [0] * 50 + [5, 5] + [40] * 50)
     write_run(tmp_path / "b", [0] * 50 + [5, 5] + [5] * 50, seed=1)
     text = to_markdown(build(read_board(tmp_path)))
-    assert "| 5 · north | 52 % · 5,100 |" in text  # episode 51 ends at step 5100; 52 of the last 100 in both
-    assert "| 40 · take egg | 25 % · 5,300 (1/2) |" in text
-    assert "| 350 · win | – |" in text  # noqa: RUF001
+    assert "| 5 points | 52 % · 5,100 |" in text  # episode 51 ends at step 5100; 52 of the last 100 in both
+    assert "| 40 points | 25 % · 5,300 (1/2) |" in text
+    assert "| 350 points | – |" in text  # noqa: RUF001
     assert "which nobody reached" not in text
     assert "| zork1 | 350 | 20 | 3 | 6.7 | 9 | 11 | 51 |" in text
 
@@ -182,7 +197,7 @@ def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
 def test_what_nobody_reached_is_told_in_one_line(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [0, 0])
     text = to_markdown(build(read_board(tmp_path)))
-    assert "| 5 · north | – |" in text and "take egg" not in text  # noqa: RUF001
+    assert "| 5 points | – |" in text and "| 40 points" not in text  # noqa: RUF001
     assert "**2 more events, up to 350 points, which nobody reached**" in text
 
 

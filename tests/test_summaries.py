@@ -256,7 +256,7 @@ def test_a_report_of_summaries_has_the_figures_of_the_runs(runs: Path, tmp_path:
         text = re.sub(r"No map of .*\n\n|- .*read from (a summary|summaries).*\n|Read it with .*\n\n", "", text)
         texts.append(re.sub(r"\n{2,}", "\n", text))
     assert texts[0].splitlines() == texts[1].splitlines()
-    assert "Progress through the game" in texts[0] and "open mailbox" in texts[0]
+    assert "Scores along the walkthrough" in texts[0] and " points | " in texts[0]
 
 
 def test_what_is_lacking_is_said(runs: Path, tmp_path: Path) -> None:

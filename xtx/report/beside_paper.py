@@ -14,8 +14,8 @@ from xtx.report.paper import Figures, PaperTable, read_paper
 from xtx.report.stats import mean_and_std, normalise
 from xtx.report.words import DASH, count, number, percent, signed, some, spread
 
-BASELINES = ("drrn", "inv-dy", "rc-dqn")
-"""The prior work against which the paper's Δ is."""
+BASELINES = ("drrn", "inv-dy", "rc-dqn", "xtx-uniform")
+"""The agents against which the paper's Δ is: prior work and XTX-Uniform."""
 FEWER, OTHER, UNFINISHED = "▾", "‡", "◐"
 HEADER = (
     "agent", "Avg, ours", "Avg, paper", "difference", "Max, ours", "Max, paper", "difference", "seeds", "steps",
@@ -52,8 +52,9 @@ def section(board: Board, stochastic: bool) -> Section | None:
     blocks: list[Block] = [
         Text(
             "Avg: mean final score of the last 100 episodes of training. Max: best final score of any episode. Mean ± "
-            "population standard deviation over seeds. Δ: normalised Avg of xtx minus that of the best of drrn, inv-dy "
-            "and rc-dqn. Where the paper's name of a game has a star, actions were added to its grammar."
+            "population standard deviation over seeds. Δ: normalised Avg of xtx minus that of the best of drrn, "
+            "inv-dy, rc-dqn and xtx-uniform, as far as they are there. Where the paper's name of a game has a star, "
+            "actions were added to its grammar."
         ),
         Text(
             f"{FEWER} fewer steps than the paper's runs · {OTHER} not the paper's settings · {UNFINISHED} not finished"

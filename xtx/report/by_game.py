@@ -168,7 +168,7 @@ def _maps(groups: list[Group]) -> list[Block]:
     return [Section("Map", [Text(text), Gallery(figures)])]
 
 
-# --- progress through the game ----------------------------------------------------------------------------------
+# --- scores along the walkthrough ----------------------------------------------------------------------------------
 
 
 def reached_first(group: Group, score: float) -> tuple[float | None, int]:
@@ -191,19 +191,21 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
         if event in beyond[1:]:
             break
         cells = [_event_cell(group, event.score) for group in groups]
-        name = Cell(f"{event.score} · {event.action}", f"step {event.step} of the walkthrough")
+        how = f"the walkthrough has it at step {event.step}, by: {event.action}; agents may have it in another way"
+        name = Cell(f"{event.score} points", how)
         rows.append(Row([name, *cells]))
     if len(beyond) > 1:
         more = some(len(beyond) - 1, "more event")
         rows.append(Row([f"{more}, up to {beyond[-1].score} points, which nobody reached"], kind="group"))
     text = (
-        "The walkthrough's reward events in order, and for each agent: in which share of its last 100 episodes it had "
-        "that score at some time · after how many steps of training it first did (mean over the seeds that did, and "
-        "how many did). An agent may have come by the same score in another way."
+        "The scores that the walkthrough comes to, in order, and for each agent: in which share of its last 100 "
+        "episodes it had at least that score at some time · after how many steps of training it first did (mean over "
+        "the seeds that did, and how many did). Runs record scores, not how they were reached, so a row does not say "
+        "what an agent did for them."
     )
     labels = [group.label for group in groups]
-    table = Table(("score · walkthrough's action", *labels), rows, agents=("", *labels))
-    return [Section("Progress through the game", [Text(text), table])]
+    table = Table(("score", *labels), rows, agents=("", *labels))
+    return [Section("Scores along the walkthrough", [Text(text), table])]
 
 
 def _event_cell(group: Group, score: int) -> Cell:

@@ -348,3 +348,25 @@ def test_a_new_folder_for_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for folder in folders:
         assert folder.name.startswith("toy-corridor-5-random-0-")
         assert json.loads((folder / "config.json").read_text())["steps"] == 8
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "export"])
+def test_no_command_runs_a_story_in_its_own_process(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no worker is asked for. Workers are other programs, in which the emulator is as it was."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a story in the foreground process")
+
+    folder, out = str(tmp_path / "run"), str(tmp_path / "out.jsonl")
+    train = ["train", "lowwater", "--agent", "random", "--steps", "16", "--out", folder, *PLAIN, "--no-atlas"]
+    if command != "train":
+        assert main(train) == 0
+    monkeypatch.setattr("xtx.games.jericho.Emulator.__init__", refuse)
+    words = {
+        "train": train,
+        "evaluate": ["evaluate", folder, "--episodes", "1", "--workers", "0"],
+        "export": ["export", folder, "--out", out, "--play", "1", "--workers", "0"],
+    }
+    assert main(words[command]) == 0

@@ -88,7 +88,7 @@ def run(args: Args) -> None:
             GameVector(
                 cast.stage.spec,
                 config.games,
-                args.means.workers,
+                cast.stage.count_workers(args.means.workers),
                 ahead=args.means.ahead,
                 tie=args.means.tie_workers == "auto",
             )

@@ -98,7 +98,7 @@ def _records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any
     state = read_state(args.run)
     forbidden = state["forbidden"] if state is not None else []
     stage = open_stage(config, args.means)
-    with GameVector(stage.spec, 1, args.means.workers, forbidden=forbidden) as games:
+    with GameVector(stage.spec, 1, stage.count_workers(args.means.workers), forbidden=forbidden) as games:
         for record in records:
             played = replay(games, record.episode, record.seed, record.actions)
             if played.score != record.score or len(played.moments) != record.length:

@@ -28,7 +28,7 @@ class Means:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where networks are computed; auto takes a GPU if there is one."""
     workers: Annotated[int | None, arg(metavar="N")] = None
-    """Processes that run the games; if not given, as many as there are processors."""
+    """Processes that run the games, at least one; if not given, as many as there are processors."""
     threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads of torch; if not given, as many as there are processors, at most 8."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
@@ -65,7 +65,7 @@ class Loaded:
         """So many of the run's games."""
         from xtx.games.vector import GameVector
 
-        return GameVector(self.stage.spec, games, workers, forbidden=self.forbidden)
+        return GameVector(self.stage.spec, games, self.stage.count_workers(workers), forbidden=self.forbidden)
 
 
 def load_agent(folder: Path, which: Which = "newest", means: Means | None = None) -> Loaded:

@@ -41,7 +41,7 @@ class Means:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where networks are computed; auto takes a GPU if there is one."""
     workers: Annotated[int | None, arg(metavar="N")] = None
-    """Processes that run the games; if not given, as many as there are processors."""
+    """Processes that run the games, at least one; if not given, as many as there are processors."""
     search_threads: Annotated[int | None, arg(metavar="N")] = None
     """Threads with which each of them searches; if not given, so many that no processor is idle."""
     look_ahead: Literal["auto", "on", "off"] = "auto"
@@ -121,7 +121,9 @@ def _try_state(run: Run, cast: Cast, means: Means) -> None:
     if state is not None:
         check_state(run, state)
         load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
-        with contextlib.closing(GameVector(cast.stage.spec, run.config.games, means.workers)) as games:
+        with contextlib.closing(
+            GameVector(cast.stage.spec, run.config.games, cast.stage.count_workers(means.workers))
+        ) as games:
             restore_games(run, games, state)
 
 
@@ -204,7 +206,7 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
             return GameVector(
                 stage.spec,
                 games_played,
-                means.workers,
+                stage.count_workers(means.workers),
                 forbidden=forbidden,
                 on_report=display.note,
                 on_survey=on_survey,

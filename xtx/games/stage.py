@@ -26,6 +26,11 @@ class Stage:
     walkthrough: tuple[str, ...]
     """Empty where none is known."""
 
+    def count_workers(self, asked: int | None) -> int | None:
+        """The number of workers that commands use where `asked` are asked for: a story may crash the process that runs
+        it, so it gets at least one worker. The toy world runs no story and may do without (0)."""
+        return 1 if asked == 0 and not self.spec.path.startswith("toy:") else asked
+
 
 Facts = tuple[str, int, tuple[str, ...]]
 """A game's name, the points that it has to give, and its walkthrough."""

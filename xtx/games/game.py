@@ -15,6 +15,7 @@ import msgspec
 from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
 from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.catalog import extra_actions, find_story
+from xtx.games.details import Details, Facts, read_details, read_facts
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
 from xtx.games.search import RANDOM_STATES, Findings, Search
@@ -57,6 +58,8 @@ class GameSpec:
     actions: str = "templates"
     """What is tried for valid actions: `templates` (the grammar's templates with the things in sight) or `whole` (every
     word of the dictionary as well)."""
+    details: bool = False
+    """Also give what people see of a state: see `details.Details`. It does not change what an agent sees."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -270,6 +273,16 @@ class StoryGame:
         self.emulator.close()
         if self._atlas is not None:
             self._atlas.close()
+
+    @property
+    def details(self) -> Details:
+        """What people see of the present state."""
+        return read_details(self.emulator)
+
+    @property
+    def facts(self) -> Facts:
+        """What is true of the story in every state."""
+        return read_facts(self.emulator)
 
     # --- what is known of a state -------------------------------------------------------------------------------
 

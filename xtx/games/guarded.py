@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xtx.core import Observation, Step
+from xtx.games.details import Details, Facts
 from xtx.games.game import GameSpec
 from xtx.games.vector import GameVector, report
 
@@ -41,6 +42,16 @@ class GuardedGame:
     def close(self) -> None:
         """Ends the process."""
         self._vector.close()
+
+    @property
+    def details(self) -> Details:
+        """What people see of the present state, if `spec.details` asks for it."""
+        return self._vector.details[0]
+
+    @property
+    def facts(self) -> Facts:
+        """What is true of the game in every state."""
+        return self._vector.facts
 
     @property
     def walkthrough_seed(self) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from xtx.core import Observation, Step, UserError
+from xtx.games.details import Details, Facts
 from xtx.games.game import NO_ANSWER
 from xtx.games.jericho import COMMAND_LENGTH, Trace
 
@@ -43,6 +44,7 @@ class ToyGame:
         match = _NAME.fullmatch(name)
         if not match or not 5 <= int(match[2]) <= 1000:
             raise UserError(f"there is no toy world called {name!r}; try toy:corridor-5 (5 rooms to 1000)")
+        self.name = name
         self.size = int(match[2])
         self.trap = match[1] == "trap"
         self.avoid: frozenset[str] = frozenset()
@@ -59,6 +61,18 @@ class ToyGame:
         middle, dark = self.size // 2, self.size - 2
         way = ["take lamp", *["east"] * middle, "take key", *["east"] * (dark - middle)]
         return (*way, "unlock door", "east", "take treasure")
+
+    @property
+    def details(self) -> Details:
+        """What people see of the present state; the narration is one paragraph."""
+        now, look = self._state, self._observe().look
+        won = now.score == MAX_SCORE
+        return Details(now.text, "Darkness" if "dark" in look else look.partition(".")[0], now.step, won, won)
+
+    @property
+    def facts(self) -> Facts:
+        """Name, walkthrough and points."""
+        return Facts(self.name, self.name, self.walkthrough, 1, MAX_SCORE)
 
     def reset(self, seed: int | None = None) -> Observation:
         """The first observation; the seed changes nothing."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from xtx.core import Observation, Step, UserError
+from xtx.games.details import Details, Facts
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.inbox import LINGER
 from xtx.games.ledger import Ledger
@@ -95,6 +96,8 @@ class GameVector:
         self.worked = self.searched = 0.0
         """Seconds that the games took so far in all processes, and those of them in which they searched."""
         self.searches = 0
+        self.details = [Details() for _ in range(games)]
+        """What people see of each game after its last reset, step or restored state, if `spec.details` asks for it."""
         self._reported: set[str] = set()
         self._under_way: Asked | None = None
         self._moved: list[Step] = []
@@ -140,14 +143,19 @@ class GameVector:
         return self._ready.layout
 
     @property
+    def facts(self) -> Facts:
+        """What is true of the game in every state."""
+        return self._ready.facts
+
+    @property
     def walkthrough_seed(self) -> int:
         """The emulator seed under which the story's walkthrough works."""
-        return self._ready.walkthrough_seed
+        return self._ready.facts.walkthrough_seed
 
     @property
     def max_score(self) -> int:
-        """The points that the game has to give; 0 where nobody knows."""
-        return self._ready.max_score
+        """The points that the game has to give; 0 where that is not known."""
+        return self._ready.facts.max_score
 
     @property
     def pids(self) -> list[int]:
@@ -441,6 +449,8 @@ class GameVector:
         found: list[Verdict] = []
         for index, result in results.items():
             self._slots[index].here = result.here
+            if result.details is not None:
+                self.details[index] = result.details
             found += result.forbidden
         for action in self._ledger.add(found) if found else ():
             if action not in self._reported:  # once for all states: there may be very many

@@ -27,6 +27,7 @@ from typing import Protocol
 import msgspec
 
 from xtx.core import Game, Observation, Step, UserError
+from xtx.games.details import Details, Facts
 from xtx.games.game import GameSpec, StoryGame
 from xtx.games.inbox import HEADER, LINGER, Inbox, Linger
 from xtx.games.jericho import Trace
@@ -88,6 +89,14 @@ class HostedGame(Game, Protocol):
 
     def try_alone(self, command: str, *, as_step: bool) -> None:
         """Gives one command that may end this process."""
+
+    @property
+    def details(self) -> Details:
+        """What people see of the present state."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is true of the game in every state."""
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it."""
@@ -213,14 +222,15 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     state: bytes = b""
     actions: tuple[str, ...] | None = ()
     """After an early `Move`, whose step has none: the valid actions; None if they follow."""
+    details: Details | None = None
+    """What people see of the state; None unless the games were set up to give it."""
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """Answer to `Setup`, and, before that, the sign that the program runs."""
 
     layout: bytes = b""
-    walkthrough_seed: int = 0
-    max_score: int = 0
+    facts: Facts = Facts()
 
 
 class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -260,10 +270,11 @@ class Host:
         self._ahead = 0.0
         """Seconds of looking ahead of which it does not."""
         spec, trace = setup.spec, desk.trace
+        self._gives_details = spec.details
         desk.start = trace.progress
         if spec.path.startswith("toy:"):
             self._games += [ToyGame(spec.path, trace) for _ in range(setup.games)]
-            self.ready = Ready(b"toy", 1)
+            self.ready = Ready(b"toy", self._games[0].facts)
             return
         layout = msgspec.msgpack.decode(setup.layout, type=Layout) if setup.layout else None
         first = StoryGame(spec, layout, trace, setup.avoid, self._note_survey)
@@ -271,7 +282,7 @@ class Host:
             layout = first.layout
         self._games += [first, *(StoryGame(spec, layout, trace) for _ in range(setup.games - 1))]
         found = msgspec.msgpack.encode(layout) if layout is not None else b""
-        self.ready = Ready(found, first.emulator.walkthrough_seed, first.emulator.max_score)
+        self.ready = Ready(found, first.facts)
 
     def _note_survey(self, share: float, _: str) -> None:
         """Leaves word of how far the survey has come, which is a sign of life too."""
@@ -353,6 +364,8 @@ class Host:
                 result = Result(game.here, [])
                 if isinstance(call, Try):
                     self._try_alone(game, call)
+        if self._gives_details and isinstance(call, Reset | Move | Restore):
+            result = msgspec.structs.replace(result, details=game.details)
         # Nothing is left for a later state: what was to be avoided may have been found in the atlas meanwhile.
         game.avoid = frozenset()
         if call.avoid:

@@ -6,12 +6,13 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from xtx.core import Game, Observation, Step
+from xtx.games.details import Details, Facts
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.guarded import GuardedGame
 from xtx.games.narration import clean
-from xtx.play.mirror import open_mirror
 
 UNDO_LEVELS = 500
 
@@ -42,20 +43,30 @@ class Scene:
     """Whether the game waits for a single key and not for a command."""
 
 
+class PlayedGame(Game, Protocol):
+    """A game that also gives what people see of it."""
+
+    @property
+    def details(self) -> Details:
+        """Of the present state."""
+
+    @property
+    def facts(self) -> Facts:
+        """Of the story."""
+
+
 class Table:
     """One game being played. The games behind it are made by `open_game`, which decides where they live."""
 
-    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], Game] = GuardedGame) -> None:
+    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], PlayedGame] = GuardedGame) -> None:
         self._open = open_game
-        self._spec = spec
+        self._spec = spec = replace(spec, details=True)
         # An atlas that nothing is looked up in need not be opened.
         self._game = open_game(spec if spec.search else replace(spec, atlas=None))
         self._finder: Game | None = None
-        # States are put into it to be read. Nothing that people type is run in it unless it was seen to end well.
-        self._mirror = open_mirror(spec)
-        self.name, self.max_score, self.md5 = self._mirror.name, self._mirror.max_score, self._mirror.md5
-        self.walkthrough = self._mirror.walkthrough
-        self.seed = self._mirror.walkthrough_seed
+        facts = self._game.facts
+        self.name, self.max_score, self.md5 = facts.name, facts.max_score, facts.md5
+        self.walkthrough, self.seed = facts.walkthrough, facts.walkthrough_seed
         """The emulator seed under which the game is played."""
         self._past: deque[tuple[bytes, Scene, tuple[str, ...]]] = deque(maxlen=UNDO_LEVELS)
         self._state = b""
@@ -67,7 +78,7 @@ class Table:
 
     def close(self) -> None:
         """Frees the games."""
-        for game in (self._game, self._mirror, self._finder):
+        for game in (self._game, self._finder):
             if game is not None:
                 game.close()
 
@@ -91,9 +102,6 @@ class Table:
         step = self._game.step(command, last=last)
         self._past.append((state, before, self.previous))
         self.previous = (*self.previous, command)
-        if step.terminated:
-            self._mirror.restore(state)
-            self._mirror.step(command)
         return self._arrive(step.observation, step), step
 
     def undo(self, levels: int = 1) -> int:
@@ -116,11 +124,10 @@ class Table:
         self._arrive(loaded)
         self.previous = ()
         if not self.scene.over and not self.scene.wants_key:
-            # First where it can do no harm: the mirror lives in this process.
-            safe = self._game.step("look")
+            looked, described = self._game.step("look"), self._game.details.narration
             self._game.restore(state)
-            if not safe.terminated and safe.observation.text != NO_ANSWER:
-                self.scene = replace(self.scene, text=paragraphs(self._mirror.look()) or self.scene.text)
+            if not looked.terminated and looked.observation.text != NO_ANSWER:
+                self.scene = replace(self.scene, text=paragraphs(described) or self.scene.text)
         return self.scene
 
     def _remember(self) -> None:
@@ -155,21 +162,20 @@ class Table:
         self.observation = observation
         if step is None or not step.terminated:
             self._state = self._game.save()
-            self._mirror.restore(self._state)
-        mirror = self._mirror
-        raw = mirror.narration
-        over = step.terminated if step is not None else mirror.over
+        details = self._game.details
+        raw = details.narration
+        over = step.terminated if step is not None else details.over
         # What the emulator printed has the paragraphs; it is not used where the game says something instead.
         text = paragraphs(raw) if clean(raw) == observation.text else paragraphs(observation.text)
         self.scene = Scene(
             text=text or (BROKEN if over else ""),
-            room=mirror.room,
+            room=details.room,
             score=observation.score,
-            moves=mirror.moves,
+            moves=details.moves,
             over=over,
-            won=step.won if step is not None else over and mirror.won,
+            won=step.won if step is not None else over and details.won,
             reward=step.reward if step is not None else 0,
-            wants_key=not over and mirror.wants_key,
+            wants_key=not over and details.wants_key,
         )
         return self.scene
 

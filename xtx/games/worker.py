@@ -346,7 +346,12 @@ class Host:
         game.try_alone(call.command, as_step=call.as_step)
 
     def _do(self, call: Call) -> Result:
-        game = self._games[call.game]
+        result = self._play(self._games[call.game], call)
+        if self._gives_details and isinstance(call, Reset | Move | Restore):
+            result = msgspec.structs.replace(result, details=self._games[call.game].details)
+        return result
+
+    def _play(self, game: HostedGame, call: Call) -> Result:
         game.avoid = frozenset(call.avoid)
         match call:
             case Move():
@@ -364,8 +369,6 @@ class Host:
                 result = Result(game.here, [])
                 if isinstance(call, Try):
                     self._try_alone(game, call)
-        if self._gives_details and isinstance(call, Reset | Move | Restore):
-            result = msgspec.structs.replace(result, details=game.details)
         # Nothing is left for a later state: what was to be avoided may have been found in the atlas meanwhile.
         game.avoid = frozenset()
         if call.avoid:

@@ -157,7 +157,7 @@ def test_what_is_remembered_ends_with_the_weights_and_is_bounded(monkeypatch: py
     first = agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0]
     for number in range(20):
         agent.probabilities([(-1, -1, number, 2, 3), (-1, -1, 1, 2, 3)], [[1, 2, 3]] * 2)
-        assert len(agent._known) <= 5
+        assert len(agent._cached) <= 5
     assert np.array_equal(first, agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0])
     agent.train(prefixes(0, [4, 9]))
     assert not np.array_equal(first, agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0])
@@ -177,7 +177,7 @@ def test_dropout_is_off_when_scoring() -> None:
     agent, other = policy(settings), policy(replace(settings, dropout=0.0))
     for _ in range(3):
         asked = ([(1, 2, 3, 4, 5)], [[1, 2, 3]])
-        agent._known.clear()
+        agent._cached.clear()
         assert np.array_equal(agent.probabilities(*asked)[0], other.probabilities(*asked)[0])
     assert (
         agent.state()["bits"]["state"]["state"].tolist() == policy(settings).state()["bits"]["state"]["state"].tolist()

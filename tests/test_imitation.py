@@ -204,7 +204,7 @@ def test_a_training_ends_when_it_is_good_enough() -> None:
     walk = prefixes(1, [12, 12])
     walk[1] = walk[1].copy()
     walk[1][0, 3] += 1
-    assert imitation._doubt(walk) == pytest.approx(2 * np.log(2))
+    assert imitation._least_loss(walk) == pytest.approx(2 * np.log(2))
     whole = policy(replace(TINY, passes=200)).train(walk)
     assert whole["steps"] == 200 * 3
     agent = policy(replace(TINY, passes=200, enough=0.1))

@@ -207,10 +207,10 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     agent._plan = Plan(10, 4, 1)
     decisions = agent.act([known, new])
     assert decisions[0].action == known.actions[-1]
-    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._retraced_share == 0.5
+    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._replayed_share == 0.5
     assert agent.insight(known, []).probabilities[known.actions[-1]] == 1
     agent.act([beyond, beyond])
-    assert fixed.explored == 2 and agent._retraced_share is None
+    assert fixed.explored == 2 and agent._replayed_share is None
     # What it did may not be possible any more, for all that can be read.
     rows[0][3] = text("an action that is not offered")
     agent._replays[1] = Way(np.array(rows, np.int32))

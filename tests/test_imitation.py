@@ -157,7 +157,7 @@ def test_what_is_remembered_ends_with_the_weights_and_is_bounded(monkeypatch: py
     first = agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0]
     for number in range(20):
         agent.probabilities([(-1, -1, number, 2, 3), (-1, -1, 1, 2, 3)], [[1, 2, 3]] * 2)
-        assert len(agent._known) <= 5
+        assert len(agent._cached) <= 5
     assert np.array_equal(first, agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0])
     agent.train(prefixes(0, [4, 9]))
     assert not np.array_equal(first, agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0])
@@ -177,7 +177,7 @@ def test_dropout_is_off_when_scoring() -> None:
     agent, other = policy(settings), policy(replace(settings, dropout=0.0))
     for _ in range(3):
         asked = ([(1, 2, 3, 4, 5)], [[1, 2, 3]])
-        agent._known.clear()
+        agent._cached.clear()
         assert np.array_equal(agent.probabilities(*asked)[0], other.probabilities(*asked)[0])
     assert (
         agent.state()["bits"]["state"]["state"].tolist() == policy(settings).state()["bits"]["state"]["state"].tolist()
@@ -204,7 +204,7 @@ def test_a_training_ends_when_it_is_good_enough() -> None:
     walk = prefixes(1, [12, 12])
     walk[1] = walk[1].copy()
     walk[1][0, 3] += 1
-    assert imitation._doubt(walk) == pytest.approx(2 * np.log(2))
+    assert imitation._least_loss(walk) == pytest.approx(2 * np.log(2))
     whole = policy(replace(TINY, passes=200)).train(walk)
     assert whole["steps"] == 200 * 3
     agent = policy(replace(TINY, passes=200, enough=0.1))

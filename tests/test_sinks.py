@@ -32,7 +32,7 @@ def due(training):
         os.kill(os.getpid(), signal.SIGKILL)
     return training.progress.steps == 240
 
-Training._due = due
+Training._is_checkpoint_due = due
 main(sys.argv[1:])
 """
 """Saves at step 240 and is killed at 560, when the lines of 320 and 480 are written."""
@@ -139,7 +139,7 @@ def test_wandb_has_each_line_once_where_a_run_went_on_after_an_error(
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(Training, "_due", due)
+        patched.setattr(Training, "_is_checkpoint_due", due)
         assert main([*TRAIN, "--wandb", "--out", str(folder), *PLAIN]) == 2
     assert main(["resume", str(folder), "--wandb", *PLAIN]) == 0
     ids, found = wandb_lines(folder)

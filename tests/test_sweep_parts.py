@@ -106,7 +106,7 @@ def test_a_parcel_cannot_write_elsewhere(name: str, tmp_path: Path) -> None:
 
 
 def test_a_piece_that_does_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lacks what came before"):
+    with pytest.raises(ValueError, match="is shorter than"):
         unpack(tmp_path, Parcel([Piece("metrics.jsonl", 10, b"x")], []))
 
 

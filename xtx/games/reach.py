@@ -295,6 +295,16 @@ def _choose(
     if fit:
         # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
         return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
+    if changes:
+        # What tells the two worlds apart may be what the parser remembers: then all is the same afterwards.
+        near = [
+            (a, after)
+            for a, after in reached
+            if a in _same_tree(verdicts, offered) and (after.score, after.over) == (wanted.score, wanted.over)
+        ]
+        near.sort(key=lambda one: one[1].memory_distance(wanted))
+        if near and not wanted.over and _shows_same(game, near[0][1], wanted):
+            return (near[0][0],), ""
     # As in coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
     most = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
@@ -303,6 +313,18 @@ def _choose(
         return found or (), ""
     seen = game.findings_in(here.state)
     return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
+
+
+def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+    """The offered actions that change the same as the command in the object tree. `verdicts` as in `_alike`."""
+    flags, diffs = verdicts.flags & Verdict.CHANGED, verdicts.diffs
+    alike = (diffs[2:] == diffs[0]) & (flags[2:] == flags[0])
+    return [offered[i] for i in np.flatnonzero(alike).tolist()]
+
+
+def _shows_same(game: StoryGame, one: _Outcome, other: _Outcome) -> bool:
+    """Whether `look`, `inventory` and valid actions are the same in two worlds."""
+    return game.findings_in(one.state) == game.findings_in(other.state)
 
 
 def _leads_to(player: _Player, here: _Outcome, action: str, wanted: _Outcome) -> bool:

@@ -32,6 +32,7 @@ from xtx.games.jericho import (
     recognized,
 )
 from xtx.games.jericho import verb_frequency as count_verb
+from xtx.games.scratch_bytes import find_scratch
 from xtx.games.typed import to_the_program
 from xtx.games.whole import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
 from xtx.games.wide import listens, wide_candidates
@@ -73,8 +74,13 @@ _DIGIT = re.compile(r"\d")
 _MOST_FINER = 6
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
-_FINE_KINDS = 2
-"""Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it."""
+_FINE_KINDS = 10
+"""Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it: eight
+buttons of a machine that fills a flask."""
+
+_COMMON_EFFECTS, _COMMON_VERBS = 4, 4
+"""The same change beyond the object tree beside so many different changes of it, or by so many verbs that leave it alone,
+is the work of time or of the parser, and none of the command's own."""
 
 _MOSTLY_CHANCE = 0.6
 """Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
@@ -255,6 +261,10 @@ class _Searched:
     """What each candidate does, nonsense too."""
     is_noisy: bool
     """Whether so many commands make changes of their own that something of the parser's must be among them."""
+    watched: Ram | None = None
+    """The bits beyond the object tree that were watched."""
+    common: frozenset[int] = frozenset()
+    """Changes beyond the object tree that are no command's own."""
 
 
 @dataclass(frozen=True)
@@ -263,14 +273,14 @@ class _StateTrial:
 
     search: Search
     state: Snapshot
-    noisy: bool = False
-    """See `Search.fine_effects`."""
+    searched: _Searched
+    """What the templates do there."""
 
     def ask(self, commands: Sequence[tuple[str, str]]) -> list[str]:
         return self.search.answers_without(self.state, commands)
 
     def effects(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
-        return self.search.fine_effects(self.state, commands, self.noisy)
+        return self.search.fine_effects(self.searched, commands)
 
     def frequency(self, command: str) -> int:
         return self.search.verb_frequency(command)
@@ -303,6 +313,26 @@ def _told_apart(
     noisy = [i for verb, i in zip(verbs, places.tolist(), strict=True) if len(by_verb[verb]) > _FINE_KINDS]
     fine[noisy] = effect[noisy]
     return fine
+
+
+def _common_changes(
+    candidates: Sequence[str],
+    effect: npt.NDArray[np.uint64],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
+    hidden: npt.NDArray[np.intp],
+) -> frozenset[int]:
+    """Changes beyond the object tree that go with many different changes of it, or with none by many verbs."""
+    alone = np.zeros(len(effect), dtype=bool)
+    alone[hidden] = True
+    changed = np.flatnonzero((effect != 0) & (watches != 0) & ~alone & ((flags & Verdict.RANDOM) == 0))
+    pairs = np.unique(np.stack([watches[changed], effect[changed]]), axis=1)
+    kinds, times = np.unique(pairs[0], return_counts=True)
+    common = set(kinds[times >= _COMMON_EFFECTS].tolist())
+    verbs: dict[int, set[str]] = {}
+    for i in hidden.tolist():
+        verbs.setdefault(int(watches[i]), set()).add(candidates[i].split(" ", 1)[0])
+    return frozenset(common | {watch for watch, of in verbs.items() if len(of) >= _COMMON_VERBS})
 
 
 class Search:
@@ -386,11 +416,34 @@ class Search:
         candidates = self.candidates(things)
         if self._excluded:
             candidates = candidates.without(self._excluded)
+        return self._judge_candidates(state, things, candidates, self._watched(state))
+
+    def _judge_candidates(
+        self, state: Snapshot, things: list[Thing], candidates: Candidates, watched: Ram | None
+    ) -> _Searched:
+        """What candidates do, nonsense left out."""
         told = {t.name for t in things if t.told}
-        effect, fine = self._both_effects(state, candidates)
+        effect, fine, common = self._both_effects(state, candidates, watched)
         sound = candidates.without_nonsense(effect, told)
         fine = np.where((sound == 0) & (effect != 0), np.uint64(0), fine)
-        return _Searched(state, things, candidates, sound, fine, effect, self._hidden_kinds > _HIDDEN_KINDS)
+        is_noisy = self._hidden_kinds > _HIDDEN_KINDS
+        return _Searched(state, things, candidates, sound, fine, effect, is_noisy, watched, common)
+
+    def _watched(self, state: Snapshot) -> Ram | None:
+        """The bits beyond the object tree of which a change counts."""
+        return None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
+
+    def _without_scratch(self, searched: _Searched) -> _Searched:
+        """The same without what is remembered of the words that were typed, where some of it is taken for the world."""
+        if searched.watched is None:
+            return searched
+        names = [t.name for t in searched.things]
+        scratch = find_scratch(self._emulator, self._engine, searched.state, names, self._excluded)
+        if not (searched.watched[scratch] > 0).any():
+            return searched
+        watched = searched.watched.copy()
+        watched[scratch] = 0
+        return self._judge_candidates(searched.state, searched.things, searched.candidates, watched)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
         """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
@@ -426,6 +479,12 @@ class Search:
         searched = self._searched
         if searched is None or searched.state is not state:
             searched = self._judge_things(state, found.look, found.inventory)
+        plain, searched = searched, self._without_scratch(searched)
+        # What is no command's own change is not offered, although it is with templates alone.
+        chosen = self._choose(searched.candidates, np.where(searched.fine == 0, np.uint64(0), searched.effect))
+        old = set(self._choose(plain.candidates, plain.effect))
+        others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
+        found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
         things, finer = searched.things, self._finer(searched, found.actions)
         present = Present(
             names=tuple(t.name for t in things),
@@ -437,7 +496,7 @@ class Search:
         if self._is_question(state):
             finer = tuple(dict.fromkeys((*finer, *(a for a in _REPLIES if a not in found.actions))))
         known = (*found.actions, *finer)
-        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state, searched.is_noisy))]
+        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state, searched))]
         real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
         if "wait" not in real and self._time_matters(state):
             added = [*added, "wait"]
@@ -603,18 +662,25 @@ class Search:
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
-        return self._both_effects(state, candidates)[0]
+        return self._both_effects(state, candidates, self._watched(state))[0]
 
-    def fine_effects(self, state: Snapshot, candidates: Sequence[str], noisy: bool = False) -> npt.NDArray[np.uint64]:
-        """The same, where changes of the world beyond the object tree make a difference between effects as well. In a
-        `noisy` state nearly every command makes such a change: there only single words count that do nothing else."""
-        return self._both_effects(state, candidates, noisy)[1]
+    def fine_effects(self, searched: _Searched, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """The same in a state that was searched, where changes of the world beyond the object tree make a difference
+        between effects as well. In a noisy state nearly every command makes such a change: there only single words
+        count that do nothing else."""
+        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.common
+        return self._both_effects(*given)[1]
 
     def _both_effects(
-        self, state: Snapshot, candidates: Sequence[str], noisy: bool = False
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """What `effects` and `fine_effects` give."""
-        watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
+        self,
+        state: Snapshot,
+        candidates: Sequence[str],
+        watched: Ram | None,
+        noisy: bool = False,
+        common: frozenset[int] = frozenset(),
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], frozenset[int]]:
+        """What `effects` and `fine_effects` give, and the changes beyond the object tree that are no command's own:
+        those of `common`, and those that are found here."""
         asking = [c for c in _ASKING if c not in self._excluded]
         commands = Commands.of(candidates)
         found = self._judge(state, commands.behind(asking), watched)
@@ -630,14 +696,19 @@ class Search:
             hidden = self._believable(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
-            return effect, effect
-        fine = _told_apart(candidates, effect, flags, watches)
+            return effect, effect, common
+        idle = found[0].watches[: len(asking)]
+        common = common | _common_changes(candidates, effect, flags, watches, hidden)
+        own = watches.copy()
+        own[np.isin(watches, np.array(sorted(common), dtype=np.uint64))] = idle[0] if len(idle) else 0
+        fine = _told_apart(candidates, effect, flags, own)
         # A number that was typed is what the parser remembers first of all.
         fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
+        fine[hidden[np.isin(watches[hidden], np.array(sorted(common), dtype=np.uint64))]] = 0
         if not noisy:
-            silent = _silent_changes(candidates, flags, watches, found[0].watches[: len(asking)])
+            silent = _silent_changes(candidates, flags, own, idle)
             fine[silent] = watches[silent] * _MIXING | np.uint64(1)
-        return effect, fine
+        return effect, fine, common
 
     @staticmethod
     def _believable(

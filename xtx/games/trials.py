@@ -35,7 +35,7 @@ CHUNK = 8
 _MOST_THREADS = 8
 """Threads that try states: while a run's story is surveyed, the run has nothing else to do."""
 
-_NOT_JUDGED = 2
+NOT_JUDGED = 2
 """Outcome of a command that the engine does not judge: the game may have ended, or asks for a key."""
 
 Item = TypeVar("Item")
@@ -64,7 +64,7 @@ class Trial:
         changed = (verdicts.flags & Verdict.CHANGED) > 0
         told_apart = verdicts.watches | np.uint64(1) if kinds else np.uint64(1)
         outcomes = np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
-        return np.where(verdicts.flags & UNJUDGED, np.uint64(_NOT_JUDGED), outcomes)
+        return np.where(verdicts.flags & UNJUDGED, np.uint64(NOT_JUDGED), outcomes)
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""

@@ -23,7 +23,7 @@ from xtx.games.stamps import elapsed, set_word, word
 from xtx.games.zmachine import Ram
 from xtx.games.zset import UNJUDGED, Engine
 
-SURVEY_VERSION = 10
+SURVEY_VERSION = 11
 """Changes whenever the canonical state does: part of every key in the atlas."""
 CANONICAL_VERSION = 8
 """The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
@@ -111,10 +111,10 @@ class World:
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
         room = around[-1] if around else emulator.player  # rooms may have no names
+        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         local = layout.local.get(room)
         if local:
             ram[list(local)] = present[list(local)]
-        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         if layout.due:
             addresses, values, starts = self._due
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):

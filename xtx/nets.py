@@ -74,8 +74,9 @@ class DrrnNetwork(nn.Module):
 class InvDyNetwork(nn.Module):
     """Q(o, a) = MLP([f_o(o); f_a(a)]), and inverse dynamics: the action guessed from the states around it."""
 
-    def __init__(self, vocabulary: int, hidden: int) -> None:
+    def __init__(self, vocabulary: int, hidden: int, reads: str = "difference") -> None:
         super().__init__()
+        self.reads = reads
         self.texts = TextEncoders(vocabulary, hidden)
         self.state_layer = nn.Linear(3 * hidden, hidden)
         self.hidden_layer = nn.Linear(2 * hidden, hidden)
@@ -95,7 +96,8 @@ class InvDyNetwork(nn.Module):
 
     def guess(self, before: Tensor, after: Tensor) -> Tensor:
         """g_inv(o, o'): the vector from which the decoder says the action. [n, hidden]"""
-        return torch.as_tensor(self.inverse(torch.cat((before, after - before), dim=-1)))
+        second = after - before if self.reads == "difference" else after
+        return torch.as_tensor(self.inverse(torch.cat((before, second), dim=-1)))
 
     def surprise(self, start: Tensor, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """How unlikely the decoder, started from `start` [n, hidden], finds each token after the start mark:

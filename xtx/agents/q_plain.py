@@ -299,4 +299,4 @@ def _columns(batch: NDArray[np.void], prefix: str) -> Ints:
 
 
 def make_network(inverse: InverseSettings | None, vocabulary: int, hidden: int) -> DrrnNetwork | InvDyNetwork:
-    return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden)
+    return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden, inverse.reads)

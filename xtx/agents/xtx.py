@@ -75,6 +75,8 @@ class XtxAgent(Agent):
         """What the episode of each game tries, where each has a target of its own."""
         self._vector_steps = 0
         self._train_at = settings.first_training
+        self._ended = 0
+        """Episodes since the last imitation training."""
         self._states: list[Seen] = []
         self._glimpsed: dict[str, float] | None = None
         """The numbers of `glimpse`, until `learn`."""
@@ -150,12 +152,13 @@ class XtxAgent(Agent):
 
     def _explore_share(self, observation: Observation, aim: Plan) -> float:
         """lambda: how often the exploring policy chooses in this state. In the phase `exploit` it is mix / l_max, as
-        in the authors' program; the paper has 1 / (2 T)."""
+        in the authors' program, or mix / T, which with a mix of 0.5 is the paper's 1 / (2 T)."""
         if not self._settings.phases:
             return self._settings.mix
         if aim.phase(observation) == EXPLORE:
             return 1.0
-        return self._settings.mix / aim.l_max
+        beyond = self._settings.explore_steps if self._settings.mix_over == "limit" else 0
+        return self._settings.mix / (aim.l_max + beyond)
 
     def _retraced(self, state: Seen, step: int, aim: Plan) -> NDArray[np.float64] | None:
         """Certainty of what the aim's trajectory did in this state; None where it never was, or is not to be retraced,
@@ -228,6 +231,7 @@ class XtxAgent(Agent):
             running.add(state, action, transition.after.score)
             if transition.ended:
                 self._trajectories.add(running.finish(transition.terminated))
+                self._ended += 1
         if self._learner is not None:
             with self._clock.part("update"):
                 numbers |= self._learner.update()
@@ -245,16 +249,22 @@ class XtxAgent(Agent):
         if self._learner is not None:
             with self._clock.part("update"):
                 numbers |= self._learner.complete(transitions, after)
-        if self._vector_steps >= self._train_at:
+        if self._is_training_due():
             with self._clock.part("imitation training"):
                 numbers |= self._imitate()
         if self._library.crowded():
             self._sweep(after)
         return numbers
 
+    def _is_training_due(self) -> bool:
+        """Whether it is time for an imitation training: by vector steps, as in the authors' program, or by episodes."""
+        episodes = self._settings.training_every_episodes
+        return self._ended >= episodes if episodes else self._vector_steps >= self._train_at
+
     def _imitate(self) -> dict[str, float]:
         """Draws trajectories, learns them, and makes them the plan."""
         numbers: dict[str, float] = {}
+        self._ended = 0
         buffer = self._trajectories.sample()
         if buffer is not None:
             if self._settings.phases or self._settings.mix < 1:  # else the imitation policy is never asked
@@ -305,6 +315,7 @@ class XtxAgent(Agent):
             "aims": [astuple(aim) for aim in self._aims],
             "vector_steps": self._vector_steps,
             "train_at": self._train_at,
+            "ended": self._ended,
             "previous": [list(pair) for pair in self._previous],
             "episodes": [running.state() for running in self._episodes],
         }
@@ -322,6 +333,7 @@ class XtxAgent(Agent):
         self._ways = [Way(steps) for steps in state.get("ways", ())]  # earlier versions had none
         self._aims = [Plan(*aim) for aim in state["aims"]]
         self._vector_steps, self._train_at = state["vector_steps"], state["train_at"]
+        self._ended = state.get("ended", 0)  # earlier versions had none
         self._previous = [(first, second) for first, second in state["previous"]]
         for running, saved in zip(self._episodes, state["episodes"], strict=True):
             running.load(saved)

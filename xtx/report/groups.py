@@ -293,7 +293,7 @@ def flat(tree: object, path: str = "") -> dict[str, Any]:
 def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
     was made has the value that it has in the paper's presets."""
-    own = {"steps": config.steps, "games": config.games, **flat(config.settings)}
+    own = {"steps": config.steps, "games": config.games, "byte_score": config.byte_score, **flat(config.settings)}
     return {**paper_settings(config.agent, game), **own}
 
 
@@ -312,7 +312,7 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
     labels = {}
     for run in runs:
         agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
-        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent)}
+        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent), "byte_score": False}
         told = [
             f"{name}={chosen.get(name)}"
             for name in varying.get(agent, [])
@@ -398,5 +398,6 @@ def deviations(config: RunConfig, game: str) -> list[str]:
     if not usual:
         return []
     usual["games"] = 1 if config.agent == "rc-dqn" else 8
+    usual["byte_score"] = False  # the present Jericho's reading, which is the right one
     chosen = _choices(config, game)
     return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

@@ -353,6 +353,32 @@ def test_the_schedule_of_imitation() -> None:
     assert phases[13:21] == [EXPLOIT] * 3 + [EXPLORE] * 5
 
 
+def test_the_schedule_of_imitation_by_episodes() -> None:
+    """The paper's reading: a training after every 3 episodes of the two games, whatever the vector steps."""
+    agent = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(games=2, seed=0))
+    script = Script(agent, 2, lambda game, step: 3 if step >= 3 else 0)
+    ended = []
+    for _ in range(40):
+        script.step()
+        ended.append(sum(map(len, script.lengths)))
+    trained = [place for place, numbers in enumerate(script.numbers) if "imitation_loss_last" in numbers]
+    # Both games end together: after two such ends 4 episodes have ended, and again 4 later.
+    assert [ended[place] for place in trained] == list(range(4, ended[-1] + 1, 4)) and len(trained) >= 2
+    assert trained[0] == 9, "not after 7 vector steps, when the other schedule trains"
+    other = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(games=2, seed=0))
+    agent._ended = 2
+    other.load(agent.state())
+    assert other._ended == 2
+
+
+@pytest.mark.parametrize(("mix_over", "share"), [("l_max", 0.5 / 20), ("limit", 1 / (2 * (20 + 5)))])
+def test_the_exploring_share_on_the_way_back(mix_over: str, share: float) -> None:
+    """The authors' program divides by l_max, the paper by the limit T = l_max + R; here R is 5."""
+    agent = XtxAgent(tiny("xtx", mix_over=mix_over), Brief(games=1, seed=0))
+    assert agent._explore_share(observation(0, 3), Plan(10, 20)) == pytest.approx(share)
+    assert agent._explore_share(observation(10, 3), Plan(10, 20)) == 1
+
+
 def test_a_shorter_limit_ends_episodes_under_way() -> None:
     """A plan with a smaller l_max than an episode is old already ends it with its next step."""
     agent = XtxAgent(tiny("xtx", first_training=1000), Brief(games=1, seed=0))

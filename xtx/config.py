@@ -54,6 +54,9 @@ class InverseSettings:
     """Weight of the guess's loss in learning."""
     alpha3: float = 1.0
     """Weight of decoding an action from its own code in learning."""
+    reads: Literal["difference", "both"] = "difference"
+    """What the guess is made from: [f_o(o); f_o(o') - f_o(o)], as in the authors' program, or both codes as they are,
+    [f_o(o); f_o(o')], as in the paper's text."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,10 @@ class XtxSettings:
     phases: bool = True
     """Whether every step is decided between exploit and explore; without phases `mix` holds at every step."""
     mix: float = 0.5
-    """Share of the exploring policy: divided by l_max in the phase `exploit`; as it stands without phases."""
+    """Share of the exploring policy: divided by `mix_over` in the phase `exploit`; as it stands without phases."""
+    mix_over: Literal["l_max", "limit"] = "l_max"
+    """What `mix` is divided by in the phase `exploit`: l_max, as in the authors' program, or the episode's step limit
+    T = l_max + R, as in the paper's text, where the share is 1 / (2 T)."""
     own_targets: bool = False
     """Each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from there; else
     all return to the highest score among them, as in the paper."""
@@ -207,6 +213,9 @@ class XtxSettings:
     """Vector steps before the first imitation training."""
     training_every: int = 5
     """Imitation training happens every so many times (l_max + explore_steps) vector steps."""
+    training_every_episodes: int = 0
+    """If not 0, imitation training happens every so many episodes of all games instead, as in the paper's text; then
+    `first_training` and `training_every` mean nothing."""
 
 
 PAPER_STEPS = 800_000
@@ -297,6 +306,8 @@ class RunConfig:
     """Another emulator seed in every episode."""
     extra_actions: bool = False
     """The actions that the paper adds to the game's grammar."""
+    byte_score: bool = False
+    """The score is one signed byte, as that of Dragon was in the paper's version of Jericho: -130 counts as 126."""
     wide_grammar: bool = False
     actions: Literal["templates", "whole"] = "templates"
     """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the

@@ -75,8 +75,9 @@ class InvDyNetwork(nn.Module):
     """The network of INV-DY and XTX: Q(o, a) = MLP([f_o(o); f_a(a)]), and inverse dynamics, which predicts the action
     from the states before and after it."""
 
-    def __init__(self, vocabulary: int, hidden: int) -> None:
+    def __init__(self, vocabulary: int, hidden: int, reads: str = "difference") -> None:
         super().__init__()
+        self.reads = reads
         self.texts = TextEncoders(vocabulary, hidden)
         self.state_layer = nn.Linear(3 * hidden, hidden)
         self.hidden_layer = nn.Linear(2 * hidden, hidden)
@@ -96,7 +97,8 @@ class InvDyNetwork(nn.Module):
 
     def guess(self, before: Tensor, after: Tensor) -> Tensor:
         """Return g_inv(o, o'): the first state of the decoder that predicts the action. [n, hidden]"""
-        return torch.as_tensor(self.inverse(torch.cat((before, after - before), dim=-1)))
+        second = after - before if self.reads == "difference" else after
+        return torch.as_tensor(self.inverse(torch.cat((before, second), dim=-1)))
 
     def surprise(self, start: Tensor, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the decoder's negative log-probability of each token of the actions, and which of them are real.

@@ -69,6 +69,7 @@ from xtx.regular_files import (
     touch_file,
     truncate_file,
 )
+from xtx.search_versions import search_versions
 
 _MAGIC = b"xtx checkpoint 1"
 """The first bytes of a checkpoint, with the version of the format."""
@@ -750,6 +751,7 @@ def versions() -> dict[str, object]:
         "machine": platform.platform(),
         "processors": len(os.sched_getaffinity(0)),
         "git": git_state(),
+        "searching": search_versions(),
     }
 
 

@@ -308,4 +308,4 @@ def _columns(batch: NDArray[np.void], prefix: str) -> Ints:
 
 def make_network(inverse: InverseSettings | None, vocabulary: int, hidden: int) -> DrrnNetwork | InvDyNetwork:
     """Make the network of DRRN, or with inverse dynamics that of INV-DY. `vocabulary`: rows of the embedding."""
-    return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden)
+    return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden, inverse.reads)

@@ -81,6 +81,8 @@ class XtxAgent(Agent):
         """By game, the target of its current episode, with the setting `own_targets`."""
         self._vector_steps = 0
         self._next_training = settings.first_training
+        self._ended = 0
+        """Episodes since the last imitation training."""
         self._states: list[Seen] = []
         self._early_numbers: dict[str, float] | None = None
         """What `glimpse` returned for the log, until `learn` takes it."""
@@ -160,13 +162,15 @@ class XtxAgent(Agent):
     def _explore_share(self, observation: Observation, target: Plan) -> float:
         """Return lambda, the probability that the exploring policy chooses in this state.
 
-        In the phase `exploit` it is mix / l_max, as in the authors' program; the paper has 1 / (2 T).
+        In the phase `exploit` it is mix / l_max, as in the authors' program, or mix / T, which with a mix of 0.5 is the
+        paper's 1 / (2 T).
         """
         if not self._settings.phases:
             return self._settings.mix
         if target.phase(observation) == EXPLORE:
             return 1.0
-        return self._settings.mix / target.l_max
+        beyond = self._settings.explore_steps if self._settings.mix_over == "limit" else 0
+        return self._settings.mix / (target.l_max + beyond)
 
     def _replay(self, state: Seen, step: int, target: Plan) -> NDArray[np.float64] | None:
         """Return probability 1 for the action that the target's trajectory took in this state.
@@ -246,6 +250,7 @@ class XtxAgent(Agent):
             running.add(state, action, transition.after.score)
             if transition.ended:
                 self._trajectories.add(running.finish(transition.terminated))
+                self._ended += 1
         if self._learner is not None:
             with self._clock.part("update"):
                 numbers |= self._learner.update()
@@ -263,16 +268,22 @@ class XtxAgent(Agent):
         if self._learner is not None:
             with self._clock.part("update"):
                 numbers |= self._learner.complete(transitions, after)
-        if self._vector_steps >= self._next_training:
+        if self._is_training_due():
             with self._clock.part("imitation training"):
                 numbers |= self._imitate()
         if self._library.crowded():
             self._sweep(after)
         return numbers
 
+    def _is_training_due(self) -> bool:
+        """Whether it is time for an imitation training: by vector steps, as in the authors' program, or by episodes."""
+        episodes = self._settings.training_every_episodes
+        return self._ended >= episodes if episodes else self._vector_steps >= self._next_training
+
     def _imitate(self) -> dict[str, float]:
         """Draw trajectories, train the imitation policy on them, and make them the targets; returns the losses."""
         numbers: dict[str, float] = {}
+        self._ended = 0
         buffer = self._trajectories.sample()
         if buffer is not None:
             if self._settings.phases or self._settings.mix < 1:  # otherwise the imitation policy is never used
@@ -324,6 +335,7 @@ class XtxAgent(Agent):
             "aims": [astuple(target) for target in self._episode_targets],
             "vector_steps": self._vector_steps,
             "train_at": self._next_training,
+            "ended": self._ended,
             "previous": [list(pair) for pair in self._previous],
             "episodes": [running.state() for running in self._episodes],
         }
@@ -341,6 +353,7 @@ class XtxAgent(Agent):
         self._replays = [Way(steps) for steps in state.get("ways", ())]  # missing in checkpoints of earlier versions
         self._episode_targets = [Plan(*target) for target in state["aims"]]
         self._vector_steps, self._next_training = state["vector_steps"], state["train_at"]
+        self._ended = state.get("ended", 0)  # missing in checkpoints of earlier versions
         self._previous = [(first, second) for first, second in state["previous"]]
         for running, saved in zip(self._episodes, state["episodes"], strict=True):
             running.load(saved)

@@ -111,6 +111,7 @@ def open_stage(config: RunConfig, means: Means) -> Stage:
     return set_stage(
         config.game,
         extra_actions=config.extra_actions,
+        byte_score=config.byte_score,
         wide_grammar=config.wide_grammar,
         actions=config.actions,
         thorough_survey=config.thorough_survey,

@@ -153,6 +153,7 @@ def prepare(config: RunConfig, means: Means, source: Path | None = None) -> Cast
     stage = set_stage(
         config.game,
         extra_actions=config.extra_actions,
+        byte_score=config.byte_score,
         wide_grammar=config.wide_grammar,
         actions=config.actions,
         thorough_survey=config.thorough_survey,

@@ -39,6 +39,8 @@ class Args:
     """Another emulator seed in every episode."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
+    byte_score: bool = False
+    """Take the score as one signed byte, as the paper's version of Jericho did in Dragon: -130 counts as 126."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
     actions: Literal["templates", "whole"] = "templates"
@@ -97,6 +99,7 @@ def run(args: Any) -> int:
         games=games if args.games is None else args.games,
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
+        byte_score=args.byte_score,
         wide_grammar=args.wide_grammar,
         actions=args.actions,
         thorough_survey=args.thorough_survey,

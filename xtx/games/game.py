@@ -60,6 +60,8 @@ class GameSpec:
     word of the dictionary as well)."""
     details: bool = False
     """Also give what people see of a state: see `details.Details`. It does not change what an agent sees."""
+    byte_score: bool = False
+    """Give the score as one signed byte: -130 as 126. So old versions of Jericho read Dragon's."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -181,7 +183,7 @@ class StoryGame:
     def move(self, action: str, *, last: bool = False) -> Step:
         """`step` without what takes long: the observation has no valid actions yet."""
         emulator = self.emulator
-        before, score = emulator.save(), emulator.score
+        before, score = emulator.save(), self._score()
         self._step += 1
         known = action in self.forbidden.get(self._here, ())
         status = Status.LIMIT if known else emulator.step(action)
@@ -192,7 +194,7 @@ class StoryGame:
                 self.newly_forbidden.append((self._here, action))
             return Step(self._glimpse(NO_ANSWER), 0, False, last)
         halted = status is Status.HALTED
-        reward = 0 if halted else emulator.score - score
+        reward = 0 if halted else self._score() - score
         if halted or emulator.over:
             ending = Observation(clean(emulator.narration), "", "", (), score + reward, self._step)
             return Step(ending, reward, True, False, not halted and emulator.won)
@@ -295,7 +297,12 @@ class StoryGame:
         narration = clean(emulator.narration) if text is None else text
         self._canonical = None if emulator.over else self._locate()
         look, inventory = ("", "") if self._canonical is None else self._describe(self._here, self._canonical)
-        return Observation(narration, look, inventory, (), emulator.score, self._step)
+        return Observation(narration, look, inventory, (), self._score(), self._step)
+
+    def _score(self) -> int:
+        """The score as agents see it."""
+        score = self.emulator.score
+        return (score + 128) % 256 - 128 if self.spec.byte_score else score
 
     def valid_actions(self) -> tuple[str, ...]:
         """The valid actions of the present state; none at the end of a game."""

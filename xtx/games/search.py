@@ -40,9 +40,7 @@ from xtx.games.world import World, prompt_of
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary, read_initial_numbers, read_name_words
 from xtx.games.zset import ENGINE, Engine, judge_each
 from xtx.games.zset.effects import effects_of
-
-SEARCH_VERSION = 8
-"""Changes whenever the same state may give other actions: part of every key in the atlas."""
+from xtx.search_versions import SEARCH_VERSION
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
 """Random numbers to come, in libfrotz's terms. A candidate that uses any is tried under each: the blow that misses

@@ -55,6 +55,7 @@ def set_stage(
     game: str,
     *,
     extra_actions: bool = False,
+    byte_score: bool = False,
     wide_grammar: bool = False,
     actions: str = "templates",
     thorough_survey: bool = False,
@@ -75,6 +76,7 @@ def set_stage(
     spec = GameSpec(
         path=str(story.path.absolute()),
         extra_actions=extra_actions,
+        byte_score=byte_score,
         wide_grammar=wide_grammar,
         actions=actions,
         thorough_survey=thorough_survey,

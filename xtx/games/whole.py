@@ -30,9 +30,7 @@ from xtx.games.debugging import debugging_words
 from xtx.games.typed import to_the_program
 from xtx.games.wide import listens
 from xtx.games.zmachine import Dictionary
-
-WHOLE_VERSION = 16
-"""Changes whenever the same state may give other candidates: part of every key in the atlas that depends on them."""
+from xtx.search_versions import WHOLE_VERSION as WHOLE_VERSION
 
 WORD_MARK = "\x01"
 """Stands for the word that was typed, in what the parser says of it."""

@@ -22,9 +22,8 @@ from xtx.games.narration import clean
 from xtx.games.stamps import elapsed, set_word, word
 from xtx.games.zmachine import Ram
 from xtx.games.zset import UNJUDGED, Engine
+from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
 
-SURVEY_VERSION = 11
-"""Changes whenever the canonical state does: part of every key in the atlas."""
 CANONICAL_VERSION = 8
 """The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
 does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded

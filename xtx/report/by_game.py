@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from xtx.report import stats
+from xtx.report.averages import AVG, AVG_OF_ALL
+from xtx.report.beside_paper import over_seeds
 from xtx.report.digest import ROUND_STEPS
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.facts import GameFacts
@@ -14,7 +16,7 @@ from xtx.report.load import RunData
 from xtx.report.map_plot import MapPlot
 from xtx.report.paper import read_paper
 from xtx.report.rooms import chart, in_order, lay_out
-from xtx.report.words import DASH, count, duration, number, percent, some, spread
+from xtx.report.words import DASH, count, duration, number, percent, some
 
 POINTS = 160
 """Of a learning curve."""
@@ -80,7 +82,7 @@ def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
 
 def _section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
-    header = ("agent", "Avg", "Avg, last 100 of each game", "Max", "area under curve", "episodes", "steps/s", "time")
+    header = ("agent", AVG, AVG_OF_ALL, "Max", "area under curve", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
     blocks: list[Block] = [Table(header, rows), *(_maps(groups) if maps else [])]
     facts = variant.facts
@@ -92,17 +94,13 @@ def _section(board: Board, variant: Variant, maps: bool) -> Section:
 
 
 def _row(group: Group) -> Row:
-    def over_seeds(values: stats.Floats) -> str:
-        mean, std = stats.mean_and_std(values)
-        return spread(mean, std if len(values) > 1 else None)
-
     speeds = [run.speed for run in group.runs if run.speed]
     times = [run.time.total for run in group.runs if run.time]
     return Row(
         [
             group.label,
-            over_seeds(group.avg),
             over_seeds(group.avg_by_game),
+            over_seeds(group.avg),
             over_seeds(group.max),
             over_seeds(group.area),
             count(float(np.mean([run.digest.episodes for run in group.runs]))),

@@ -20,7 +20,7 @@ from tyro.conf import Positional, arg
 from xtx.agents import preset
 from xtx.bounded_files import BadFileError, read_json_lines
 from xtx.commands.session import Means, check_config, lasting_name, prepare
-from xtx.config import RunConfig
+from xtx.config import Actions, RunConfig, usual_actions
 from xtx.core import UserError
 
 TRAINING = "imitation training"
@@ -41,6 +41,8 @@ class Args:
     games: int = 8
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
+    actions: Actions | None = None
+    """What is tried for valid actions; if not given, what `xtx train` tries with this agent."""
     run: Annotated[Path | None, arg(metavar="DIR")] = None
     """Train nothing: show where the time of the run in this folder went, over all its starts."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
@@ -62,6 +64,7 @@ def run(args: Args) -> None:
         steps=args.steps + args.warmup,
         games=args.games,
         extra_actions=args.extra_actions,
+        actions=args.actions or usual_actions(args.agent),
     )
     check_config(config)
     cast = prepare(config, args.means)

@@ -15,6 +15,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.commands.session import check_config, lasting_name, pick_device, stopper
+from xtx.config import Actions
 from xtx.core import UserError
 from xtx.games.catalog import user_folder
 from xtx.runs import warn
@@ -48,6 +49,9 @@ class Args:
     """Whether there is another emulator seed in every episode."""
     steps: Annotated[int | None, arg(metavar="N")] = None
     """Game steps of each run; if not given, each agent's own, as in xtx train."""
+    actions: Actions | None = None
+    """What all runs try for valid actions: templates (if nothing says otherwise, as in the paper), or the whole
+    dictionary too."""
     small: bool = False
     """Use the demo's small settings for agents that have them."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -122,7 +126,7 @@ def _choose(args: Args) -> Spec:
     spec = read_spec(args.sweep) if args.sweep else Spec()
     chosen: dict[str, object] = {
         name: value
-        for name in ("games", "agents", "seeds", "steps")
+        for name in ("games", "agents", "seeds", "steps", "actions")
         if (value := getattr(args, name)) is not None
     }  # fmt: skip
     if args.stochastic is not None:

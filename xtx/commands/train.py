@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from xtx.agents import agent_names, find_agent, preset
 from xtx.commands.session import Means, check_config, lasting_name, train
-from xtx.config import RunConfig, usual_length
+from xtx.config import Actions, RunConfig, usual_actions, usual_length
 from xtx.core import UserError
 
 DEMO = "xtx-demo"
@@ -41,9 +41,9 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
-    dictionary."""
+    actions: Actions | None = None
+    """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary too.
+    If not given, whole, but templates for the agents of the paper, so that results can be compared."""
     thorough_survey: bool = False
     """Spend minutes instead of seconds on the survey of the story, so that more states share their valid actions."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -98,7 +98,7 @@ def run(args: Any) -> int:
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
         wide_grammar=args.wide_grammar,
-        actions=args.actions,
+        actions=args.actions or usual_actions(agent),
         thorough_survey=args.thorough_survey,
         log_every=args.log_every,
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from xtx.config import Actions
 from xtx.core import UserError
 
 READY = Path(__file__).parent / "ready"
@@ -29,8 +30,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lock_step: int | None = None
     """Games that a run plays at the same time; if not given, each agent's own."""
     wide_grammar: bool = False
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions; see `RunConfig`."""
+    actions: Actions = "templates"
+    """What is tried for valid actions; the same for all agents, so that they can be compared."""
     small: bool = False
     """The demo's small settings, for agents that have them."""
     log_every: int = 100

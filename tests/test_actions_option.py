@@ -23,7 +23,7 @@ PUBLISHED = {
     "drrn", "inv-dy", "rc-dqn", "mprc-dqn", "xtx", "xtx-uniform", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5",
     "xtx-lambda-1",
 }  # fmt: skip
-WITHOUT_KEY = b'{"game": "lowwater", "agent": "xtx-demo", "settings": {}}'
+WITHOUT_KEY = b'{"game": "lowwater", "agent": "xtx-plus", "settings": {}}'
 
 
 def config_of(monkeypatch: pytest.MonkeyPatch, *words: str, game: tuple[str, ...] = ("lowwater",)) -> RunConfig:
@@ -36,16 +36,18 @@ def config_of(monkeypatch: pytest.MonkeyPatch, *words: str, game: tuple[str, ...
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_only_the_papers_agents_leave_the_dictionary_out(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = "templates" if agent in PUBLISHED else "whole"
+def test_only_the_papers_agents_and_the_demo_leave_the_dictionary_out(
+    agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = "templates" if agent in PUBLISHED | {"xtx-demo"} else "whole"
     assert config_of(monkeypatch, "--agent", agent).actions == usual_actions(agent) == usual
     other = "whole" if usual == "templates" else "templates"
     assert config_of(monkeypatch, "--agent", agent, "--actions", other).actions == other
 
 
-def test_a_run_without_arguments_tries_the_whole_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_that_xtx_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(monkeypatch, game=())
-    assert (config.agent, config.actions) == ("xtx-demo", "whole")
+    assert (config.agent, config.actions) == ("xtx-demo", "templates")
     assert usual_actions("an agent of one's own") == "whole"
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from rich.console import Console
@@ -30,15 +30,28 @@ TRAINING = "imitation training"
 class Args:
     """Trains for a while in a folder that is thrown away, and shows where the time went; or shows that of a run."""
 
+    USUAL: ClassVar = (
+        "agent",
+        "steps",
+        "warmup",
+        "actions",
+        "run",
+        "device",
+        "workers",
+    )
+
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
-    agent: str = "xtx"
+    agent: Annotated[str, arg(metavar="NAME")] = "xtx"
+    """What learns: see `xtx agents`."""
     steps: int = 8000
     """Game steps that are measured; at least 4000 vector steps show imitation training of the paper's settings."""
     warmup: int = 800
     """Game steps before that, which are not."""
     seed: int = 0
+    """Where all random numbers begin."""
     games: int = 8
+    """Games played in lock-step."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
     actions: Actions | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
@@ -34,6 +34,19 @@ UNTRAINED = ("random", "walkthrough")
 @dataclass(frozen=True)
 class Args:
     """Plays a game in the terminal, by hand or with an agent; /help while playing lists the commands."""
+
+    USUAL: ClassVar = (
+        "agent",
+        "hint",
+        "checkpoint",
+        "delay",
+        "episodes",
+        "steps",
+        "seed",
+        "extra_actions",
+        "actions",
+        "transcript",
+    )
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; if not given, the run's game, or else the adventure that comes with

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from rich.console import Console
@@ -38,11 +38,26 @@ class Args:
     on, what failed is tried again: after whatever stopped it, the same command goes on. --games, --agents and the
     other choices take the place of those in the sweep that is named, or make one of their own."""
 
+    USUAL: ClassVar = (
+        "games",
+        "agents",
+        "seeds",
+        "steps",
+        "stochastic",
+        "actions",
+        "small",
+        "out",
+        "available",
+        "dry_run",
+        "jobs",
+        "device",
+    )
+
     sweep: Annotated[Positional[str], arg(metavar="SWEEP", help=_SWEEPS)] = ""
     games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
     """Names or story files; a star behind one ('zork3*') plays it with the actions that the paper adds."""
     agents: Annotated[tuple[str, ...] | None, arg(metavar="NAME...")] = None
-    """Who learns; see xtx train --help."""
+    """Which agents learn: see `xtx agents`."""
     seeds: Annotated[tuple[int, ...] | None, arg(metavar="N...")] = None
     """One run of each agent on each game for each of these; if nothing says otherwise, 0."""
     stochastic: Literal["yes", "no", "both"] | None = None

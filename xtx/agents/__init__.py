@@ -37,22 +37,40 @@ def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
 
 
 AGENTS = {
-    "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's own"),
-    "xtx-demo": Listed("xtx.agents.xtx:XtxAgent", lambda game: demo(xtx_settings(game)), "a small XTX, for short runs"),
+    "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's agent"),
+    "xtx-demo": Listed(
+        "xtx.agents.xtx:XtxAgent", lambda game: demo(xtx_settings(game)), "XTX made small, for runs of minutes"
+    ),
     "xtx-fast": Listed("xtx.agents.xtx:XtxAgent", fast_settings, "XTX with shorter imitation training, for CPUs"),
     "xtx-uniform": Listed("xtx.agents.xtx:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
-    "xtx-own": Listed("xtx.agents.xtx:XtxAgent", _xtx(own_targets=True), "XTX with a target for each episode"),
-    "xtx-retrace": Listed("xtx.agents.xtx:XtxAgent", _xtx(retrace=True), "XTX that replays stored trajectories"),
-    "xtx-plus": Listed("xtx.agents.xtx:XtxAgent", _xtx(own_targets=True, retrace=True), "xtx-own and xtx-retrace"),
-    "xtx-no-mix": Listed("xtx.agents.xtx:XtxAgent", _xtx(mix=0.0), "XTX that never explores while it returns"),
-    "xtx-lambda-0": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.0), "imitation alone"),
-    "xtx-lambda-0.5": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.5), "half and half, no phases"),
-    "xtx-lambda-1": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=1.0), "exploration alone"),
-    "inv-dy": Listed("xtx.agents.q_agent:InvDyAgent", lambda game: InvDySettings(), "curious Q-learning"),
-    "drrn": Listed("xtx.agents.q_agent:DrrnAgent", lambda game: DrrnSettings(), "plain Q-learning"),
-    "rc-dqn": Listed("xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(), "acting as reading comprehension"),
+    "xtx-own": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(own_targets=True), "XTX with a target of its own for each episode"
+    ),
+    "xtx-retrace": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(retrace=True), "XTX that retraces how it came to its targets"
+    ),
+    "xtx-plus": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(own_targets=True, retrace=True), "XTX with own targets that retraces"
+    ),
+    "xtx-no-mix": Listed("xtx.agents.xtx:XtxAgent", _xtx(mix=0.0), "XTX that never explores on its way back"),
+    "xtx-lambda-0": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.0), "XTX without phases: imitation alone"
+    ),
+    "xtx-lambda-0.5": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.5), "XTX without phases: half imitation, half exploration"
+    ),
+    "xtx-lambda-1": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=1.0), "XTX without phases: exploration alone"
+    ),
+    "inv-dy": Listed(
+        "xtx.agents.q_agent:InvDyAgent", lambda game: InvDySettings(), "DRRN with curiosity by inverse dynamics"
+    ),
+    "drrn": Listed("xtx.agents.q_agent:DrrnAgent", lambda game: DrrnSettings(), "Q-learning on texts"),
+    "rc-dqn": Listed(
+        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(), "Q-learning as reading comprehension"
+    ),
     "mprc-dqn": Listed(
-        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(history=True), "the same with a history of objects"
+        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(history=True), "RC-DQN with a history of objects"
     ),
     "random": Listed("xtx.agents.random:RandomAgent", lambda game: NoSettings(), "any valid action: the floor"),
     "walkthrough": Listed(

@@ -15,6 +15,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.commands.loading import Loaded, Means, Which, load_agent
+from xtx.config import Actions
 from xtx.core import UserError
 from xtx.runs import replace_text
 
@@ -45,6 +46,8 @@ class Args:
     """Always take the likeliest action instead of drawing one as in training."""
     checkpoint: Which = "newest"
     """Which state of the agent: the last one, or the one at its best mean score."""
+    actions: Actions | None = None
+    """What is tried for valid actions; if not given, what the agent was trained with."""
     seed: Annotated[int | None, arg(metavar="N")] = None
     """For stochastic runs: another number gives other games, never those of the training; 0 if not given."""
     no_save: bool = False
@@ -55,7 +58,7 @@ class Args:
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     _check(args)
-    loaded = load_agent(args.run, args.checkpoint, args.means)
+    loaded = load_agent(args.run, args.checkpoint, args.means, args.actions)
     stochastic = loaded.config.stochastic
     if args.seed is not None and not stochastic:
         raise UserError("--seed is for stochastic runs; in this one every episode has the same emulator seed")
@@ -66,7 +69,8 @@ def run(args: Args) -> int:
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(
         f"xtx: {loaded.config.agent} plays {loaded.stage.name}, {wanted} {_episodes(wanted)}"
-        f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps",
+        f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
+        f"actions: {loaded.stage.spec.actions}",
         soft_wrap=True,
     )
     began = time.monotonic()
@@ -184,6 +188,7 @@ def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seco
         "checkpoint": args.checkpoint,
         "greedy": args.greedy,
         "stochastic": config.stochastic,
+        "actions": loaded.stage.spec.actions,
         "seed": (args.seed or 0) if config.stochastic else None,
         "games": min(config.games, len(played)),
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

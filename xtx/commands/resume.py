@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from tyro.conf import Positional, arg
 
@@ -14,6 +14,16 @@ from xtx.commands.session import Means, resume
 @dataclass(frozen=True)
 class Args:
     """Goes on with a run exactly where its last checkpoint was."""
+
+    USUAL: ClassVar = (
+        "device",
+        "workers",
+        "threads",
+        "tensorboard",
+        "wandb",
+        "quiet",
+        "accept_changes",
+    )
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""

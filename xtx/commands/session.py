@@ -244,9 +244,11 @@ def make_agent(
     except ConfigError as error:
         raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
     except msgspec.ValidationError as error:
-        raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
+        raise UserError(
+            f"the settings of {config.agent} do not fit ({error}); see: xtx agents {config.agent}"
+        ) from None
     except ValueError as error:
-        raise UserError(f"{error} (see: xtx train --agent {config.agent} --help)") from None
+        raise UserError(f"{error} (see: xtx agents {config.agent})") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
     brief = Brief(games or config.games, config.seed, device, walkthrough)

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.commands.session import check_config, lasting_name, pick_device, stopper
+from xtx.config import Actions
 from xtx.core import UserError
 from xtx.games.catalog import user_folder
 from xtx.runs import warn
@@ -37,17 +38,35 @@ class Args:
     on, what failed is tried again: after whatever stopped it, the same command goes on. --games, --agents and the
     other choices take the place of those in the sweep that is named, or make one of their own."""
 
+    USUAL: ClassVar = (
+        "games",
+        "agents",
+        "seeds",
+        "steps",
+        "stochastic",
+        "actions",
+        "small",
+        "out",
+        "available",
+        "dry_run",
+        "jobs",
+        "device",
+    )
+
     sweep: Annotated[Positional[str], arg(metavar="SWEEP", help=_SWEEPS)] = ""
     games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
     """Names or story files; a star behind one ('zork3*') plays it with the actions that the paper adds."""
     agents: Annotated[tuple[str, ...] | None, arg(metavar="NAME...")] = None
-    """Who learns; see xtx train --help."""
+    """Which agents learn: see `xtx agents`."""
     seeds: Annotated[tuple[int, ...] | None, arg(metavar="N...")] = None
     """One run of each agent on each game for each of these; if nothing says otherwise, 0."""
     stochastic: Literal["yes", "no", "both"] | None = None
     """Whether there is another emulator seed in every episode."""
     steps: Annotated[int | None, arg(metavar="N")] = None
     """Game steps of each run; if not given, each agent's own, as in xtx train."""
+    actions: Actions | None = None
+    """What all runs try for valid actions: templates (if nothing says otherwise, as in the paper), or the whole
+    dictionary too."""
     small: bool = False
     """Use the demo's small settings for agents that have them."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -122,7 +141,7 @@ def _choose(args: Args) -> Spec:
     spec = read_spec(args.sweep) if args.sweep else Spec()
     chosen: dict[str, object] = {
         name: value
-        for name in ("games", "agents", "seeds", "steps")
+        for name in ("games", "agents", "seeds", "steps", "actions")
         if (value := getattr(args, name)) is not None
     }  # fmt: skip
     if args.stochastic is not None:

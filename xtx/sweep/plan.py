@@ -133,7 +133,7 @@ def _apply_changes(agent: str, settings: Any, changes: Mapping[str, Any]) -> dic
         check_settings(changed)
         return asdict(changed)
     except (msgspec.ValidationError, ValueError) as error:
-        raise UserError(f"the settings of {agent} do not fit ({error}); see: xtx train --agent {agent} -h") from None
+        raise UserError(f"the settings of {agent} do not fit ({error}); see: xtx agents {agent}") from None
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from xtx.config import Actions
 from xtx.core import UserError
 
 READY = Path(__file__).parent / "ready"
@@ -29,8 +30,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lock_step: int | None = None
     """Games that a run steps together; None for the agent's default."""
     wide_grammar: bool = False
-    actions: Literal["templates", "whole"] = "templates"
-    """Which commands are tried as valid actions; see `RunConfig`."""
+    actions: Actions = "templates"
+    """What is tried for valid actions; the same for all agents, so that they can be compared."""
     small: bool = False
     """Whether agents that have them use the demo's small settings."""
     log_every: int = 100

@@ -12,6 +12,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
+from xtx.callable_modules import make_callable
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
@@ -71,18 +72,36 @@ class Training:
     def run(self, state: State | None = None, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
         """True if the run is finished; False if `on_step`, which is called after every vector step, said to stop.
         `state` is what the run's folder has to go on from."""
-        self._begin() if state is None else self._load(state)
+        self.begin(state)
         going_on = True
-        while going_on and self.progress.steps < self._config.steps:
-            self._vector_step()
-            with self._clock.part("records and display"):
-                self._keep_records()
-                going_on = on_step(self.progress)
-            if self._due():
-                self._save()
+        while going_on and not self.is_finished:
+            going_on = self.advance(on_step)
+        return self.finish()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has all its steps."""
+        return self.progress.steps >= self._config.steps
+
+    def begin(self, state: State | None = None) -> None:
+        """Start the games, or go on from a state of the run's folder. Must be called once, before `advance`."""
+        self._begin() if state is None else self._load(state)
+
+    def advance(self, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
+        """Take one step in every game, learn from it, and write what is due. Returns what `on_step` returns."""
+        self._vector_step()
+        with self._clock.part("records and display"):
+            self._keep_records()
+            going_on = on_step(self.progress)
+        if self._due():
+            self._save()
+        return going_on
+
+    def finish(self) -> bool:
+        """Save the run; to be called between two steps. Returns whether the run has all its steps."""
         self._save()
         self._witness.end(self.progress.steps)
-        return self.progress.steps >= self._config.steps
+        return self.is_finished
 
     def _vector_step(self) -> None:
         """Act, step the games, begin anew what ended, learn. While the valid actions of new states are searched, the
@@ -380,3 +399,6 @@ class _Window:
         means = {name: self.sums[name] / self.counts[name] for name in sorted(self.sums)}
         self.sums, self.counts = {}, {}
         return means
+
+
+make_callable(__name__, "xtx.api.training", "train")

@@ -1,7 +1,8 @@
 """Players. An agent sees observations and answers with decisions; it never sees the game.
 
-This file knows their names: those that come with xtx, and those that other packages offer by an entry point in the
-group `xtx.agents` (docs/your-agent.md). An agent's module is loaded when it is asked for: most need torch.
+This file knows their names: those that come with xtx, those that other packages offer by an entry point in the
+group `xtx.agents`, and classes in Python files (docs/your-agent.md). An agent's module is loaded when it is asked for:
+most need torch.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xtx.agents.from_file import is_given_class, load_file_agent, split_file_agent
 from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, demo, fast_settings, xtx_settings
 from xtx.core import Agent, NoSettings, UserError
 
@@ -64,6 +66,8 @@ def find_agent(name: str) -> type[Agent]:
     if name in AGENTS:
         module, _, kind = AGENTS[name].place.partition(":")
         found = getattr(importlib.import_module(module), kind)
+    elif split_file_agent(name) or is_given_class(name):
+        found = load_file_agent(name)
     else:
         found = _load(_offered(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):

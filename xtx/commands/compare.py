@@ -13,6 +13,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents import find_agent, preset
+from xtx.agents.from_file import accept_agent, agent_label
 from xtx.commands.session import Means, check_config, lasting_name, resume, train
 from xtx.config import QLearning, RunConfig, demo, usual_length
 from xtx.core import EpisodeRecord, UserError
@@ -31,7 +32,7 @@ class Args:
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
     agents: tuple[str, ...] = ROSTER
-    """Who is compared."""
+    """Who is compared: names as in xtx train, or FILE.py:CLASS."""
     steps: int = 30_000
     """Game steps of each run."""
     seeds: tuple[int, ...] = (0,)
@@ -47,7 +48,9 @@ def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     if not args.agents or not args.seeds:
         raise UserError("give at least one agent and one seed")
-    args = replace(args, agents=tuple(dict.fromkeys(args.agents)), seeds=tuple(dict.fromkeys(args.seeds)))
+    args = replace(
+        args, agents=tuple(dict.fromkeys(map(accept_agent, args.agents))), seeds=tuple(dict.fromkeys(args.seeds))
+    )
     for agent in args.agents:
         find_agent(agent)
     for seed in args.seeds:
@@ -62,7 +65,7 @@ def run(args: Args) -> int:
 def _folder(args: Args, agent: str, seed: int) -> Path:
     game = Path(lasting_name(args.game)).stem.replace(":", "-")
     size = "-full" if args.full_size else ""
-    return args.out / f"{game}-{agent}-{seed}-{args.steps}{size}"
+    return args.out / f"{game}-{agent_label(agent)}-{seed}-{args.steps}{size}"
 
 
 def _one(args: Args, agent: str, seed: int) -> int:
@@ -98,13 +101,13 @@ def _print(args: Args) -> None:
         runs = [_episodes(_folder(args, agent, seed)) for seed in args.seeds]
         runs = [episodes for episodes in runs if episodes]
         if not runs:
-            table.add_row(agent, "-", "-", "0")
+            table.add_row(agent_label(agent), "-", "-", "0")
             continue
         means = [np.mean([e.score for e in episodes[-LAST:]]) for episodes in runs]
         best = [max(e.score for e in episodes) for episodes in runs]
         spread = f" ± {np.std(means):.1f}" if len(runs) > 1 else ""
         table.add_row(
-            agent,
+            agent_label(agent),
             f"{np.mean(means):.1f}{spread}",
             f"{np.mean(best):.1f}",
             f"{np.mean([len(episodes) for episodes in runs]):,.0f}",

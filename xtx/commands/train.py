@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from xtx.agents import agent_names, find_agent, preset
+from xtx.agents.from_file import accept_agent
 from xtx.commands.session import Means, check_config, lasting_name, train
 from xtx.config import RunConfig, usual_length
-from xtx.core import UserError
+from xtx.training.prepare import new_run_folder
 
 DEMO = "xtx-demo"
-_AGENTS = f"Who learns: {', '.join(agent_names())}. If not given xtx, or xtx-demo where no game is given."
+_AGENTS = f"Who learns: {', '.join(agent_names())}, or a class of your own: FILE.py:CLASS."
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,7 @@ class Args:
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
-    agent: Annotated[str | None, arg(metavar="NAME", help=f"Who learns: {', '.join(agent_names())}, or your own.")] = (
-        None
-    )
+    agent: Annotated[str | None, arg(metavar="NAME", help=_AGENTS)] = None
     seed: int = 0
     """Where all random numbers begin."""
     steps: Annotated[int | None, arg(metavar="N")] = None
@@ -85,7 +83,7 @@ def _agent_named(options: Sequence[str]) -> str | None:
 
 def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    agent = args.agent or _default_agent(args.game)
+    agent = accept_agent(args.agent or _default_agent(args.game))
     find_agent(agent)
     steps, games = usual_length(agent)
     config = RunConfig(
@@ -103,16 +101,4 @@ def run(args: Any) -> int:
         log_every=args.log_every,
     )
     check_config(config)
-    return train(config, args.out or _new_folder(config), args.means)
-
-
-def _new_folder(config: RunConfig) -> Path:
-    """A folder that says what is in it, and does not exist yet."""
-    game = Path(config.game).stem.replace(":", "-")
-    name = f"{game}-{config.agent}-{config.seed}" + ("-stochastic" if config.stochastic else "")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(1, 1000):
-        folder = Path("runs") / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
-        if not folder.exists():
-            return folder
-    raise UserError("runs/ is full of runs of this second; give --out")
+    return train(config, args.out or new_run_folder(config), args.means)

@@ -4,3 +4,7 @@
 `conduct` is the loop over all runs, `local` and `cluster` carry them out (each as the process of `child`), and `table`
 shows them.
 """
+
+from xtx.callable_modules import make_callable
+
+make_callable(__name__, "xtx.api.sweeps", "sweep")

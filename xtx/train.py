@@ -12,6 +12,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
+from xtx.callable_modules import make_callable
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
@@ -73,23 +74,38 @@ class Training:
         self.progress = Progress(total=run.config.steps)
 
     def run(self, state: State | None = None, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
-        """Train until the run has all its steps or `on_step` returns False; returns whether it has all its steps.
+        """True if the run is finished; False if `on_step`, which is called after every vector step, said to stop.
+        `state` is what the run's folder has to go on from."""
+        self.begin(state)
+        going_on = True
+        while going_on and not self.is_finished:
+            going_on = self.advance(on_step)
+        return self.finish()
 
-        state: the state of a checkpoint to continue from; None begins a new run. on_step: called after every vector
-        step.
-        """
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has all its steps."""
+        return self.progress.steps >= self._config.steps
+
+    def begin(self, state: State | None = None) -> None:
+        """Start the games, or go on from a state of the run's folder. Must be called once, before `advance`."""
         self._begin() if state is None else self._load(state)
-        is_continuing = True
-        while is_continuing and self.progress.steps < self._config.steps:
-            self._vector_step()
-            with self._clock.part("records and display"):
-                self._keep_records()
-                is_continuing = on_step(self.progress)
-            if self._is_checkpoint_due():
-                self._save()
+
+    def advance(self, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
+        """Take one step in every game, learn from it, and write what is due. Returns what `on_step` returns."""
+        self._vector_step()
+        with self._clock.part("records and display"):
+            self._keep_records()
+            going_on = on_step(self.progress)
+        if self._is_checkpoint_due():
+            self._save()
+        return going_on
+
+    def finish(self) -> bool:
+        """Save the run; to be called between two steps. Returns whether the run has all its steps."""
         self._save()
         self._witness.end(self.progress.steps)
-        return self.progress.steps >= self._config.steps
+        return self.is_finished
 
     def _vector_step(self) -> None:
         """Make one step in every game: act, step the games, reset those whose episode ended, learn.
@@ -404,3 +420,6 @@ class _MetricsWindow:
         means = {name: self.sums[name] / self.counts[name] for name in sorted(self.sums)}
         self.sums, self.counts = {}, {}
         return means
+
+
+make_callable(__name__, "xtx.api.training", "train")

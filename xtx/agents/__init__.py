@@ -1,6 +1,7 @@
 """The agents that come with xtx, and those that other packages register; finds an agent's class by its name.
 
-Other packages register agents by an entry point in the group `xtx.agents` (docs/your-agent.md). The module of an
+Other packages register agents by an entry point in the group `xtx.agents`, and classes in Python files are agents too
+(docs/your-agent.md). The module of an
 agent is imported when the agent is asked for, because most of them import torch.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xtx.agents.from_file import is_given_class, load_file_agent, split_file_agent
 from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, demo, fast_settings, xtx_settings
 from xtx.core import Agent, NoSettings, UserError
 
@@ -82,8 +84,10 @@ AGENTS = {
 def find_agent(name: str) -> type[Agent]:
     """Import and return the class of an agent. Raises `UserError` if there is no such agent, or if it is not one."""
     if name in AGENTS:
-        module, _, class_name = AGENTS[name].place.partition(":")
-        found = getattr(importlib.import_module(module), class_name)
+        module, _, kind = AGENTS[name].place.partition(":")
+        found = getattr(importlib.import_module(module), kind)
+    elif split_file_agent(name) or is_given_class(name):
+        found = load_file_agent(name)
     else:
         found = _load_entry_point(_find_entry_point(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):

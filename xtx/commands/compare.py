@@ -22,7 +22,7 @@ class Args:
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
     agents: Annotated[tuple[str, ...], arg(metavar="NAME...")] = _READY.agents
-    """Which agents are compared: see `xtx agents`."""
+    """Which agents are compared: see `xtx agents`; or FILE.py:CLASS."""
     steps: int | None = _READY.steps
     """Game steps of each run."""
     seeds: Annotated[tuple[int, ...], arg(metavar="N...")] = _READY.seeds

@@ -8,7 +8,9 @@ from typing import Annotated, ClassVar
 
 from tyro.conf import Positional, arg
 
+from xtx.agents.from_file import accept_agent
 from xtx.commands.session import Means, resume
+from xtx.training.resumed import check_same_agent
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,13 @@ class Args:
     accept_changes: bool = False
     """Go on although files of the run were changed since its checkpoint, and note the change in changes.jsonl. Lines
     that cannot be read are left out; the file as it was is kept beside it."""
+    agent: Annotated[str | None, arg(metavar="FILE.py:CLASS")] = None
+    """The run's agent, if its file was never named on this machine: loading it runs it."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
 
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
+    if args.agent is not None:
+        check_same_agent(args.run, accept_agent(args.agent))
     return resume(args.run, args.means, accept_changes=args.accept_changes)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -14,21 +13,18 @@ import msgspec
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.commands.session import check_config, lasting_name, pick_device, stopper
+from xtx.agents.from_file import accept_agent
+from xtx.commands.session import check_config, stopper
 from xtx.config import Actions
 from xtx.core import UserError
-from xtx.games.catalog import user_folder
-from xtx.runs import warn
-from xtx.sweep.child import Means
 from xtx.sweep.conduct import Conductor, Item, Places, State
-from xtx.sweep.folder import Common, agree, check_runs, is_finished, open_sweep, saved_steps, settle
-from xtx.sweep.local import LocalPlaces, processors
-from xtx.sweep.plan import STAR, Chosen, PlannedRun, find_games, make_plan
+from xtx.sweep.folder import is_finished, saved_steps
+from xtx.sweep.launch import SweepOptions, find_stories, open_places
+from xtx.sweep.plan import PlannedRun, make_plan
 from xtx.sweep.spec import Spec, read_spec, ready_names
 from xtx.sweep.table import Show, print_end
 
 SOME_FAILED = 1
-RUNS_PER_GPU = 6
 _SWEEPS = f"A sweep that comes with xtx ({', '.join(ready_names())}), or a TOML file (docs/sweeps.md)."
 
 
@@ -57,7 +53,7 @@ class Args:
     games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
     """Names or story files; a star behind one ('zork3*') plays it with the actions that the paper adds."""
     agents: Annotated[tuple[str, ...] | None, arg(metavar="NAME...")] = None
-    """Which agents learn: see `xtx agents`."""
+    """Which agents learn: see `xtx agents`; or FILE.py:CLASS."""
     seeds: Annotated[tuple[int, ...] | None, arg(metavar="N...")] = None
     """One run of each agent on each game for each of these; if nothing says otherwise, 0."""
     stochastic: Literal["yes", "no", "both"] | None = None
@@ -105,23 +101,16 @@ def run(args: Args) -> int:
     """0 if all runs are finished, 1 if some failed, 130 if it was stopped."""
     _check_numbers(args)
     spec = _choose(args)
-    runs = make_plan(spec, _find(spec, available=args.available))
+    runs = make_plan(spec, find_stories(spec, available=args.available))
     for planned in runs:
         check_config(planned.config)
     out = (args.out or Path("runs") / (Path(args.sweep).stem or "sweep")).expanduser()
     if args.dry_run:
         _print_plan(out, runs)
         return 0
-    if args.atlas is not None and args.no_atlas:
-        raise UserError("--atlas and --no-atlas exclude each other")
-    with open_sweep(out):
-        check_runs(out, runs)
-        common = _agree(args, out)
-        places = _places(args, out.absolute(), common)
-        try:
-            return _conduct(args, out, runs, places)
-        finally:
-            places.close()
+    options = SweepOptions(**{field.name: getattr(args, field.name) for field in fields(SweepOptions)})
+    with open_places(out, runs, options) as places:
+        return _conduct(args, out, runs, places)
 
 
 def _check_numbers(args: Args) -> None:
@@ -148,34 +137,19 @@ def _choose(args: Args) -> Spec:
         chosen["stochastic"] = "both" if args.stochastic == "both" else args.stochastic == "yes"
     if args.small:
         chosen["small"] = True
-    if args.agents is not None:  # those that the file has settings for may be gone
-        chosen["settings"] = {name: values for name, values in spec.settings.items() if name in args.agents}
+    # Both the sweep's own file and the command line are the user's words.
+    chosen["agents"] = tuple(map(accept_agent, args.agents if args.agents is not None else spec.agents))
+    chosen["settings"] = {
+        accept_agent(name): values
+        for name, values in spec.settings.items()
+        if args.agents is None or name in args.agents
+    }
     spec = msgspec.structs.replace(spec, **chosen)
     for name in ("games", "agents", "seeds"):
         if not getattr(spec, name):
             hint = "" if args.sweep else f", or name a sweep: {', '.join(ready_names())}"
             raise UserError(f"there are no {name} in the sweep; give --{name}{hint}")
     return spec
-
-
-def _find(spec: Spec, *, available: bool) -> list[Chosen]:
-    """The games. Those whose stories are missing are told all at once, before anything is begun."""
-    names = [
-        lasting_name(name.removesuffix(STAR)) + (STAR if name.endswith(STAR) else "") for name in spec.games
-    ]  # fmt: skip
-    games = find_games(names)
-    missing = dict.fromkeys(f"{game.name} ({game.missing})" for game in games if game.missing)
-    if not missing:
-        return games
-    line = f"{len(missing)} {'story is' if len(missing) == 1 else 'stories are'} not here: {', '.join(missing)}"
-    there = [game for game in games if not game.missing]
-    if not available or not there:
-        raise UserError(
-            f"{line}; put {'it' if len(missing) == 1 else 'them'} into {user_folder()} or a folder named in XTX_GAMES"
-            + ("" if available else ", or leave them out with --available")
-        )
-    warn(f"{line}; left out")
-    return there
 
 
 def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
@@ -185,51 +159,6 @@ def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
         state = "finished" if is_finished(folder, config) else f"goes on from {done:,}" if done else "new"
         print(f"{folder}  {config.steps:,} steps, {config.games} in lock-step  {state}")
     print(f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(planned.config.steps for planned in runs):,} steps")
-
-
-def _agree(args: Args, out: Path) -> Common:
-    """Threads and device of all runs: as before where some are there already."""
-    wanted = None if args.device == "auto" else args.device
-    common = agree(out, args.threads, wanted)
-    if common is not None:
-        return common
-    # What this machine has says nothing about the machines of a cluster.
-    there = wanted or ("cuda" if args.gpus else "cpu")
-    return settle(out, args.threads or 1, pick_device(args.device) if args.ray is None else there)
-
-
-def _places(args: Args, out: Path, common: Common) -> Places:
-    means = Means(
-        device=common.device,
-        threads=common.threads,
-        workers=args.workers,
-        checkpoint_seconds=args.checkpoint_seconds,
-        atlas=None if args.atlas is None else str(args.atlas.expanduser().absolute()),
-        no_atlas=args.no_atlas,
-    )
-    if args.ray is not None:
-        from xtx.sweep.cluster import RayPlaces
-
-        gpus = args.gpus if args.gpus is not None else float(common.device == "cuda")
-        means = msgspec.structs.replace(means, processors=max(1, int(args.cpus)))
-        return RayPlaces(
-            out, common.id, means, args.ray, cpus=args.cpus, gpus=gpus, jobs=args.jobs, bring_back=args.bring_back
-        )
-    pick_device(common.device)  # for its complaint if the GPU of the earlier runs is gone
-    gpus_here = _gpus() if common.device == "cuda" else []
-    jobs = args.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else processors())
-    means = msgspec.structs.replace(means, processors=max(1, processors() // jobs))
-    return LocalPlaces(out, means, jobs, gpus_here)
-
-
-def _gpus() -> list[str]:
-    """What each run may see in CUDA_VISIBLE_DEVICES."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed:
-        return [name for name in listed.split(",") if name]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
 
 
 def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:

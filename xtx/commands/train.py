@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
@@ -11,16 +10,20 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import Positional, arg
 
 from xtx.agents import find_agent, preset
+from xtx.agents.from_file import accept_agent
 from xtx.commands.agents import grouped_summaries
 from xtx.commands.option_help import build_rows
 from xtx.commands.session import Means, check_config, lasting_name, train
 from xtx.config import Actions, RunConfig, usual_actions, usual_length
-from xtx.core import UserError
+from xtx.training.prepare import new_run_folder
 
 DEMO = "xtx-demo"
 _STEPS, _GAMES = usual_length("xtx")
 _READING_STEPS, _READING_GAMES = usual_length("rc-dqn")
-_AGENT = f"What learns: see `xtx agents`. If not given xtx, or {DEMO} where no game is given."
+_AGENT = (
+    "What learns: see `xtx agents`; or a class of your own: FILE.py:CLASS. "
+    f"If not given xtx, or {DEMO} where no game is given."
+)
 _STEPS_HELP = (
     f"Game steps in all; if not given {_STEPS}, {_READING_STEPS} for rc-dqn and mprc-dqn, "
     f"{usual_length(DEMO)[0]} for {DEMO}."
@@ -109,7 +112,7 @@ def _agent_named(options: Sequence[str]) -> str | None:
 
 def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    agent = args.agent or _default_agent(args.game)
+    agent = accept_agent(args.agent or _default_agent(args.game))
     find_agent(agent)
     steps, games = usual_length(agent)
     config = RunConfig(
@@ -128,16 +131,4 @@ def run(args: Any) -> int:
         log_every=args.log_every,
     )
     check_config(config)
-    return train(config, args.out or _new_folder(config), args.means)
-
-
-def _new_folder(config: RunConfig) -> Path:
-    """A folder that says what is in it, and does not exist yet."""
-    game = Path(config.game).stem.replace(":", "-")
-    name = f"{game}-{config.agent}-{config.seed}" + ("-stochastic" if config.stochastic else "")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(1, 1000):
-        folder = Path("runs") / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
-        if not folder.exists():
-            return folder
-    raise UserError("runs/ is full of runs of this second; give --out")
+    return train(config, args.out or new_run_folder(config), args.means)

@@ -72,6 +72,18 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     step: int
 
 
+def encode_saved_game(md5: str, state: Snapshot, seed: int, step: int) -> bytes:
+    """A saved game of the story with that md5, for `StoryGame.restore`."""
+    saved = msgspec.msgpack.encode(_Saved(state, seed, step))
+    return _checksum(md5, saved) + saved
+
+
+def _checksum(md5: str, saved: bytes) -> bytes:
+    """Stands before a saved state, to tell one that is damaged or another story's. It protects nothing, since the key
+    is no secret: `Emulator.restore` checks whatever it is given."""
+    return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=md5.encode()).digest()
+
+
 _Kind = TypeVar("_Kind")
 
 
@@ -214,8 +226,7 @@ class StoryGame:
 
     def save(self) -> bytes:
         """The state of the game, for `restore`."""
-        saved = msgspec.msgpack.encode(_Saved(self.emulator.save(), self._seed, self._step))
-        return self._checksum(saved) + saved
+        return encode_saved_game(self.emulator.story.md5, self.emulator.save(), self._seed, self._step)
 
     def restore(self, state: bytes) -> Observation:
         """The observation in the saved state."""
@@ -223,7 +234,7 @@ class StoryGame:
         return self._observe()
 
     def _load(self, state: bytes) -> None:
-        if self._checksum(state[_CHECKSUM:]) != state[:_CHECKSUM]:
+        if _checksum(self.emulator.story.md5, state[_CHECKSUM:]) != state[:_CHECKSUM]:
             raise UserError("this is not a saved game of this story, or it is damaged")
         try:
             saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
@@ -231,11 +242,6 @@ class StoryGame:
             raise UserError("this saved game was written by another version of xtx, or it is damaged") from None
         self.emulator.restore(saved.emulator)
         self._seed, self._step = saved.seed, saved.step
-
-    def _checksum(self, saved: bytes) -> bytes:
-        """Stands before a saved state, to tell one that is damaged or another story's. It protects nothing, since the
-        key is no secret: `Emulator.restore` checks whatever it is given."""
-        return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=self.emulator.story.md5.encode()).digest()
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it: a new game under a seed, or a saved one, and the actions since

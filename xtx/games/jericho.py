@@ -17,7 +17,7 @@ from enum import IntEnum, IntFlag
 from functools import cached_property
 from pathlib import Path
 
-import jericho
+import jericho as jericho  # what frotz_env.py offers under the same names
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -176,6 +176,14 @@ def _load_door() -> ctypes.CDLL:
 def _typed(command: str) -> bytes:
     """The command as it is typed: plain ASCII, with a question mark for what is not."""
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
+
+
+def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
+    """Jericho's own environment, which cannot open files: the bridge is loaded before libfrotz."""
+    _load_door()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
+        return jericho.FrotzEnv(path, seed)
 
 
 class Emulator:

@@ -4,3 +4,7 @@
 the
 loop over all runs, `local` and `cluster` carry runs out (each in a process of `child`), and `table` shows them.
 """
+
+from xtx.callable_modules import make_callable
+
+make_callable(__name__, "xtx.api.sweeps", "sweep")

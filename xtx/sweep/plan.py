@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from xtx.agents import find_agent, preset
+from xtx.agents.from_file import agent_label
 from xtx.bounds import check_settings
 from xtx.config import QLearning, RunConfig, demo, usual_length
 from xtx.core import UserError
@@ -90,7 +91,9 @@ def make_plan(spec: Spec, games: Sequence[Chosen]) -> list[PlannedRun]:
                 for agent in dict.fromkeys(spec.agents):
                     run = _plan_run(spec, game, agent, seed, stochastic)
                     if run.folder in found:
-                        raise UserError(f"two of the games would both use the folder {run.folder}; rename a story")
+                        raise UserError(
+                            f"two of the runs would both use the folder {run.folder}; rename a story or an agent"
+                        )
                     found[run.folder] = run
     return list(found.values())
 
@@ -104,7 +107,7 @@ def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool)
     config = RunConfig(
         game=game.name,
         agent=agent,
-        settings=_apply_changes(agent, settings, spec.settings.get(agent, {})),
+        settings=change_settings(agent, settings, spec.settings.get(agent, {})),
         seed=seed,
         steps=steps if spec.steps is None else spec.steps,
         games=num_games if spec.lock_step is None else spec.lock_step,
@@ -117,7 +120,7 @@ def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool)
     whole = spec.actions == "whole"
     variants = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar), ("whole", whole))
     folder = "-".join([_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
-    return PlannedRun(f"{folder}/{_folder_name(agent)}/seed-{seed}", config)
+    return PlannedRun(f"{folder}/{_folder_name(agent_label(agent))}/seed-{seed}", config)
 
 
 def _folder_name(name: str) -> str:
@@ -125,7 +128,7 @@ def _folder_name(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name).lstrip(".") or "unnamed"
 
 
-def _apply_changes(agent: str, settings: Any, changes: Mapping[str, Any]) -> dict[str, object]:
+def change_settings(agent: str, settings: Any, changes: Mapping[str, Any]) -> dict[str, object]:
     """Return the settings of an agent with changes. Raises `UserError` if they do not fit."""
     whole = _merge(asdict(settings), changes, f"settings.{agent}")
     try:

@@ -20,7 +20,7 @@ from xtx.commands.writing import run_written
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.core import Agent, Brief, UserError
-from xtx.games.catalog import default_game, is_story_name
+from xtx.games.catalog import default_game, is_story_path
 from xtx.runs import Run
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ class Means:
 
 def lasting_name(game: str) -> str:
     """What names the game also tomorrow and in another folder."""
-    path = Path(game)
-    if "/" in game or (is_story_name(path) and path.is_file()):
-        return str(path.absolute())
-    return game or default_game()
+    return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
 
 
 def check_config(config: RunConfig) -> None:

@@ -8,7 +8,7 @@ bytes for lines with no, one or two objects. The layout is the one in which all 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xtx.games.typed import to_the_program
 from xtx.games.zmachine import Header, decode_text, word
@@ -27,6 +27,9 @@ _TO_THE_PROGRAM = frozenset(
 
 Line = tuple[int, int, int]
 """The number of objects, and the prepositions before the first and before the second; 0 for none."""
+_Reader = Callable[[bytes, int], tuple[list[Line], int]]
+_NAMED = 0.8
+"""Share of the lines whose prepositions the dictionary must know; it lacks those that no player can type."""
 
 
 def infocom_templates(story: bytes) -> list[str]:
@@ -96,17 +99,31 @@ def _tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[Line]]:
     addresses = [word(story, start + 2 * i) for i in range(count)]
     known = {0, *prepositions}
     for read in (_fixed_lines, _variable_lines):
-        tables, at = {}, first
-        for i, address in enumerate(addresses):
-            if address != at:
-                break
-            lines, at = read(story, address)
-            if any(line[1] not in known or line[2] not in known for line in lines):
-                break
-            tables[255 - i] = lines
-        else:
-            return tables
+        for padding in (0, 1):  # some tables end with a byte of their own
+            tables = _read_tables(story, addresses, read, padding)
+            named = sum(line[1] in known and line[2] in known for lines in tables for line in lines)
+            if tables and named >= _NAMED * sum(map(len, tables)):
+                return {
+                    255 - i: [line for line in lines if line[1] in known and line[2] in known]
+                    for i, lines in enumerate(tables)
+                }
     raise ValueError("no Infocom grammar found in the story")
+
+
+def _read_tables(story: bytes, addresses: Sequence[int], read: _Reader, padding: int) -> list[list[Line]]:
+    """The lines of all verbs; none if they do not lie end to end."""
+    tables: list[list[Line]] = []
+    at = addresses[0]
+    for address in addresses:
+        if address != at:
+            return []
+        try:
+            lines, at = read(story, address)
+        except ValueError:
+            return []
+        tables.append(lines)
+        at += padding
+    return tables
 
 
 def _fixed_lines(story: bytes, address: int) -> tuple[list[Line], int]:
@@ -127,7 +144,7 @@ def _variable_lines(story: bytes, address: int) -> tuple[list[Line], int]:
     for _ in range(count):
         objects, first = story[address] >> 6, story[address] & 63
         if objects >= len(_VARIABLE_LINES):
-            raise IndexError
+            raise ValueError("no line of a grammar")
         second = story[address + 4] & 63 if objects == 2 else 0
         lines.append((objects, first and first | 0xC0, second and second | 0xC0))
         address += _VARIABLE_LINES[objects]

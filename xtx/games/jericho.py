@@ -166,6 +166,7 @@ def _load_door() -> ctypes.CDLL:
     ]  # fmt: skip
     door.door_restore.restype = ctypes.c_char_p
     door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
+    door.door_has_quit.argtypes = [pointer]
     door.door_filter.argtypes = [
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
         pointer, pointer,
@@ -273,6 +274,7 @@ class Emulator:
         status = Status(self._door_lib.door_step(self._door, _typed(command), limit, ctypes.byref(self._instructions)))
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
+        self._has_quit = bool(self._door_lib.door_has_quit(self._door))
         return status
 
     def note(self, command: str) -> None:
@@ -332,6 +334,9 @@ class Emulator:
     def halted(self) -> bool:
         return bool(self._lib.halted() > 0)
 
+    _has_quit = False
+    """Whether the story asked to quit at the last command. Frotz goes on as if nothing had been asked."""
+
     _dirty = False
     """Whether the last command was cut off inside the story, so that the emulator must be set up anew."""
 
@@ -373,6 +378,7 @@ class Emulator:
     def restore(self, state: Snapshot) -> None:
         """Puts the emulator into a saved state, exactly. One that the story cannot be in is a `SnapshotError` and
         changes nothing."""
+        self._has_quit = False
         if self._dirty or self.halted:
             # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
             self._set_up(1)
@@ -425,26 +431,28 @@ class Emulator:
             return bool(self._lib.victory() > 0)
         if profile.end is not None and profile.end.read(self.ram) in profile.end.won:
             return True
-        return self._is_past_prompts and reads_as_victory(self.narration)
+        if profile.prompt is None or not self.over:
+            return False
+        # A profile that was found by trying: the variable does not tell every victory from a defeat.
+        return reads_as_victory(self.narration) or 0 < profile.max_score <= self.score
 
     @property
     def _is_past_prompts(self) -> bool:
-        """Whether the story ended by what it says: in a profile without a number for that, or with one that the story
-        left at 0."""
+        """Whether the story ended by what it asks or says, which counts where a profile was found by trying: it asked to
+        quit, or it asks whether to restart at a prompt that is not the usual one."""
         profile = self.story.profile
-        if profile is None or profile.prompt is None or not reads_as_end(self.narration):
+        if profile is None or profile.prompt is None:
             return False
-        return profile.prompt != (int(self._lib.getPC()), int(self._lib.getFrameCount()))
+        here = int(self._lib.getPC()), int(self._lib.getFrameCount())
+        return self._has_quit or (here != profile.prompt and reads_as_end(self.narration))
 
     @property
     def over(self) -> bool:
         """Whether the game has ended: won, lost or halted."""
-        if self.halted or self.won:
-            return True
         profile = self.story.profile
         if profile is None:
-            return bool(self._lib.game_over() > 0)
-        return (profile.end is not None and profile.end.read(self.ram) != 0) or self._is_past_prompts
+            return self.halted or self.won or bool(self._lib.game_over() > 0)
+        return self.halted or (profile.end is not None and profile.end.read(self.ram) != 0) or self._is_past_prompts
 
     @property
     def name(self) -> str:

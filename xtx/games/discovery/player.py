@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.discovery.probe import Probe, same_words
+from xtx.games.discovery.probe import Probe
 from xtx.games.discovery.walk import DIRECTIONS
 from xtx.games.jericho import Snapshot
 from xtx.games.profile import Finding
@@ -47,45 +47,53 @@ def _name(tree: ObjectTree, number: int) -> str:
 
 
 def _things(tree: ObjectTree) -> list[int]:
-    """Objects that can be named, most words first: those are things and seldom rooms."""
+    """Objects that can be named, most words first: those are things and seldom rooms. Then the last ones of the table,
+    since the first ones are mostly the compiler's."""
     owners = Counter(number for numbers in read_name_words(tree).values() for number in numbers)
-    named = [number for number, _ in owners.most_common() if len(tree.names[number]) > 2]
-    return named or [number for number in range(1, tree.count + 1) if len(tree.names[number]) > 2]
+    named = [number for number, _ in owners.most_common()]
+    return [*named, *(number for number in range(tree.count, 0, -1) if number not in owners)]
 
 
 def _listed(
     probe: Probe, tree: ObjectTree, state: Snapshot, places: Sequence[int], things: Sequence[int]
 ) -> Counter[int]:
-    """The objects of which `inventory` lists what is put into them: how many things it names. Of objects that lie in each
+    """The objects of which `inventory` lists what is put into them: for how many things. Of objects that lie in each
     other the outermost."""
     usual = probe.give(state, "inventory")
     if usual is None:
         return Counter()
     links = tree.links(np.frombuffer(state.ram, np.uint8))
     found: Counter[int] = Counter()
-    unlisted = [t for t in things if tree.names[t].lower() not in usual.text.lower()]
-    for thing in unlisted[: 4 * _MOST_THINGS]:
-        below = {thing, *tree.below(links, thing)}
-        if len(below) > 1:
-            continue
-        shown = [
-            place
-            for place in places
-            if place not in below
-            and not probe.budget.is_spent
-            and _is_listed(probe, tree, _moved(tree, state, links, thing, place), usual.text, thing)
-        ]
+    loose = [t for t in things if links[t, 2] == 0 and not _is_told(tree, t, usual.text)][: 4 * _MOST_THINGS]
+    said: dict[int, set[str]] = {}
+    """By place: what was printed with each of the things in it, where that is not as usual."""
+    for thing in loose:
+        shown = []
+        for place in places:
+            if place == thing or probe.budget.is_spent:
+                continue
+            text = _inventory(probe, _moved(tree, state, links, thing, place))
+            if text and text != _plain(usual.text) and text not in said.setdefault(place, set()):
+                said[place].add(text)
+                shown.append(place)
         found.update(p for p in shown if not any(p in tree.below(links, other) for other in shown if other != p))
-        if sum(found.values()) >= _MOST_THINGS:
+        if max(found.values(), default=0) >= _MOST_THINGS:
             break
-    return found
+    # With other things other words: what is printed the same each time is no list.
+    return Counter({place: count for place, count in found.items() if count > 1})
 
 
-def _is_listed(probe: Probe, tree: ObjectTree, state: Snapshot, usual: str, thing: int) -> bool:
+def _is_told(tree: ObjectTree, thing: int, text: str) -> bool:
+    return bool(tree.names[thing]) and tree.names[thing].lower() in text.lower()
+
+
+def _inventory(probe: Probe, state: Snapshot) -> str:
     answer = probe.give_altered(state, "inventory")
-    if answer is None or same_words(answer.text, usual):
-        return False
-    return tree.names[thing].lower() in " ".join(answer.text.lower().split())
+    return _plain(answer.text) if answer is not None else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _moved(tree: ObjectTree, state: Snapshot, links: npt.NDArray[np.int64], thing: int, place: int) -> Snapshot:

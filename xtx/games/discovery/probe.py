@@ -69,8 +69,11 @@ class Probe:
 
     def with_global(self, state: Snapshot, number: int, value: int) -> Snapshot:
         """The state with another value of a global variable."""
+        return self.with_word(state, self.globals + 2 * number, value)
+
+    def with_word(self, state: Snapshot, address: int, value: int) -> Snapshot:
+        """The state with another word in memory."""
         ram = bytearray(state.ram)
-        address = self.globals + 2 * number
         ram[address : address + 2] = (value & 0xFFFF).to_bytes(2, "big")
         return msgspec.structs.replace(state, ram=bytes(ram))
 

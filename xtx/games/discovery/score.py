@@ -29,7 +29,11 @@ PRINTED = (
 )
 """How stories print a score, as regular expressions."""
 _NO_SCORE = re.compile(r"\bno score\b|\bnot (have|keep|use) (a |any )?scor|\bno (points|scoring)\b(?! so)", re.I)
-_ASKING = ("score", "full", "status")
+_COMPLAINT = re.compile(r"programming error|illegal|\bvm error|\bbug\b|run-time problem", re.I)
+_MORE_TEXT = 150
+"""Characters by which an answer may be longer with another score: for a rank, or a note that there are more points."""
+_ELSEWHERE = (300, 306)
+"""Values that a word of memory is given: too large for one byte, so that a byte is not taken for a word."""
 _MOST_STATES = 3
 
 
@@ -58,43 +62,82 @@ class _Shown:
 
 def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     """The score, the number of moves and the points that there are to get, from some states of a story."""
-    header = probe.emulator.header
-    said = probe.give(states[0], "score")
-    text = said.text if said is not None else ""
-    shown = [_variables_shown(probe, state, "score") for state in states[:_MOST_STATES]]
+    text = _ask(probe, states[0])
+    shown = [_variables_shown(probe, state) for state in states[:_MOST_STATES]]
     score, score_finding = _agreed(probe, shown, "score", "shown by the command score")
     moves, moves_finding = _agreed(probe, shown, "moves", "shown by the command score")
-    printed = next((p for p in PRINTED if re.search(p, text)), "")
-    is_timed = header.version <= 3 and bool(probe.emulator.story.content[1] & 2)
-    if header.version <= 3 and not is_timed:
-        # The interpreter draws the status line itself, from these two.
-        fixed = Word(header.globals + 2), Word(header.globals + 4)
-        if score in (None, fixed[0]) or _reads(probe, states[0], fixed[0]) == _printed_value(printed, text):
-            how = "version 3 fixes it" + ("; shown by the command score" if score == fixed[0] else "")
-            score, score_finding = fixed[0], Finding("score", _name(probe, fixed[0]), "sure", how)
+    fixed = _fixed_by_version(probe)
+    if fixed:
+        how = "version 3 fixes it" + ("; shown by the command score" if score == fixed[0] else "")
+        score, score_finding = fixed[0], Finding("score", _name(probe, fixed[0]), "sure", how)
         moves, moves_finding = fixed[1], Finding("moves", _name(probe, fixed[1]), "sure", "version 3 fixes it")
-    if score is None and not printed:
-        in_status = [_variables_shown(probe, state, "look", in_status=True) for state in states[:_MOST_STATES]]
-        score, score_finding = _agreed(probe, in_status, "score", "shown in the status line")
+    if score is None or moves is None:
+        in_status = [_variables_shown(probe, state, in_status=True) for state in states[:_MOST_STATES]]
+        if score is None:
+            score, score_finding = _agreed(probe, in_status, "score", "shown in the status line")
         if moves is None:
             moves, moves_finding = _agreed(probe, in_status, "moves", "shown in the status line")
     if moves is None:
         moves, moves_finding = _ticking(probe, states[0])
+    printed = next((p for p in PRINTED if re.search(p, text)), "")
     if score is None and printed:
-        value = "in the answer to the command score"
-        score_finding = Finding("score", value, "likely", "no number in memory is it, but it is printed")
+        score, score_finding = _elsewhere(probe, states, printed)
     elif score is None and _NO_SCORE.search(text):
         score_finding = Finding("score", "none", "sure", "the story says that it keeps no score")
-    most = _MAXIMUM.search(text)
-    max_score = int(most[1]) if most and (score is not None or printed) else 0
+    most = _MAXIMUM.search(text) if score is not None or printed else None
+    max_score = int(most[1]) if most else 0
     maximum = (
         Finding("max_score", str(max_score), "likely", "printed by the command score")
         if max_score
         else Finding("max_score", "not found", "not found", "the command score prints none")
     )
-    return Scoring(
-        score, moves, max_score, "" if score is not None else printed, (score_finding, moves_finding, maximum)
-    )
+    findings = score_finding, moves_finding, maximum
+    return Scoring(score, moves, max_score, "" if score is not None else printed, findings)
+
+
+def _fixed_by_version(probe: Probe) -> tuple[Word, Word] | None:
+    """Score and moves in version 3, where the interpreter draws the status line itself and so must know them; nothing in
+    later versions, and where the story shows the time of day instead."""
+    header = probe.emulator.header
+    if header.version > 3 or probe.emulator.story.content[1] & 2:
+        return None
+    return Word(header.globals + 2), Word(header.globals + 4)
+
+
+def _ask(probe: Probe, state: Snapshot, altered: bool = False, in_status: bool = False) -> str:
+    """What the story answers to `score`, or shows in its status line. Where it makes one wait, also what comes then."""
+    give = probe.give_altered if altered else probe.give
+    answer = give(state, "look" if in_status else "score")
+    if answer is None:
+        return ""
+    if in_status:
+        return answer.status
+    if answer.prompt != (state.pc, state.frames) and not _NUMBER.search(answer.text):
+        more = give(answer.state, "")
+        return answer.text + (more.text if more is not None else "")
+    return answer.text
+
+
+def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[Word | None, Finding]:
+    """The word of memory, among those that are no global variables and are as the score is now, that is printed as the
+    score when it is altered. Without one the score is read from what is printed."""
+    now = _printed_value(printed, _ask(probe, states[0])) or 0
+    ram = states[0].ram
+    found = []
+    for address in range(64, len(ram) - 1):
+        if len(found) > 1 or probe.budget.is_spent:
+            break
+        if int.from_bytes(ram[address : address + 2], "big", signed=True) == now and all(
+            _printed_value(printed, _ask(probe, probe.with_word(state, address, value), altered=True)) == value
+            for state in states[:2]
+            for value in _ELSEWHERE
+        ):
+            found.append(address)
+    if len(found) == 1:
+        how = "shown by the command score"
+        return Word(found[0]), Finding("score", f"address {found[0]}", "sure" if len(states) > 1 else "likely", how)
+    how = "no number in memory is it, but the command score prints it"
+    return None, Finding("score", "read from what is printed", "likely", how)
 
 
 def _printed_value(pattern: str, text: str) -> int | None:
@@ -102,37 +145,40 @@ def _printed_value(pattern: str, text: str) -> int | None:
     return read_number(found[1]) if found else None
 
 
-def _reads(probe: Probe, state: Snapshot, place: Word) -> int:
-    return place.read(state.ram)
-
-
 def _name(probe: Probe, place: Word) -> str:
     return f"global {(place.address - probe.globals) // 2} (address {place.address})"
 
 
-def _variables_shown(probe: Probe, state: Snapshot, command: str, in_status: bool = False) -> list[_Shown]:
-    """The global variables of which a command's answer shows the value, one number of it each."""
+def _variables_shown(probe: Probe, state: Snapshot, in_status: bool = False) -> list[_Shown]:
+    """The global variables of which an answer shows the value, one number of it each."""
+    usual = _ask(probe, state, in_status=in_status)
     found: list[_Shown] = []
     for number in range(probe.number_of_globals):
         if probe.budget.is_spent:
             break
-        said = [probe.give_altered(probe.with_global(state, number, value), command) for value in _TRIED]
-        if said[0] is None or said[1] is None:
-            continue
-        texts = [answer.status if in_status else answer.text for answer in said if answer is not None]
-        at = _number_that_follows(texts[0], texts[1])
+        one, other = (
+            _ask(probe, probe.with_global(state, number, value), altered=True, in_status=in_status) for value in _TRIED
+        )
+        at = _number_that_follows(one, other) if _is_sane(one, usual) else None
         if at is not None:
-            found.append(_Shown(number, _role(texts[0], at, in_status), int(at[0]) - _TRIED[0]))
+            found.append(_Shown(number, _role(one, at, in_status), int(at[0]) - _TRIED[0]))
     return found
 
 
+def _is_sane(text: str, usual: str) -> bool:
+    """Whether an answer is like the usual one: an altered variable may also make a story complain."""
+    return len(text) < 2 * len(usual) + _MORE_TEXT and not _COMPLAINT.search(text)
+
+
 def _number_that_follows(one: str, other: str) -> re.Match[str] | None:
-    """The only number in a text that is larger in the other one, by as much as the variable is."""
-    numbers, others = list(_NUMBER.finditer(one)), [int(found[0]) for found in _NUMBER.finditer(other)]
+    """The first number in a text that is larger in the other one, by as much as the variable is; behind it others may
+    be, since some stories tell at once that there are more points now."""
+    numbers, others = list(_NUMBER.finditer(one)), [found[0] for found in _NUMBER.finditer(other)]
     if len(numbers) != len(others):
         return None
-    steps = [(n, o - int(n[0])) for n, o in zip(numbers, others, strict=True) if len(n[0]) < 12 and o != int(n[0])]
-    return steps[0][0] if len(steps) == 1 and steps[0][1] == _TRIED[1] - _TRIED[0] else None
+    short = [(n, int(o) - int(n[0])) for n, o in zip(numbers, others, strict=True) if len(n[0]) + len(o) < 20]
+    steps = [(n, step) for n, step in short if step]
+    return steps[0][0] if steps and steps[0][1] == _TRIED[1] - _TRIED[0] else None
 
 
 def _role(text: str, at: re.Match[str], in_status: bool) -> str:

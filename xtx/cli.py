@@ -57,6 +57,8 @@ COMMANDS = {
     "games survey": Command("xtx.commands.survey", "find out ahead what makes up a story's world"),
     "games check": Command("xtx.commands.check", "see whether the needed actions are among the valid ones"),
     "games atlas": Command("xtx.commands.atlas", "show how much the atlas holds, and how often it helped"),
+    "games verify": Command("xtx.commands.verify", "play what you know, to see whether what was found is true"),
+    "games export-profile": Command("xtx.commands.export_profile", "write what was found out, to be passed on"),
     "games profile": Command("xtx.commands.profile", "describe an Inform story of your own"),
 }
 

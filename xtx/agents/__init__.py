@@ -1,8 +1,7 @@
 """The agents that come with xtx, and those that other packages register; finds an agent's class by its name.
 
 Other packages register agents by an entry point in the group `xtx.agents`, and classes in Python files are agents too
-(docs/your-agent.md). The module of an
-agent is imported when the agent is asked for, because most of them import torch.
+(docs/your-agent.md). The module of an agent is imported when the agent is asked for, because most of them import torch.
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
 from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.details import Details, Facts, read_details, read_facts
+from xtx.games.discovery.describe import describe
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
+from xtx.games.profile_key import profile_key
 from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.shipped_layouts import read_shipped_layout
@@ -131,6 +133,8 @@ class StoryGame:
         self.spec = spec
         self._on_progress = on_progress
         story = find_story(str(Path(spec.path).absolute()))
+        if spec.search:
+            story = describe(story)
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
         self._survey = layout, avoid
@@ -506,8 +510,7 @@ def _story_key(story: Story) -> str:
     to the world and what can be typed."""
     if story.profile is None:
         return story.md5
-    profile = msgspec.msgpack.encode(story.profile)
-    return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
+    return f"{story.md5}+{hashlib.blake2b(profile_key(story.profile), digest_size=16).hexdigest()}"
 
 
 def _version(story: Story, thorough: bool) -> str:

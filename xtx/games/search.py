@@ -77,8 +77,8 @@ _FINE_KINDS = 10
 buttons of a machine that fills a flask."""
 
 _COMMON_EFFECTS, _COMMON_VERBS = 4, 4
-"""The same change beyond the object tree beside so many different changes of it, or by so many verbs that leave it alone,
-is the work of time or of the parser, and none of the command's own."""
+"""The same change beyond the object tree beside so many different changes of it, or by so many verbs that leave it
+alone, is the work of time or of the parser, and none of the command's own."""
 
 _MOSTLY_CHANCE = 0.6
 """Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""

@@ -15,7 +15,7 @@ from xtx.agents.from_file import agent_label
 from xtx.bounds import check_settings
 from xtx.config import QLearning, RunConfig, demo, usual_length
 from xtx.core import UserError
-from xtx.games.catalog import extra_actions, find_entry, find_story, is_story_name, locate
+from xtx.games.catalog import extra_actions, find_entry, find_story, is_story_path, locate
 from xtx.sweep.spec import Spec
 
 STAR = "*"
@@ -43,7 +43,7 @@ class Chosen:
     @property
     def stem(self) -> str:
         """The game's name in paths and presets."""
-        return Path(self.name).stem.lower() if _is_path(self.name) else self.name
+        return Path(self.name).stem.lower() if is_story_path(self.name) else self.name
 
 
 def find_games(names: Sequence[str]) -> list[Chosen]:
@@ -58,7 +58,7 @@ def _find_game(typed: str) -> Chosen:
 
         ToyGame(name)
         chosen = Chosen(name, star)
-    elif _is_path(name):
+    elif is_story_path(name):
         find_story(name)
         chosen = Chosen(name, star)
     else:
@@ -67,10 +67,6 @@ def _find_game(typed: str) -> Chosen:
     if star and not extra_actions(chosen.stem):
         raise UserError(f"{typed}: the paper adds no actions to {chosen.stem}; leave out the star")
     return chosen
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or (is_story_name(Path(name)) and Path(name).is_file())
 
 
 def make_plan(spec: Spec, games: Sequence[Chosen]) -> list[PlannedRun]:

@@ -16,7 +16,7 @@ from xtx.bounds import check_settings
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.core import Agent, Brief, UserError
-from xtx.games.catalog import default_game, is_story_name
+from xtx.games.catalog import default_game, is_story_path
 
 if TYPE_CHECKING:
     from xtx.games.stage import Stage
@@ -75,10 +75,7 @@ class RunResources:
 
 def lasting_name(game: str) -> str:
     """What names the game also tomorrow and in another folder."""
-    path = Path(game)
-    if "/" in game or (is_story_name(path) and path.is_file()):
-        return str(path.absolute())
-    return game or default_game()
+    return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
 
 
 def check_config(config: RunConfig) -> None:

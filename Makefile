@@ -27,8 +27,11 @@ compare: .venv/stamp
 	@$(BIN)/xtx compare $(ARGS)
 
 results: .venv/stamp
-	@echo "== the report of the summaries in results/ is put into docs/results.md"
-	@$(BIN)/xtx report results --embed docs/results.md
+	@echo "== the reports of the summaries in results/ are put into docs/results.md and docs/results/full.md"
+	@$(BIN)/xtx report results --short --embed docs/results.md
+	@$(BIN)/xtx report results --embed docs/results/full.md
+	@$(BIN)/xtx report results --no-walkthroughs --out .venv/results.html --figures .venv/figures
+	@cp $(addprefix .venv/figures/training-,zork1.svg detective.svg deephome-extra.svg inhumane-extra.svg) docs/results
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"

@@ -22,7 +22,8 @@ from xtx.cli import main
 from xtx.core import UserError
 from xtx.report.beside_paper import delta
 from xtx.report.build import build
-from xtx.report.figures import COLOURS, PALETTE, Line, line_plot, standalone, ticks
+from xtx.report.document import Gallery, Section, Text
+from xtx.report.figures import COLOURS, NUM_MARKS, PALETTE, Line, LinePlot, line_plot, marker_of, standalone, ticks
 from xtx.report.html import to_html
 from xtx.report.load import find_runs, read_run
 from xtx.report.markdown import to_markdown
@@ -143,6 +144,7 @@ def test_the_tables_beside_the_papers(tmp_path: Path) -> None:
         write_run(tmp_path / f"d{seed}", [50] * 3, agent="drrn", seed=seed, steps=1000)
     text = to_markdown(build(read_board(tmp_path)))
     assert "zork1 · 350 points · Δ ours +14.3 %, paper +16.9 %" in text
+    text = text[text.index("## Deterministic games") :]
     xtx = next(line for line in text.splitlines() if line.startswith("| xtx |"))
     assert [cell.strip() for cell in xtx.split("|")[2:11]] == [
         "100.0 ± 8.2", "103.4 ± 10.9", "−3.4", "100.0 ± 8.2", "100.0 ± 8.2", "152.7 ± 1.7", "−52.7", "3",  # noqa: RUF001
@@ -160,6 +162,7 @@ def test_both_definitions_of_avg_stand_side_by_side(tmp_path: Path) -> None:
     games = [game for game, _ in often + seldom]
     write_run(tmp_path / "a", [score for _, score in often + seldom], envs=games)
     text = to_markdown(build(read_board(tmp_path)))
+    text = text[text.index("## Deterministic games") :]
     assert text.index("Avg (100 per env)") < text.index("Avg (100 of all)")
     xtx = next(line for line in text.splitlines() if line.startswith("| xtx |"))
     by_env, of_all = (100 * 10 + 100 * 90) / 200, 90
@@ -302,14 +305,39 @@ def test_plots_are_whole_and_hold_no_nonsense(full: Path) -> None:
     for plot in plots:
         ElementTree.fromstring(plot)
         assert "nan" not in plot.replace("Training", "") and "inf" not in plot
+        width = float(re.findall(r'viewBox="0 0 (\d+)', plot)[0])
         for numbers in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', plot):
-            assert 0 <= float(numbers) <= 440
+            assert 0 <= float(numbers) <= width
     alone = standalone(plots[0])
     ElementTree.fromstring(alone.encode())
     assert ">drrn</text>" in alone and ">xtx</text>" in alone, "the page's choice of agents is its legend"
     assert "var(" not in alone and "data-plot" not in alone
     style = to_html(build(read_board(full)))
     assert len(PALETTE) == COLOURS and all(colour in style for colour in PALETTE)
+
+
+def test_a_reader_sees_findings_a_curve_and_a_table_first(full: Path) -> None:
+    board = read_board(full)
+    document = build(board)
+    opening = document.sections[0]
+    text, gallery, table = opening.blocks
+    assert opening.kind == "opening" and isinstance(text, Text) and isinstance(gallery, Gallery)
+    assert isinstance(table, Section) and len(table.blocks) <= 2
+    assert "xtx: Avg above the paper's in 0 of 3 rows" in text.text
+    assert "Highest Avg at equal steps, of 3 games with several agents: xtx on 2, xtx-no-mix on 1" in text.text
+    plot = gallery.figures[0].plot
+    assert isinstance(plot, LinePlot) and plot.reference == ("the paper's xtx", 103.4)
+    limits = document.sections[1]
+    assert limits.title == "Limits of these figures"
+    assert all(not isinstance(block, Section) or block.folded for block in limits.blocks), "remarks are folded, by kind"
+
+
+def test_more_agents_than_colours_can_be_told_apart() -> None:
+    looks = {(colour % COLOURS, marker_of(colour)) for colour in range(3 * COLOURS)}
+    assert len(looks) == 3 * COLOURS
+    lines = [Line(f"a{n}", n, np.arange(1.0, 9.0), np.arange(8.0) + n) for n in (0, COLOURS)]
+    first, second = re.findall(r'class="mark" data-at="\d+" d="([^"]*)"', line_plot(lines, "x", "y"))[::NUM_MARKS]
+    assert first != second
 
 
 def test_one_run_of_one_episode_makes_a_report(tmp_path: Path) -> None:
@@ -336,9 +364,12 @@ PROBE = """<script>
 const wrong = [];
 addEventListener("error", (event) => wrong.push(event.message));
 addEventListener("load", () => {
+  const first = [...document.querySelectorAll("svg[data-plot]")].find((svg) => svg.getBoundingClientRect().width);
+  if (first.getBoundingClientRect().bottom > innerHeight) wrong.push("the first plot is not on the first screen");
   for (const one of document.querySelectorAll("details")) one.open = true;
   for (const svg of document.querySelectorAll("svg")) {
     const { width, height } = svg.viewBox.baseVal;
+    if (!svg.getBoundingClientRect().width) continue;  // a plot for screens of another size
     for (const text of svg.querySelectorAll("text")) {
       const box = text.getBBox();
       // Words along the vertical axis are turned, so their box is measured before that.
@@ -358,11 +389,24 @@ addEventListener("load", () => {
     const before = svg.innerHTML, zoomed = () => svg.closest("figure").classList.contains("zoomed");
     for (const [kind, x] of [["pointerdown", -40], ["pointermove", 0], ["pointermove", 40], ["pointerup", 40]])
       svg.dispatchEvent(at(kind, x));
-    if (!zoomed() || svg.querySelectorAll("[transform^=matrix] .line").length === 0) wrong.push("not zoomed");
+    const line = () => svg.querySelector("g[data-agent] .line").getAttribute("d"), far = line();
+    if (!zoomed() || before.includes(far)) wrong.push("not zoomed");
     if (/NaN|Infinity/.test(svg.innerHTML)) wrong.push("nonsense in a zoomed plot");
     svg.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
     if (zoomed() || svg.innerHTML !== before) wrong.push("zooming left something behind");
+    const log = svg.closest("figure").querySelector("button.log");
+    if (svg.dataset.plot.includes('"unit":"steps"') !== Boolean(log)) wrong.push("no axis of steps");
+    if (log) {
+      log.click();
+      if (before.includes(line()) || /NaN|Infinity/.test(svg.innerHTML)) wrong.push("the axis is not logarithmic");
+      log.click();
+      if (svg.innerHTML !== before) wrong.push("the logarithm left something behind");
+    }
   }
+  for (const one of document.querySelectorAll("td, th, p, h1, h2, h3, h4, summary, figcaption, li"))
+    if (!one.closest(".scroll") !== !one.matches("td, th") || one.scrollWidth > one.clientWidth + 1)
+      if (!one.matches(".contents") && one.getClientRects().length)
+        wrong.push("its text overflows: " + one.textContent.slice(0, 80));
   const wide = document.documentElement.scrollWidth - innerWidth;
   if (wide > 0) wrong.push("wider than the window by " + wide);
   document.querySelector('nav input[value="drrn"]').click();

@@ -63,7 +63,7 @@ def _rows(
         for group in far_enough(board.of(variant)):
             played.setdefault(group.label, {})[variant] = group
     rows: list[Row] = []
-    for games in sorted({tuple(games) for games in played.values()}, key=len, reverse=True):
+    for games in sorted(dict.fromkeys(map(tuple, played.values())), key=len, reverse=True):
         compared = {label: own for label in board.labels if (own := played.get(label, {})).keys() >= set(games)}
         if len(games) >= MIN_GAMES and is_wanted(games):
             rows += _block({label: [own[game] for game in games] for label, own in compared.items()}, games, table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xtx.report import stats
@@ -29,15 +31,21 @@ def sections(board: Board, maps: bool = True) -> list[Section]:
 
 def training_plots(board: Board) -> Section:
     """One plot for each game, all together."""
-    figures = [_plot(board, variant) for variant in board.variants]
+    figures = [
+        Figure(f"training-{variant.title}", learning_plot(board, variant, board.of(variant)), variant.title)
+        for variant in board.variants
+    ]
     text = "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds."
     return Section("Training", [Text(text), Gallery(figures)])
 
 
-def _plot(board: Board, variant: Variant) -> Figure:
-    groups = board.of(variant)
+def learning_plot(
+    board: Board, variant: Variant, groups: Sequence[Group], reference: tuple[str, float] | None = None
+) -> LinePlot:
+    """The learning curves of some agents on a game; `reference` is a line across the plot, with its name."""
     most = max(run.reached for group in groups for run in group.runs)
-    at = np.linspace(0, most, POINTS + 1)[1:]
+    # Denser at the beginning, for a logarithmic axis.
+    at = np.unique(np.concatenate((np.linspace(0, most, POINTS + 1)[1:], np.geomspace(max(1, most / 2000), most, 40))))
     lines = []
     for group in groups:
         curves = np.stack([_curve(run, at) for run in group.runs])
@@ -45,8 +53,8 @@ def _plot(board: Board, variant: Variant) -> Figure:
         several = len(group.runs) > 1
         low, high = (mean - std, mean + std) if several else (None, None)
         lines.append(Line(group.label, board.colours[group.label], at, mean, low, high))
-    plot = LinePlot(lines, "steps", "score", top=variant.maximum, unit="steps")
-    return Figure(f"training-{variant.title}", plot, variant.title)
+    top = None if reference else variant.maximum  # which is far above, as a rule
+    return LinePlot(lines, "steps", "score", top=top, unit="steps", reference=reference)
 
 
 def training_tables(board: Board) -> Section:

@@ -310,9 +310,9 @@ class Search:
         world: World | None = None,
         whole: bool = False,
     ) -> None:
-        """`engine` judges candidates by set execution, and nothing is run in Frotz; without one each is tried there, the
-        plain way, with the same verdicts but for what the engine gives up. `world` finds changes that do not show in the
-        object tree. With `whole` every word of the dictionary is tried."""
+        """`engine` judges candidates by set execution, and nothing is run in Frotz; without one each is tried there,
+        the plain way, with the same verdicts but for what the engine gives up. `world` finds changes that do not show
+        in the object tree. With `whole` every word of the dictionary is tried."""
         self._emulator = emulator
         self._engine = engine
         self._hearing = Hearing(emulator, engine)

@@ -20,13 +20,16 @@ from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, SnapshotError
 from xtx.games.zmachine import Ram
 from xtx.games.zset import END_OPEN, ENGINE, UNJUDGED, Engine, Mode, Random
 
-_CHUNK = 1024
+_CHUNK = 4096
 """Commands whose texts and memory are held at once."""
 _ALONE = 64 * CANDIDATE_LIMIT
 """Instructions, about, for which commands are tried by themselves in one call: those that go on for ever use up
 `CANDIDATE_LIMIT` each."""
 _SCREEN = 8000
 """Longest text that Jericho's functions are shown."""
+
+_STOPPED = Verdicts(np.array([Verdict.STOPPED], dtype=np.uint8), *np.zeros((2, 1), dtype=np.uint64))
+"""The verdict on a command that cannot be ended."""
 
 _Judge = Callable[[Snapshot, Sequence[str], Ram | None], Verdicts]
 
@@ -130,12 +133,10 @@ def _judge_rest(
     spent = 0
     for i in np.flatnonzero(verdicts.flags & UNJUDGED).tolist():
         before = engine.counts["instructions"]
-        found = _judge_alone(emulator, engine, state, commands[i], watched) if spent < _ALONE else None
+        alone = _judge_alone(emulator, engine, state, commands[i], watched) if spent < _ALONE else _STOPPED
         spent += engine.counts["instructions"] - before
-        given_up = found is None or bool(found.flags[0] & UNJUDGED)
-        verdicts.flags[i] = Verdict.STOPPED if found is None or given_up else found.flags[0]
-        verdicts.diffs[i] = 0 if found is None or given_up else found.diffs[0]
-        verdicts.watches[i] = 0 if found is None or given_up else found.watches[0]
+        for ours, theirs in zip(_columns(verdicts), _columns(alone), strict=True):
+            ours[i] = theirs[0]
     return verdicts
 
 
@@ -163,15 +164,14 @@ def _read_endings(
     return endings
 
 
-def _judge_alone(
-    emulator: Emulator, engine: Engine, state: Snapshot, command: str, watched: Ram | None
-) -> Verdicts | None:
+def _judge_alone(emulator: Emulator, engine: Engine, state: Snapshot, command: str, watched: Ram | None) -> Verdicts:
     """The verdict on one command by itself: in a set it may have come to the limit of instructions that others of the
-    set used. None if the engine gives it up."""
+    set used."""
     emulator.note(ENGINE)
     flags, after = engine.step(state, command)
     if not _has_ended(flags, after):
-        return None
+        return _STOPPED
     ending = emulator.read_ending(after, screen_of(after)) if flags & END_OPEN else 0
     endings = np.array([ending], dtype=np.uint8)
-    return engine.filter(state, [command], mode=Mode.ALONE, watched=watched, endings=endings)
+    found = engine.filter(state, [command], mode=Mode.ALONE, watched=watched, endings=endings)
+    return _STOPPED if found.flags[0] & UNJUDGED else found

@@ -47,8 +47,6 @@ _TEXT_ROOM = 1 << 16
 _ANSWER_ROOM = 8000
 """Longest answer; a little less than libfrotz's screen holds."""
 _TAKEN, _CUT = 1, 16
-_CUTS = b">", b"["
-"""Where Jericho cuts texts off, in some games or others, before it looks for the end of the game in them."""
 _ENDS = {0: 2, 1: 4, 2: 8}
 """What the engine is told of a text by which Jericho sees an end: that Jericho must be asked, that the game is over, or
 that it is won."""
@@ -182,7 +180,7 @@ class Engine:
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
         special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
         final = (ctypes.c_uint16 * len(rules.final))(*rules.final)
-        meanings = {b"(Taken)": _TAKEN, **dict.fromkeys(_CUTS, _CUT)}
+        meanings = {b"(Taken)": _TAKEN, **dict.fromkeys(rules.cuts, _CUT)}
         meanings |= {text: _ENDS[meaning] for text, meaning in rules.final_texts}
         patterns, hits = tuple(meanings), (ctypes.c_uint8 * len(meanings))(*meanings.values())
         masks = [ctypes.create_string_buffer(m, max(1, len(m))) for m in (rules.set_mask, rules.clear_mask)]

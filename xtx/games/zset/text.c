@@ -414,6 +414,7 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
                 keys_from(e, one);
                 return 0;
             }
+            if (answering(e) && one > 126) return -1; /* Frotz takes what is in a table for Latin-1 */
             bytes[length++] = (uint8_t)one;
         }
         address = (uint16_t)(address + width + skip);

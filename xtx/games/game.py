@@ -27,7 +27,7 @@ from xtx.games.story import Story
 from xtx.games.survey import ONLY_WALKED, read_layout
 from xtx.games.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
-from xtx.games.zset import ENGINE, Engine
+from xtx.games.zset import Engine
 
 NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
@@ -54,7 +54,8 @@ class GameSpec:
     """Find look, inventory and valid actions. Without it observations have none of them, and a game starts and
     steps at once: for people at the keyboard, and for agents that know what to do."""
     engine: str = "zset"
-    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one); the same verdicts."""
+    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one in Frotz, which then runs
+    altered memory: for comparisons)."""
     threads: int = 1
     """Threads that judge candidates; the same verdicts again."""
     actions: str = "templates"
@@ -265,13 +266,17 @@ class StoryGame:
         self._canonical = self._locate()
 
     def try_alone(self, command: str, *, as_step: bool) -> None:
-        """Gives one command that may end this process: as a step from the present state, or in all the ways in which a
-        search tries it, from the canonical state. The game is left in some other state."""
+        """Gives one command that may end this process: as a step from the present state, or as a search tries it, from
+        the canonical state. With an engine that means the whole search, of which all commands are one run. The game is
+        left in some other state."""
         emulator, canonical = self.emulator, self._canonical
         if as_step:
             emulator.step(command)
-        elif canonical is not None and command == ENGINE:
-            self.search.findings(canonical, self._excluded(self._here, canonical))
+        elif canonical is not None and self._engine is not None:
+            excluded = self._excluded(self._here, canonical)
+            found = self.search.findings(canonical, excluded)
+            if self.search.extends:
+                self.search.extended(canonical, found, excluded)
         elif canonical is not None:
             emulator.ask(canonical, [command])
             for rng in RANDOM_STATES:

@@ -319,14 +319,33 @@ class Emulator:
             texts.insert(place, None)
         return texts
 
+    kept_back: bytes | None = None
+    """What Frotz shows in front of every text, since it keeps the word before a prompt back: see hearing.py. None: not
+    found out yet."""
+
     def tidy(self, screen: bytes) -> str:
         """What Jericho makes of the text on a screen."""
+        return self._told(self._cut(screen))
+
+    def _cut(self, screen: bytes) -> bytes:
+        screen = (self.kept_back or b"") + screen
         if len(screen) >= _WORLD:
             raise ValueError("libfrotz's screen does not hold so much")
         # Some of Jericho's functions write a byte or two before the text.
         place = ctypes.addressof(self._texts) + _BEFORE
         ctypes.memmove(place, screen, len(screen) + 1)
-        return self._told(ctypes.string_at(self._lib.clean_observation(place)))
+        return ctypes.string_at(self._lib.clean_observation(place))
+
+    def show(self, state: Snapshot, screen: bytes) -> None:
+        """Puts the emulator into a state with that text on its screen, as if a command had led there; runs nothing."""
+        self.restore(msgspec.structs.replace(state, narration=self._cut(screen)))
+
+    def read_ending(self, state: Snapshot, screen: bytes) -> int:
+        """What Jericho says of a state with that text on its screen, in zset.h's numbers: 1 for the end, 2 for a
+        victory, else 0; and 4 if something was taken. The emulator is left in that state; nothing is run."""
+        self.show(state, screen)
+        ended = 1 if self._lib.game_over() > 0 else 2 if self._lib.victory() > 0 else 0
+        return ended | (4 if b"(Taken)" in self._world.value else 0)
 
     @property
     def narration(self) -> str:

@@ -22,23 +22,16 @@ from xtx.games.candidates import Candidates, Grammar
 from xtx.games.commands import Commands
 from xtx.games.debugging import without_debugging
 from xtx.games.hearing import Hearing
-from xtx.games.jericho import (
-    CANDIDATE_LIMIT,
-    Emulator,
-    Snapshot,
-    Status,
-    Verdict,
-    Verdicts,
-    recognized,
-)
+from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts, recognized
 from xtx.games.jericho import verb_frequency as count_verb
 from xtx.games.scratch_bytes import find_scratch
 from xtx.games.typed import to_the_program
+from xtx.games.verdicts import judge_each, take_turn
 from xtx.games.whole import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World, prompt_of
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary, read_initial_numbers, read_name_words
-from xtx.games.zset import ENGINE, Engine, judge_each
+from xtx.games.zset import ENGINE, Engine
 from xtx.games.zset.effects import effects_of
 from xtx.search_versions import SEARCH_VERSION
 
@@ -345,9 +338,9 @@ class Search:
         world: World | None = None,
         whole: bool = False,
     ) -> None:
-        """`engine` judges candidates by set execution; without one each is tried in the emulator. The verdicts are
-        the same. `world` finds changes that do not show in the object tree. With `whole` every word of the dictionary
-        is tried."""
+        """`engine` judges candidates by set execution, and nothing is run in Frotz; without one each is tried there,
+        the plain way, with the same verdicts but for what the engine gives up. `world` finds changes that do not show
+        in the object tree. With `whole` every word of the dictionary is tried."""
         self._emulator = emulator
         self._engine = engine
         self._hearing = Hearing(emulator, engine)
@@ -403,10 +396,14 @@ class Search:
         emulator is left in some other state."""
         look, inventory = described or self.describe(state, excluded)
         self._excluded = excluded
-        if not self._emulator.wants_line_in(state):
+        if self._cannot_try(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
         searched = self._searched = self._judge_things(state, look, inventory)
         return Findings(look, inventory, self._choose(searched.candidates, searched.effect) or FALLBACK_ACTIONS)
+
+    def _cannot_try(self, state: Snapshot) -> bool:
+        """Whether the story waits for a key, or the engine was seen to fail in this state."""
+        return not self._emulator.wants_line_in(state) or (self._engine is not None and ENGINE in self._excluded)
 
     def _judge_things(self, state: Snapshot, look: str, inventory: str) -> _Searched:
         """The things that can be named, the templates filled with their names, and what those do."""
@@ -447,7 +444,7 @@ class Search:
         """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
         whole dictionary adds."""
         self._excluded = excluded
-        if not self._emulator.wants_line_in(state):
+        if self._cannot_try(state):
             return found
         if self._extra or self._wide:
             found = self._extended_by_forms(state, found, excluded)
@@ -517,8 +514,7 @@ class Search:
 
     def is_fatal(self, state: Snapshot, command: str) -> bool:
         """Whether the command ends the game without winning it, or does not end itself."""
-        self._emulator.restore(state)
-        done = self._emulator.step(command, CANDIDATE_LIMIT) is Status.DONE
+        done = take_turn(self._emulator, self._engine, state, command) is Status.DONE
         return not done or (self._emulator.over and not self._emulator.won)
 
     def _time_matters(self, state: Snapshot) -> bool:
@@ -529,13 +525,14 @@ class Search:
             return False
         if any(state.ram[address] for address in world.layout.counters):
             return True
-        emulator.restore(state)
-        if emulator.filter(["wait"]).flags[0] & Verdict.RANDOM:
+        [waited] = judge_each(emulator, self._engine, state, [state.rng], ["wait"])
+        if waited.flags[0] & Verdict.RANDOM:
             return True
-        key = world.key(state)
+        key, here = world.key(state), state
         for _ in range(_TURNS_WAITED):
-            if emulator.step("wait", CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
+            if take_turn(emulator, self._engine, here, "wait") is not Status.DONE or emulator.over:
                 return False
+            here = emulator.save()
             if world.key(world.canonical(state.rng)) != key:
                 return True
         return False
@@ -726,11 +723,9 @@ class Search:
         return np.array(left, dtype=np.intp)
 
     def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None) -> list[Verdicts]:
-        """What becomes of the candidates under each of the random numbers; an engine that failed here is not asked
-        again."""
-        engine = None if ENGINE in self._excluded else self._engine
+        """What becomes of the candidates under each of the random numbers."""
         first_alone = self._chance <= _MOSTLY_CHANCE
-        return judge_each(self._emulator, engine, state, RANDOM_STATES, candidates, watched, first_alone)
+        return judge_each(self._emulator, self._engine, state, RANDOM_STATES, candidates, watched, first_alone)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""

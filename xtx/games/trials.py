@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.hearing import find_kept_back
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
 from xtx.games.narration import clean
 from xtx.games.survey_budget import Budget
@@ -103,6 +104,8 @@ class Trials:
                 if not self._engines:  # one does as well as several; without any, the layout would be another one
                     raise
                 break
+        if self._engines:
+            find_kept_back(emulator, self._engines[0], self.avoid)
         self._reading = Lock()
         self._read = lru_cache(maxsize=4096)(self._read_screen)
         self._trials = [Trial(engine, self._read) for engine in self._engines]

@@ -1185,7 +1185,8 @@ void machine_run(engine *e) {
     DO(PRINT_UNICODE)
         OPERAND(0, a);
         AGREE(a);
-        if (a > 126 || a < 32) GIVE_UP;
+        a = letter_of_unicode(e, a);
+        if (!a) GIVE_UP;
         PRINTED(print_character(e, a));
         NEXT;
     DO(PRINT_NUM)

@@ -240,14 +240,15 @@ static uint32_t shown(const transcript *t) {
 }
 
 /* A text as it stands on libfrotz's screen, with a NUL behind it: how long it is, or 0 if libfrotz must be asked. */
-static uint32_t on_screen(uint8_t flags, const transcript *t) {
+static uint32_t on_screen(const engine *e, uint8_t flags, const transcript *t) {
     enum { LONGEST_WORD = 200 }; /* at 275 Frotz ends */
     uint8_t *text = t->bytes - 1;
     uint32_t length = shown(t), letters = 0;
-    if (flags & UNJUDGED || t->length == t->room) return 0;
+    if ((flags & (UNJUDGED | END_OPEN)) == UNJUDGED || t->length == t->room) return 0;
     for (uint32_t i = 0; i < t->length; i++) {
         uint8_t c = t->bytes[i];
-        if (c != 13 && (c < 32 || c > 126)) return 0; /* it writes that in another way */
+        if (c != 13 && !letter_shown(e, c)) return 0; /* it writes that in another way */
+        if (c > 126) t->bytes[i] = letter_shown(e, c);
         letters = c == 13 || c == ' ' ? 0 : letters + 1;
         if (letters > LONGEST_WORD) return 0;
         if (c == 13) t->bytes[i] = '\n';
@@ -287,7 +288,7 @@ int zset_ask(team *t, engine *e, const start_state *state, const char *commands,
         if (t) do_work(t, &w);
         else take_part(e, &w);
         if (!atomic_load(&w.failed)) {
-            for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(w.flags[i], &w.transcripts[i]);
+            for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(e, w.flags[i], &w.transcripts[i]);
             result = 0;
         }
     }

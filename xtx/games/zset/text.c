@@ -184,6 +184,35 @@ static const string *string_at(engine *e, uint32_t address) {
     return e->strings[address] = kept;
 }
 
+/* --- letters beyond ASCII ------------------------------------------------------------------------------------- */
+
+enum { FIRST_EXTRA = 155, LAST_EXTRA = 223 };
+
+/* Latin-1 for the extra characters of ZSCII, as the standard's usual table has them; '?' for two that are not in it. */
+static const uint8_t extra_letters[LAST_EXTRA - FIRST_EXTRA + 1] =
+    "\xe4\xf6\xfc\xc4\xd6\xdc\xdf\xbb\xab\xeb\xef\xff\xcb\xcf\xe1\xe9\xed\xf3\xfa\xfd\xc1\xc9\xcd\xd3\xda\xdd"
+    "\xe0\xe8\xec\xf2\xf9\xc0\xc8\xcc\xd2\xd9\xe2\xea\xee\xf4\xfb\xc2\xca\xce\xd4\xdb\xe5\xc5\xf8\xd8\xe3\xf1"
+    "\xf5\xc3\xd1\xd5\xe6\xc6\xe7\xc7\xfe\xf0\xde\xd0\xa3??\xa1\xbf";
+
+/* Whether the story has a table of its own for them, in its header's extension. */
+static int has_own_letters(const engine *e) {
+    uint32_t extension = e->version >= 5 ? raw_word(e, 0x36) : 0;
+    return extension && raw_word(e, (uint16_t)extension) >= 3 && raw_word(e, (uint16_t)(extension + 6)) != 0;
+}
+
+uint8_t letter_shown(const engine *e, uint8_t zscii) {
+    if (zscii >= 32 && zscii <= 126) return zscii;
+    return zscii < FIRST_EXTRA || zscii > LAST_EXTRA || has_own_letters(e) ? 0 : extra_letters[zscii - FIRST_EXTRA];
+}
+
+uint8_t letter_of_unicode(const engine *e, uint32_t unicode) {
+    if (unicode >= 32 && unicode <= 126) return (uint8_t)unicode;
+    if (unicode > 255) return '?';
+    for (uint32_t i = 0; i < sizeof extra_letters; i++)
+        if (extra_letters[i] == unicode && !has_own_letters(e)) return (uint8_t)(FIRST_EXTRA + i);
+    return 0;
+}
+
 /* --- printing ----------------------------------------------------------------------------------------------- */
 
 static void write_down(const engine *e, uint32_t lane, const string *s) {
@@ -211,7 +240,9 @@ static int print_to_memory(engine *e, const uint8_t *bytes, uint32_t count) {
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t address = (uint16_t)(table + 2 + size + i);
-        if (bytes[i] > 126 || (bytes[i] < 32 && bytes[i] != 13) || address < 64 || address >= e->ram_size) return -1;
+        uint8_t shown = letter_shown(e, bytes[i]); /* Frotz turns letters into Latin-1 and back */
+        if (bytes[i] != 13 && (!shown || (shown == '?' && bytes[i] != '?'))) return -1;
+        if (address < 64 || address >= e->ram_size) return -1;
         store_byte(e, address, bytes[i]);
     }
     store_word(e, table, (uint16_t)(size + count));
@@ -383,6 +414,7 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
                 keys_from(e, one);
                 return 0;
             }
+            if (answering(e) && one > 126) return -1; /* Frotz takes what is in a table for Latin-1 */
             bytes[length++] = (uint8_t)one;
         }
         address = (uint16_t)(address + width + skip);
@@ -461,6 +493,18 @@ static uint16_t look_up_cached(engine *e, const uint8_t *word, uint32_t length) 
         w->address = look_up(e, word, length);
     }
     return w->address;
+}
+
+int text_dictionary(engine *e) {
+    uint32_t at = (uint16_t)(e->dictionary + 1 + e->memory[e->dictionary]);
+    int32_t entries = (int16_t)raw_word(e, (uint16_t)(at + 1));
+    uint64_t end = at + 3 + (uint64_t)(entries < 0 ? -entries : entries) * e->memory[at];
+    if (end > e->ram_size) end = e->ram_size;
+    e->changeable_words = end > e->dictionary ? (uint32_t)end - e->dictionary : 0;
+    e->own_words = malloc(e->changeable_words + 1);
+    if (!e->own_words) return -1;
+    memcpy(e->own_words, e->memory + e->dictionary, e->changeable_words);
+    return 0;
 }
 
 void text_separators(engine *e) {

@@ -163,8 +163,10 @@ static void add_changes(engine *e) {
     });
 }
 
-/* The RAM bytes by which Jericho sees the end of some games: if they change, Jericho must be asked. */
-static int may_have_ended(const engine *e, uint32_t c) {
+/* Whether Jericho must be asked if the game has ended: for its text, or for the RAM bytes by which Jericho sees the end of
+ * some games. */
+static int is_end_open(const engine *e, uint32_t c) {
+    if (e->histories[c].hits & HIT_ASK) return 1;
     for (int i = 0; i < e->final_count; i++)
         if (lane_byte(e, e->final[i], c) != e->start_ram[e->final[i]]) return 1;
     return 0;
@@ -178,7 +180,14 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
         uint32_t now = lane_byte(e, e->special[i], c);
         if (now != e->start_ram[e->special[i]]) events += event_hash(EVENT_KINDS, special++, e->special[i], now);
     }
-    uint64_t ended = h->hits & HIT_OVER ? 1 : h->hits & HIT_WON ? 2 : 0;
+    uint64_t ended = h->hits & HIT_OVER ? ENDS_OVER : h->hits & HIT_WON ? ENDS_WON : ENDS_NOT;
+    int open = is_end_open(e, c), taken = (h->hits & HIT_TAKEN) != 0;
+    if (open && e->endings) {
+        const uint8_t said = e->endings[e->lane_of[c]];
+        ended = said & (ENDS_OVER | ENDS_WON);
+        taken = (said & ENDS_TAKEN) != 0;
+        open = 0;
+    }
     if (ended || e->diffs[c]) {
         flags |= CHANGED;
         e->diffs[c] = scramble(e->diffs[c] + ended) | 1;
@@ -193,9 +202,8 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
             scored |= lane_byte(e, i, c) != e->start_ram[i];
         e->differences[c] = kept + special + scored + ended ? scramble(events + 7) | 1 : 0;
     }
-    if (h->hits & HIT_TAKEN) flags |= TAKEN;
-    if (h->hits & HIT_ASK || may_have_ended(e, c)) flags = UNJUDGED;
-    e->flags[c] = flags;
+    if (taken) flags |= TAKEN;
+    e->flags[c] = open ? UNJUDGED | END_OPEN : flags;
 }
 
 /* A hash of all of a lane's final state. */
@@ -323,7 +331,8 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     set_random(e, s->random_a);
     e->start_random = (random_state){s->random_a, s->random_interval, s->random_counter};
     p->read = decode(e, (uint32_t)s->pc - 1);
-    if (!p->read || p->read->opcode != 228 || e->dictionary < e->ram_size) return 0;
+    if (!p->read || p->read->opcode != 228) return 0;
+    if (memcmp(e->memory + e->dictionary, e->own_words, e->changeable_words) != 0) return 0;
     uint32_t operand[8] = {0};
     int32_t sp = s->sp;
     for (int i = 0; i < p->read->count; i++) {
@@ -508,7 +517,7 @@ void zset_close(engine *e) {
     arena_close(&e->lane_arena);
     arena_close(&e->member_arena);
     arena_close(&e->parked_arena);
-    void *owned[] = {e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
+    void *owned[] = {e->own_words, e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
                      e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
                      e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->journaled, e->key_stamp,
                      e->key_group, (void *)e->table, e->words, e->low, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
@@ -568,7 +577,7 @@ static int take_memory(engine *e) {
 engine *zset_open(const description *d) {
     engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    if (machine_load(e, d->story, d->size) == 0 && text_low(e) == 0 && fill_world(e, d) && take_memory(e) &&
+    if (machine_load(e, d->story, d->size) == 0 && text_low(e) == 0 && text_dictionary(e) == 0 && fill_world(e, d) && take_memory(e) &&
         text_patterns(e, d->patterns, d->hits, d->pattern_count) == 0) {
         text_separators(e);
         return e;
@@ -747,6 +756,10 @@ int zset_finals(engine *e, const start_state *s, const char *commands, int32_t c
     e->finals = NULL;
     return failed;
 }
+
+/* What Jericho says of each of the commands of the next zset_filter, which must be of one random number: for those that
+ * are END_OPEN without it. NULL: it was not asked. */
+void zset_endings(engine *e, const uint8_t *endings) { e->endings = endings; }
 
 /* How a run in debug mode chooses its lanes, and which merge it spoils (0: none). */
 void zset_check(engine *e, uint64_t seed, uint32_t fault) {

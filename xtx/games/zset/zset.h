@@ -202,7 +202,10 @@ typedef struct {
 
 /* --- verdicts ----------------------------------------------------------------------------------------------- */
 
-enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, UNJUDGED = 128 };
+/* Of a lane that is UNJUDGED because only Jericho's functions can say what its text means, END_OPEN is set as well. */
+enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, END_OPEN = 64, UNJUDGED = 128 };
+/* What Jericho says of a text and the memory with it: ENDS_TAKEN may be set beside one of the others. */
+enum { ENDS_NOT, ENDS_OVER, ENDS_WON, ENDS_TAKEN = 4 };
 /* What a printed text says: that something was taken, that Jericho must be asked whether the game has ended, that it is
  * over, that it is won; and that Jericho may cut the text off here, so that it does not see what is said after it. */
 enum { HIT_TAKEN = 1, HIT_ASK = 2, HIT_OVER = 4, HIT_WON = 8, HIT_CUT = 16 };
@@ -285,6 +288,9 @@ typedef struct {
     uint8_t *low;        /* what the story has there */
     uint32_t low_writes; /* entries of the journal that concern them */
     int low_differs;     /* the state to start from has something else there */
+    /* The dictionary, as far as it lies in RAM: words are looked up once, which holds while it is what it was. */
+    uint32_t changeable_words;
+    uint8_t *own_words;
     string *scratch;
     uint32_t printed; /* bytes, since it was last looked at */
     value text_differs; /* why the last text could not be read: what differs between lanes, or 0 */
@@ -350,6 +356,7 @@ typedef struct {
     uint64_t *differences;    /* a hash of what Jericho calls a lane's world difference, for proof; or NULL */
     const uint8_t *watched;   /* by address: the bits that are watched beside; or NULL */
     uint64_t *watches;        /* a hash of how those changed in each lane */
+    const uint8_t *endings;   /* by command: what Jericho says of it, if it was asked; or NULL */
     uint8_t *finals;          /* by command: RAM after it, in rows of ram_size that begin as the state's RAM; or NULL */
     uint8_t *start_ram, *base_ram;
     uint16_t *moved; /* addresses in which those differ */
@@ -571,6 +578,10 @@ int print_object(engine *e, value object);
 static inline int answering(const engine *e) { return e->transcripts && !e->stay; }
 /* Notes that an instruction made Frotz show all that was printed. */
 void print_flush(engine *e);
+/* The Latin-1 letter that Frotz shows for a character of ZSCII; 0 where it is not known here. */
+uint8_t letter_shown(const engine *e, uint8_t zscii);
+/* The character of ZSCII that stands for one of Unicode; 0 if there is none, and Frotz shows it all the same. */
+uint8_t letter_of_unicode(const engine *e, uint32_t unicode);
 int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, uint32_t skip);
 
 typedef struct {
@@ -580,6 +591,8 @@ typedef struct {
 enum { MAX_TOKENS = 255 };
 /* Notes where abbreviations lie; -1 if there is no memory. */
 int text_low(engine *e);
+/* Notes which part of the dictionary lies in RAM; -1 if there is no memory. */
+int text_dictionary(engine *e);
 /* Finds out which characters separate words; before the first line is cut. */
 void text_separators(engine *e);
 /* Cuts a line into words as Frotz does; the number of tokens found, at most `room`. */

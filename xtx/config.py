@@ -89,8 +89,6 @@ class ImitationSettings:
     """Largest norm of the gradient."""
     temperature: float = 3.0
     """What an action's mean log-probability is multiplied with before the softmax over the valid actions."""
-    length_buckets: bool = True
-    """Whether a batch is computed in groups of about equal length: the same loss without paying for padding."""
     merge_identical: bool = False
     """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
     as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""

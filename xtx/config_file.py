@@ -35,6 +35,7 @@ class OldKey:
 
 OLD_KEYS: dict[str, OldKey] = {
     "settings.halving": OldKey(only=False),  # of XTX, for some hours: how an own target was drawn
+    "settings.imitation.length_buckets": OldKey(only=True),  # batches are always split by length
 }
 """The keys of earlier versions."""
 

@@ -32,7 +32,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,6 +58,7 @@ from xtx.bounded_files import (
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
 from xtx.core import EpisodeRecord, State, UserError
+from xtx.core import warn as warn
 from xtx.regular_files import (
     check_folders,
     check_regular,
@@ -99,11 +99,6 @@ _NO_FILE = (errno.ENOENT, errno.EINVAL, errno.ELOOP, errno.ENXIO)
 _STEP = re.compile(r"[0-9]{1,18}")
 """The name of a checkpoint: its game steps."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
-
-
-def warn(line: str) -> None:
-    """Print a warning to the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ the ids of all other texts.
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xtx.core import State
+from xtx.core import State, warn
 
 Ints = NDArray[np.int32]
 _Number = TypeVar("_Number", np.int32, np.int64)
@@ -32,11 +31,6 @@ _WORD = re.compile(r"\d|[^\W\d_]+(?:'[^\W\d_]+)*|[^\w\s]|_")
 def split(text: str) -> list[str]:
     """Return the words and punctuation marks of a text, in lower case."""
     return _WORD.findall(text.lower())
-
-
-def warn(line: str) -> None:
-    """Print a warning to the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
 
 
 class Vocabulary:

@@ -70,7 +70,7 @@ class ImitationPolicy:
         self._bits = np.random.SFC64(bits)
         self._cached: dict[tuple[Context, tuple[int, ...]], NDArray[np.float64]] = {}
         self._recorded: tuple[RecordedTraining, RecordedScores] | None = None
-        if self.device.type == "cuda" and settings.length_buckets and not settings.merge_identical:
+        if self.device.type == "cuda" and not settings.merge_identical:
             from xtx.cuda.imitation import RecordedScores
             from xtx.cuda.imitation_training import RecordedTraining
 
@@ -272,8 +272,7 @@ class ImitationPolicy:
         if settings.dropout:
             on_cpu = self.device.type == "cpu"
             drop = BitDropout(settings.dropout, self._bits) if on_cpu else TorchDropout(settings.dropout)
-        group = GROUP if settings.length_buckets else settings.batch_size
-        return EagerSteps(self.model, settings.learning_rate, settings.clip, drop, group)
+        return EagerSteps(self.model, settings.learning_rate, settings.clip, drop, GROUP)
 
     # -- saving
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import TypeVar
 
 import lmdb
 
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.games.atlas_process import verify_atlas
 from xtx.games.lmdb_file import died_while_reading, find_damage
 
@@ -285,9 +284,7 @@ def _open(path: Path, damaged: int = -1) -> lmdb.Environment:
                     return _try_open(path)
             aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
             path.rename(aside)
-            print(
-                f"xtx: the atlas {path} is damaged or not an atlas; it was set aside as {aside.name}", file=sys.stderr
-            )
+            warn(f"the atlas {path} is damaged or not an atlas; it was set aside as {aside.name}")
             path.mkdir(exist_ok=True)  # another process that opens it may have made it already
             return _try_open(path)
     except (OSError, lmdb.Error) as error:

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from xtx.child_processes import name_signal
 from xtx.core import UserError
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.atlas_process import main; main()"
@@ -27,7 +28,7 @@ class ProcessDiedError(Exception):
 
     def __init__(self, status: int) -> None:
         """status: its return code, which is negative for a signal."""
-        super().__init__(_signal_name(-status) if status < 0 else f"exit status {status}")
+        super().__init__(name_signal(-status) if status < 0 else f"exit status {status}")
         self.by_damage = -status in _DEATHS_BY_DAMAGE
 
 
@@ -66,13 +67,6 @@ def verify_atlas(atlas: Path) -> str:
         return ""
     except ProcessDiedError as error:
         return f"reading it ended with {error}" if error.by_damage else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # --- the child --------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import io
 import os
 import pickle
 import selectors
-import signal
 import struct
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from xtx.child_processes import describe_end, set_up_emulator_process
 from xtx.core import UserError
 from xtx.out_of_memory import explain_lack_of_memory
 
@@ -200,33 +200,18 @@ def _receive(child: _Child) -> Iterator[Event]:
             yield Failed(child.number, UserError(f"{child.call.name}: {value.strip().splitlines()[-1]}"))
             return
     if not content:
-        yield Failed(child.number, UserError(f"{child.call.name}: {_describe_death(child.process.wait())}"))
+        why = f"the emulator's process {describe_end(child.process.wait())}; nothing else is affected"
+        yield Failed(child.number, UserError(f"{child.call.name}: {why}"))
 
 
 def _give_up(child: _Child, patience: float | None) -> Event:
     return Failed(child.number, UserError(f"{child.call.name}: the emulator showed no sign of life for {patience:g} s"))
 
 
-def _describe_death(code: int) -> str:
-    if code >= 0:
-        return f"the emulator's process ended with status {code}; nothing else is affected"
-    with contextlib.suppress(ValueError):
-        return f"the emulator's process died of {signal.Signals(-code).name}; nothing else is affected"
-    return f"the emulator's process died of signal {-code}; nothing else is affected"
-
-
 def main() -> None:
     """Make one call, as a child process. Arguments: the descriptor of the pipe for messages, and the parent's id."""
-    from xtx.games.worker import die_with
-
     channel, parent = map(int, sys.argv[1:3])
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    # libfrotz prints to the terminal; only this program's messages still go there.
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
+    set_up_emulator_process(parent)
     with os.fdopen(channel, "wb") as pipe, contextlib.suppress(BrokenPipeError):
 
         def send(kind: str, value: Any) -> None:

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import msgspec
 
+from xtx.child_processes import describe_end
 from xtx.core import UserError
 from xtx.games.inbox import AT_ONCE, Inbox, Linger
 from xtx.games.worker import DESK_SIZE, OUT_OF_MEMORY, Answer, Desk, Failure, Message, encode
@@ -230,7 +231,7 @@ class Remote:
         self.ended_from_outside = not self._silence and (-code in _FROM_OUTSIDE or code == OUT_OF_MEMORY)
         if code == OUT_OF_MEMORY:
             return "ran out of memory"
-        return self._silence or (f"died of {_signal_name(-code)}" if code < 0 else f"ended with status {code}")
+        return self._silence or describe_end(code)
 
     def free(self) -> None:
         """Free the shared memory."""
@@ -240,13 +241,6 @@ class Remote:
 
 
 _DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def converse(remotes: Sequence[Remote]) -> bool:

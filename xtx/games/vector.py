@@ -11,14 +11,13 @@ too, the command is forbidden in that state for ever. Otherwise the loss is repo
 from __future__ import annotations
 
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from xtx.core import Observation, Step, UserError
+from xtx.core import Observation, Step, UserError, warn
 from xtx.games.details import Details, Facts
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.inbox import LINGER
@@ -52,11 +51,6 @@ _VERDICTS = 50
 """Limits the commands that end workers during one request; with more the story or the emulator is broken."""
 
 
-def report(line: str) -> None:
-    """Print a line to the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
-
-
 class GameVector:
     """Games of one kind that are stepped together.
 
@@ -73,7 +67,7 @@ class GameVector:
         patience: float = 20.0,
         forbidden: Iterable[tuple[str, str, bool]] = (),
         layout: bytes = b"",
-        on_report: Callable[[str], None] = report,
+        on_report: Callable[[str], None] = warn,
         on_survey: Callable[[float], None] | None = None,
         ahead: bool | None = None,
         tie: bool = True,

@@ -14,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
-import os
-import signal
 import socket
 import sys
 import time
@@ -26,6 +24,7 @@ from typing import Protocol
 
 import msgspec
 
+from xtx.child_processes import set_up_emulator_process
 from xtx.core import Game, Observation, Step, UserError
 from xtx.games.details import Details, Facts
 from xtx.games.game import GameSpec, StoryGame
@@ -43,8 +42,6 @@ NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 
 OUT_OF_MEMORY = 12
 """Exit status of a worker that ran out of memory."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Desk(ctypes.Structure):
@@ -504,24 +501,10 @@ def _answers(host: Host | None, message: Message) -> Iterator[Answer]:
         yield host.answer(Request(later))
 
 
-def die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends. `parent`: its process id."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the request
-        os._exit(1)
-
-
 def main() -> None:
     """Run a worker. Arguments: the descriptors of its socket and of the shared memory, and the parent's process id."""
     channel, memory, parent = map(int, sys.argv[1:4])
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    # libfrotz prints to the terminal; only this program's messages still go there.
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
+    set_up_emulator_process(parent)
     desk = Desk.from_buffer(mmap.mmap(memory, DESK_SIZE))
     with socket.socket(fileno=channel) as connection, contextlib.suppress(ConnectionError):
         serve(connection, desk)

@@ -6,7 +6,6 @@ checkpoint and stops. So no run continues unnoticed, and no result is lost.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from xtx.child_processes import end_with_parent
 from xtx.regular_files import open_append
 from xtx.sweep.folder import LOG
 
@@ -22,7 +22,6 @@ _PROGRAM = (
     "import sys; sys.path.append(sys.argv.pop(1)); from xtx.sweep.child import end_with; "
     "end_with(int(sys.argv.pop(1))); from xtx.cli import main; sys.exit(main())"
 )
-_PR_SET_PDEATHSIG = 1
 
 FINISHED, STOPPED, MISTAKE = 0, 130, 2
 """Exit statuses of `xtx resume`: the run has all its steps, it was told to stop, or the user must fix something."""
@@ -94,17 +93,4 @@ def spawn(
 
 def end_with(parent: int) -> None:
     """Ask the kernel to send this process SIGTERM when its parent ends. `parent`: its process id."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the request
-        os._exit(STOPPED)
-
-
-def describe_status(status: int) -> str:
-    """Return a description of how a process with this exit status ended."""
-    if status >= 0:
-        return f"ended with status {status}"
-    try:
-        return f"died of {signal.Signals(-status).name}"
-    except ValueError:
-        return f"died of signal {-status}"
+    end_with_parent(parent, signal.SIGTERM, STOPPED)

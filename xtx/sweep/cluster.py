@@ -20,9 +20,8 @@ from typing import Any
 
 import msgspec
 
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.regular_files import open_regular
-from xtx.runs import warn
 from xtx.sweep.child import Means
 from xtx.sweep.conduct import Event, Outcome
 from xtx.sweep.node import News, Order, carry_out, our_version

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, describe_status, spawn
+from xtx.child_processes import describe_end
+from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, spawn
 from xtx.sweep.conduct import Event, Outcome
 from xtx.sweep.folder import is_held, last_lines
 from xtx.sweep.plan import PlannedRun
@@ -95,7 +96,7 @@ def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
     # In its first seconds a process has no handler yet, so SIGTERM ends it.
     if status == STOPPED or (asked and status == -signal.SIGTERM):
         return Outcome.STOPPED, "was stopped by another program or user"
-    why = describe_status(status)
+    why = describe_end(status)
     if status == MISTAKE:
         said = last_lines(folder, 1)
         if is_held(folder) or (said and "another process works on" in said[0]):

@@ -1,8 +1,10 @@
-/* Printed text, the automaton that watches it, and the dictionary.
+/* Printed text, the automaton that matches patterns in it, and the dictionary.
  *
- * What is printed on the screen is not kept, unless somebody wants to read it: all that matters otherwise is
- * whether certain texts occur in it. An Aho-Corasick automaton reads along; its state is a value like any other, so
- * that lanes that printed different things can be merged. */
+ * Text printed on the screen is not stored, unless the caller asks for it: the verdicts need only whether certain
+ * patterns
+ * occur in it. An Aho-Corasick automaton reads the text; its state is a value like any other, so that lanes that
+ * printed
+ * different texts can be merged. */
 #include "zset.h"
 
 #include <stdio.h>
@@ -71,7 +73,7 @@ static void feed_string(const engine *e, uint16_t *state, const string *s, uint8
     }
 }
 
-/* Adds what a text says to a lane's history. */
+/* Adds matched patterns to a lane's history. */
 static inline void hit(history *h, uint8_t hits) {
     if ((h->hits | hits) & HIT_CUT && hits & (HIT_TAKEN | HIT_OVER | HIT_WON)) hits |= HIT_ASK;
     h->hits |= hits;
@@ -116,13 +118,13 @@ static uint8_t alphabet(const engine *e, int set, uint32_t index) {
     return (uint8_t) " ^0123456789.,!?_#'\"/\\-:()"[index];
 }
 
-/* Something differs between lanes that must not: remembers what, to split by. */
+/* Stores a value that differs between lanes but must not, so that the set is split by it. */
 static int fail(engine *e, value v) {
     e->text_differs = v;
     return 0;
 }
 
-/* Decodes into e->scratch, behind what is there; 0 if it cannot be done, or not for all lanes at once. */
+/* Decodes a text to the end of e->scratch. Returns 0 if it cannot be decoded, or not for all lanes at once. */
 static int decode_text(engine *e, uint32_t address, int depth) {
     string *out = e->scratch;
     int shift = 0, status = 0;
@@ -230,7 +232,7 @@ void print_flush(engine *e) {
     });
 }
 
-/* Into memory, where output is redirected. */
+/* Prints into memory, for redirected output. */
 static int print_to_memory(engine *e, const uint8_t *bytes, uint32_t count) {
     uint32_t table = e->now.redirection[e->now.redirections - 1];
     value size = load_word(e, table);
@@ -297,7 +299,7 @@ int print_bytes(engine *e, const uint8_t *bytes, uint32_t count) {
 
 int print_string_at(engine *e, uint32_t address) { return print_string(e, string_at(e, address)); }
 
-/* Prints another text in every lane. `text` finds it, given the lane's number. */
+/* Prints a text that differs between lanes; `text` returns it for a lane's value. */
 typedef const string *(*text_of)(engine *e, uint32_t number);
 
 static int print_lanes(engine *e, value v, text_of text) {
@@ -318,7 +320,7 @@ static int print_lanes(engine *e, value v, text_of text) {
             uint8_t hits = 0;
             to[c] = lane_value(e, state, c);
             feed_string(e, &to[c], s, &hits);
-            /* If some lane has no text the set is split and all this happens again: it does no harm. */
+            /* If some lane has no text the set is split and this is repeated, which does no harm. */
             hit(&e->histories[c], hits);
         } else {
             failed = 1;
@@ -354,7 +356,7 @@ int print_number(engine *e, value number) {
 
 static const string *text_of_object(engine *e, uint32_t object) {
     e->text_differs = 0;
-    if (object > (e->version <= 3 ? 255u : 2000u)) return NULL; /* Frotz finds a name for object 0 too, whatever lies there */
+    if (object > (e->version <= 3 ? 255u : 2000u)) return NULL; /* Frotz reads a name for object 0 too, from whatever is there */
     value name = load_word(e, (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12)));
     value length = is_vector(name) ? name : load_byte(e, name);
     value first = is_vector(length) ? length : load_word(e, (uint16_t)(name + 1));
@@ -362,7 +364,7 @@ static const string *text_of_object(engine *e, uint32_t object) {
         fail(e, first);
         return NULL;
     }
-    if (length == 0 || first == 0x94A5) { /* Frotz has a name for objects that have none */
+    if (length == 0 || first == 0x94A5) { /* Frotz has a default name for objects without one */
         string *s = e->scratch;
         s->length = (uint32_t)snprintf((char *)s->bytes, 16, "object#%d", (int16_t)object);
         finish_string(e, s);
@@ -386,7 +388,7 @@ static const string *text_of_character(engine *e, uint32_t character) {
 int print_character(engine *e, value zscii) {
     if (!is_vector(zscii)) return print_string(e, text_of_character(e, zscii));
     if (!e->now.redirections) return print_lanes(e, zscii, text_of_character);
-    /* One character for each lane, all at the same place. */
+    /* One character for each lane, at the same address. */
     const uint16_t *lane = e->vectors[vector_index(zscii)].lane;
     uint32_t table = e->now.redirection[e->now.redirections - 1], odd = 0;
     value size = load_word(e, table);
@@ -427,7 +429,7 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
 
 /* --- the dictionary ----------------------------------------------------------------------------------------- */
 
-/* A word as the dictionary has it: 4 or 6 bytes in `encoded`, as 2 or 3 numbers. */
+/* Encodes a word as in the dictionary: 4 or 6 bytes in `encoded`, as 2 or 3 numbers. */
 static void encode(const engine *e, const uint8_t *word, uint32_t length, uint16_t encoded[3]) {
     uint32_t parts = e->version <= 3 ? 2 : 3, count = 0, at = 0;
     uint8_t code[16];
@@ -511,7 +513,7 @@ void text_separators(engine *e) {
     for (int c = 0; c < 256; c++) {
         uint32_t at = e->dictionary;
         uint8_t left = e->memory[at], separator;
-        do separator = e->memory[(uint16_t)++at]; /* a list of none is taken for one of 256, as Frotz does */
+        do separator = e->memory[(uint16_t)++at]; /* an empty list is read as one of 256, as by Frotz */
         while (c != separator && --left != 0);
         e->separates[c] = left != 0;
     }
@@ -560,7 +562,7 @@ int tokenise_buffer(engine *e, uint32_t text, uint32_t parse) {
     return 1;
 }
 
-/* Writes every lane's tokens into the parse buffer; what lies behind them stays as it is. */
+/* Writes every lane's tokens into the parse buffer; the rest of the buffer is unchanged. */
 void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts) {
     uint32_t most = 0;
     uint16_t *to, *lengths, *positions;

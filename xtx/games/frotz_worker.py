@@ -104,6 +104,7 @@ class FrotzHost:
     def __init__(self) -> None:
         self._env: Any = None
         self._texts: dict[bytes, str] = {}
+        self._words: list[Any] = []
         self._kinds: dict[str, str] = {}
         # What Jericho would use spaCy for, and what takes 40 ms when a story is loaded and is not used. This
         # process does nothing else with Jericho.
@@ -128,7 +129,8 @@ class FrotzHost:
         self._env = None  # gives its library back first
         self._texts.clear()
         self._env = open_jericho_env(path, seed)
-        words = self._env.get_dictionary()
+        words = self._words = self._env.get_dictionary()
+        self._env.get_dictionary = lambda: words  # in some stories (trinity) Jericho's never ends when asked again
         self._kinds = {word.word: "ADJ" if word.is_adj and not word.is_noun else "NOUN" for word in words}
         return [self._env.is_fully_supported, self._env.player_obj_num, self._env.get_max_score()]
 
@@ -182,7 +184,7 @@ class FrotzHost:
 
     def get_dictionary(self) -> list[bytes]:
         """The parser's words."""
-        return [bytes(word) for word in self._env.get_dictionary()]
+        return [bytes(word) for word in self._words]
 
     def get_world_state_hash(self) -> str:
         """Jericho's hash, from texts of objects that are remembered: most are the same as at the last call."""

@@ -1,15 +1,16 @@
-"""Valid actions for a random agent: Jericho's own `get_valid_actions` beside that of xtx's drop-in `FrotzEnv`.
+"""Valid actions for a random agent: Jericho's own `get_valid_actions` beside that of the drop-in `FrotzEnv`.
 
     python benchmarks/jericho_dropin.py [GAME...] [--steps N] [--parallel]
 
-Both are asked in the same states, in one run: a random agent plays from places along the walkthrough, and each new state
-goes to both. Nothing is stored ahead (no atlas). Times are of the processor, all processes together, and of the clock.
+Both are asked in the same states, in one run: a random agent plays from places along the walkthrough, and each new
+state goes to both. Nothing is stored ahead (no atlas). Times are of the processor, all processes together, and of the
+clock.
 
 Jericho finds the things in sight with spaCy's model en_core_web_sm, which is no dependency of xtx. Here the words of
-`look` and `inventory` that the game's parser knows take its place: that costs Jericho no time, where a spaCy pipeline of
-that size takes some 10 ms for each text. Everything else is Jericho's own. By default Jericho's fastest code runs in one
-process (`use_ctypes`) and xtx searches with one thread, so that the clock compares the same; with --parallel both use
-all processors.
+`look` and `inventory` that the game's parser knows take its place: that costs Jericho no time, where a spaCy pipeline
+of that size takes some 10 ms for each text. Everything else is Jericho's own. By default Jericho's fastest code runs in
+one process (`use_ctypes`) and xtx searches with one thread, so that the clock compares the same; with --parallel both
+use all processors.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from xtx.games import frotz_env
 from xtx.games.catalog import find_story
 
 INFOCOM = ("zork1", "enchanter", "trinity")
-INFORM = ("detective", "deephome", "curses")
+INFORM = ("detective", "library", "deephome")
 MOVES = 3
 """Moves of the random agent from each place."""
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -158,7 +159,7 @@ def main() -> None:
     """Prints one line for each game."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("games", nargs="*", default=[*INFORM, *INFOCOM])
-    parser.add_argument("--steps", type=int, default=12, help="new states of each game")
+    parser.add_argument("--steps", type=int, default=9, help="new states of each game")
     parser.add_argument("--parallel", action="store_true", help="both use all processors")
     args = parser.parse_args()
     warnings.simplefilter("ignore")

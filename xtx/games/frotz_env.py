@@ -95,7 +95,6 @@ class FrotzEnv:
         self._process: FrotzProcess | None = None
         self._searcher: GuardedGame | None = None
         self._status = Status()
-        self.frotz_lib = _FrotzLibrary(self)
         self.load(story_file, seed)
 
     # --- the story ----------------------------------------------------------------------------------------------
@@ -124,6 +123,11 @@ class FrotzEnv:
             )
         if self._seed == -1:
             self._base = self.get_state()  # a seed that changes with time cannot be played again
+
+    @property
+    def frotz_lib(self) -> FrotzLibrary:
+        """Stands for Jericho's handle of libfrotz."""
+        return FrotzLibrary(self)  # not kept: an environment that is dropped gives its process back at once
 
     @property
     def bindings(self) -> dict[str, Any]:
@@ -326,6 +330,7 @@ class FrotzEnv:
             atlas=None if folder is None else str(folder.expanduser()),
             threads=self._search_threads,
             actions=self._actions,
+            usual_verbs=True,
         )
 
     def _identify_interactive_objects(
@@ -369,7 +374,7 @@ class FrotzEnv:
     def _ask(self, method: str, *arguments: Any) -> Any:
         """Call a method in the process. One that loses the process is tried once more, from the same state, and then
         given up: `UserError`, with the environment as it was before."""
-        losses = []
+        losses: list[str] = []
         while len(losses) < 2:
             try:
                 if self._process is None or self._process.owner != os.getpid():
@@ -431,7 +436,7 @@ def _frozen(difference: Any) -> Any:
     return tuple(map(_frozen, difference)) if isinstance(difference, list) else difference
 
 
-class _FrotzLibrary:
+class FrotzLibrary:
     """Stands for Jericho's `frotz_lib`: those of its functions that take and return numbers."""
 
     def __init__(self, env: FrotzEnv) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import socket
 import sys
 import tempfile
@@ -22,9 +21,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from xtx.child_processes import set_up_emulator_process
 from xtx.games.inbox import HEADER, Inbox
 from xtx.games.jericho import jericho, open_jericho_env
-from xtx.games.worker import die_with
 
 _WORD = re.compile(r"[a-z][a-z'-]*")
 _NO_NAMES = frozenset(
@@ -104,6 +103,7 @@ class FrotzHost:
     def __init__(self) -> None:
         self._env: Any = None
         self._texts: dict[bytes, str] = {}
+        self._words: list[Any] = []
         self._kinds: dict[str, str] = {}
         # What Jericho would use spaCy for, and what takes 40 ms when a story is loaded and is not used. This
         # process does nothing else with Jericho.
@@ -128,7 +128,8 @@ class FrotzHost:
         self._env = None  # gives its library back first
         self._texts.clear()
         self._env = open_jericho_env(path, seed)
-        words = self._env.get_dictionary()
+        words = self._words = self._env.get_dictionary()
+        self._env.get_dictionary = lambda: words  # in some stories (trinity) Jericho's never ends when asked again
         self._kinds = {word.word: "ADJ" if word.is_adj and not word.is_noun else "NOUN" for word in words}
         return [self._env.is_fully_supported, self._env.player_obj_num, self._env.get_max_score()]
 
@@ -182,7 +183,7 @@ class FrotzHost:
 
     def get_dictionary(self) -> list[bytes]:
         """The parser's words."""
-        return [bytes(word) for word in self._env.get_dictionary()]
+        return [bytes(word) for word in self._words]
 
     def get_world_state_hash(self) -> str:
         """Jericho's hash, from texts of objects that are remembered: most are the same as at the last call."""
@@ -294,11 +295,7 @@ def serve(channel: socket.socket) -> None:
 def main() -> None:
     """The process. Arguments: the numbers of its socket and of its parent."""
     channel, parent = map(int, sys.argv[1:3])
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    set_up_emulator_process(parent)
     # A story that saves itself writes into the present folder: not into the user's.
     with tempfile.TemporaryDirectory(prefix="xtx-frotz-") as folder, contextlib.suppress(ConnectionError):
         os.chdir(folder)

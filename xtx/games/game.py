@@ -61,6 +61,8 @@ class GameSpec:
     actions: str = "templates"
     """What is tried for valid actions: `templates` (the grammar's templates with the things in sight) or `whole` (every
     word of the dictionary as well)."""
+    usual_verbs: bool = False
+    """Name each change by the command with the most usual verb, as Jericho does, and not by the shortest."""
     details: bool = False
     """Also give what people see of a state: see `details.Details`. It does not change what an agent sees."""
     byte_score: bool = False
@@ -145,7 +147,9 @@ class StoryGame:
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         world = self.world if spec.search else None
         whole = spec.actions == "whole"
-        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, world, whole)
+        self.search = Search(
+            self.emulator, extra, spec.wide_grammar, self._engine, world, whole, usual_verbs=spec.usual_verbs
+        )
         known_as = f"{_story_key(story)};{_version(story, spec.thorough_survey)}"
         self._prefix = f"{known_as};{self.search.variant};".encode()
         self._plain_prefix = f"{known_as};{self.search.plain_variant};".encode()

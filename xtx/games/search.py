@@ -337,10 +337,13 @@ class Search:
         engine: Engine | None = None,
         world: World | None = None,
         whole: bool = False,
+        *,
+        usual_verbs: bool = False,
     ) -> None:
         """`engine` judges candidates by set execution, and nothing is run in Frotz; without one each is tried there,
         the plain way, with the same verdicts but for what the engine gives up. `world` finds changes that do not show
-        in the object tree. With `whole` every word of the dictionary is tried."""
+        in the object tree. With `whole` every word of the dictionary is tried. With `usual_verbs` a change is named by
+        the command with the most usual verb, not by the shortest."""
         self._emulator = emulator
         self._engine = engine
         self._hearing = Hearing(emulator, engine)
@@ -348,6 +351,7 @@ class Search:
         self._extra = tuple(extra_actions)
         self._wide = wide
         self._whole = whole
+        self._usual_verbs = usual_verbs
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], Candidates] = {}
@@ -363,14 +367,14 @@ class Search:
     @property
     def plain_variant(self) -> str:
         """What beside the state decides `findings`: part of every key in the atlas."""
-        return str(SEARCH_VERSION)
+        return f"{SEARCH_VERSION}, usual verbs" if self._usual_verbs else str(SEARCH_VERSION)
 
     @property
     def variant(self) -> str:
         """What beside the state decides `extended`."""
         extra = "\0".join(self._extra)
         forms = ("wide" if self._wide else "") + (f"whole{WHOLE_VERSION}" if self._whole else "")
-        return f"{SEARCH_VERSION};{forms};{extra}"
+        return f"{self.plain_variant};{forms};{extra}"
 
     @property
     def extends(self) -> bool:
@@ -728,7 +732,8 @@ class Search:
         return judge_each(self._emulator, self._engine, state, RANDOM_STATES, candidates, watched, first_alone)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
-        """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""
+        """For each effect the shortest command, with the most usual verb among those (or the other way round); in the
+        candidates' order."""
         indices = np.flatnonzero(effect)
         if not len(indices):
             return ()
@@ -738,7 +743,8 @@ class Search:
             commands = [candidates[i] for i in indices.tolist()]
             frequency = np.array([self.verb_frequency(c) for c in commands])
             length = np.array([len(c.split()) for c in commands])
-        order = np.lexsort((indices, -frequency, length, effect[indices]))
+        merits = (length, -frequency) if self._usual_verbs else (-frequency, length)
+        order = np.lexsort((indices, *merits, effect[indices]))
         chosen = indices[order]
         first = np.ones(len(order), dtype=bool)
         first[1:] = effect[chosen][1:] != effect[chosen][:-1]

@@ -29,7 +29,9 @@ PRINTED = (
 )
 """How stories print a score, as regular expressions."""
 _NO_SCORE = re.compile(r"\bno score\b|\bnot (have|keep|use) (a |any )?scor|\bno (points|scoring)\b(?! so)", re.I)
-_COMPLAINT = re.compile(r"programming error|illegal|\bvm error|\bbug\b|run-time problem", re.I)
+_COMPLAINT = re.compile(r"programming error|run-?time (error|problem)|\bvm error|object number", re.I)
+_NOTE = re.compile(r"[^.\n]*\bgone (up|down) by\b[^\n]*", re.I)
+"""What some stories print behind an answer when they see that there are more points than before."""
 _MORE_TEXT = 150
 """Characters by which an answer may be longer with another score: for a rank, or a note that there are more points."""
 _ELSEWHERE = (300, 306)
@@ -115,7 +117,7 @@ def _ask(probe: Probe, state: Snapshot, altered: bool = False, in_status: bool =
     if answer.prompt != (state.pc, state.frames) and not _NUMBER.search(answer.text):
         more = give(answer.state, "")
         return answer.text + (more.text if more is not None else "")
-    return answer.text
+    return _NOTE.sub("", answer.text)
 
 
 def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[Word | None, Finding]:
@@ -124,7 +126,10 @@ def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[
     now = _printed_value(printed, _ask(probe, states[0])) or 0
     ram = states[0].ram
     found = []
+    variables = range(probe.globals, probe.globals + 2 * probe.number_of_globals)
     for address in range(64, len(ram) - 1):
+        if address in variables:
+            continue
         if len(found) > 1 or probe.budget.is_spent:
             break
         if int.from_bytes(ram[address : address + 2], "big", signed=True) == now and all(

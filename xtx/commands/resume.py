@@ -23,6 +23,7 @@ class Args:
         "wandb",
         "quiet",
         "accept_changes",
+        "no_loggers",
     )
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -30,9 +31,11 @@ class Args:
     accept_changes: bool = False
     """Go on although files of the run were changed since its checkpoint, and note the change in changes.jsonl. Lines
     that cannot be read are left out; the file as it was is kept beside it."""
+    no_loggers: bool = False
+    """From now on, log neither to TensorBoard nor to Weights & Biases, unless that is asked for here."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
 
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    return resume(args.run, args.means, accept_changes=args.accept_changes)
+    return resume(args.run, args.means, accept_changes=args.accept_changes, forget_loggers=args.no_loggers)

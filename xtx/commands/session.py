@@ -25,7 +25,7 @@ from xtx.runs import Run
 
 if TYPE_CHECKING:
     from xtx.commands.display import Display
-    from xtx.commands.sinks import Sinks
+    from xtx.commands.sinks import Loggers, Sinks
     from xtx.games.stage import Stage
     from xtx.train import Progress
 
@@ -62,11 +62,35 @@ class Means:
     checkpoint_seconds: float = 60.0
     """Time between checkpoints; longer where writing one takes long, 0 for one after every vector step."""
     tensorboard: bool = False
-    """Also write the metrics for TensorBoard (extra `tensorboard`)."""
+    """Also write the metrics for TensorBoard (extra `tensorboard`), now and whenever the run goes on."""
     wandb: bool = False
-    """Also log to Weights & Biases (extra `wandb`); WANDB_MODE=offline works."""
+    """Also log to Weights & Biases (extra `wandb`), likewise; WANDB_MODE=offline works."""
+    wandb_project: Annotated[str, arg(metavar="NAME")] = ""
+    """Project at Weights & Biases; if not given, that of WANDB_PROJECT, or xtx. Like the next three, it implies
+    --wandb."""
+    wandb_group: Annotated[str, arg(metavar="NAME")] = ""
+    """Group of the run there; in a sweep, the sweep's name."""
+    wandb_name: Annotated[str, arg(metavar="NAME")] = ""
+    """Name of the run there; if not given, that of its folder."""
+    wandb_tags: Annotated[tuple[str, ...], arg(metavar="TAG...")] = ()
+    """Tags of the run there."""
     quiet: bool = False
     """Print only where the run is, and the summary."""
+
+    @property
+    def loggers(self) -> Loggers:
+        """Where the metrics are to go beside the run's own files."""
+        from xtx.commands.sinks import Loggers
+
+        named = bool(self.wandb_project or self.wandb_group or self.wandb_name or self.wandb_tags)
+        return Loggers(
+            tensorboard=self.tensorboard,
+            wandb=self.wandb or named,
+            project=self.wandb_project,
+            group=self.wandb_group,
+            name=self.wandb_name,
+            tags=self.wandb_tags,
+        )
 
     @property
     def ahead(self) -> bool | None:
@@ -102,14 +126,15 @@ def train(config: RunConfig, folder: Path, means: Means) -> int:
             raise
 
 
-def resume(folder: Path, means: Means, *, accept_changes: bool = False) -> int:
-    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint."""
+def resume(folder: Path, means: Means, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
+    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint; `forget_loggers`:
+    without those that it logged to before."""
     with run_written(folder), Run.open(folder) as run:
         changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
         cast = prepare(run.config, means, folder / "config.json")
         if any(change.startswith("config.json") for change in changes):
             _try_state(run, cast, means)
-        return _session(run, means, cast)
+        return _session(run, means, cast, forget_loggers=forget_loggers)
 
 
 def _try_state(run: Run, cast: Cast, means: Means) -> None:
@@ -181,11 +206,11 @@ def usual_threads(config: RunConfig, processors: int) -> int:
     return 1 if small else min(8, processors)
 
 
-def _session(run: Run, means: Means, cast: Cast) -> int:
+def _session(run: Run, means: Means, cast: Cast, *, forget_loggers: bool = False) -> int:
     import torch
 
     from xtx.commands.display import Display
-    from xtx.commands.sinks import open_sinks
+    from xtx.commands.sinks import open_sinks, remember_loggers
     from xtx.games.vector import GameVector
     from xtx.train import Training, check_state
 
@@ -193,7 +218,8 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
     state = run.restore()
     if state is not None:
         check_state(run, state)
-    forbidden, done = (state["forbidden"], state["progress"]["steps"]) if state is not None else ([], 0)
+    forbidden = state["forbidden"] if state is not None else []
+    loggers = remember_loggers(run.folder, means.loggers, forget=forget_loggers)
     display = Display(run, stage, cast.device, quiet=means.quiet)
     if state is not None and state["threads"] != torch.get_num_threads():
         if means.threads is None:
@@ -216,7 +242,7 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
 
     with (
         stopper() as stop,
-        open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
+        open_sinks(run, loggers, quiet=means.quiet) as sinks,
         contextlib.closing(open_games()) as games,
         display,
     ):

@@ -21,7 +21,7 @@ from xtx.games.catalog import user_folder
 from xtx.runs import warn
 from xtx.sweep.child import Means
 from xtx.sweep.conduct import Conductor, Item, Places, State
-from xtx.sweep.folder import Common, agree, check_runs, is_finished, open_sweep, saved_steps, settle
+from xtx.sweep.folder import Common, agree, check_runs, is_finished, open_sweep, plant, saved_steps, settle
 from xtx.sweep.local import LocalPlaces, processors
 from xtx.sweep.plan import STAR, Chosen, PlannedRun, find_games, make_plan
 from xtx.sweep.spec import Spec, read_spec, ready_names
@@ -91,6 +91,17 @@ class Args:
     """Keep what is found in memory only."""
     checkpoint_seconds: float = 60.0
     """Time between checkpoints of a run."""
+    tensorboard: bool = False
+    """Also write the metrics of all runs for TensorBoard (extra `tensorboard`)."""
+    wandb: bool = False
+    """Also log all runs to Weights & Biases (extra `wandb`): in a group with the name of the sweep's folder."""
+    wandb_project: Annotated[str, arg(metavar="NAME")] = ""
+    """Project at Weights & Biases; if not given, that of WANDB_PROJECT, or xtx. Like the next two, it implies
+    --wandb."""
+    wandb_group: Annotated[str, arg(metavar="NAME")] = ""
+    """Another group of the runs there."""
+    wandb_tags: Annotated[tuple[str, ...], arg(metavar="TAG...")] = ()
+    """Tags of the runs there, beside game and agent."""
     ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """Carry out the runs on this Ray cluster (extra `cluster`): HOST:PORT, or auto on one of its machines."""
     cpus: float = 1.0
@@ -118,6 +129,7 @@ def run(args: Args) -> int:
         check_runs(out, runs)
         common = _agree(args, out)
         places = _places(args, out.absolute(), common)
+        _set_loggers(args, out, runs)
         try:
             return _conduct(args, out, runs, places)
         finally:
@@ -196,6 +208,28 @@ def _agree(args: Args, out: Path) -> Common:
     # What this machine has says nothing about the machines of a cluster.
     there = wanted or ("cuda" if args.gpus else "cpu")
     return settle(out, args.threads or 1, pick_device(args.device) if args.ray is None else there)
+
+
+def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
+    """Note in the folders of the runs where else their metrics are to go; without a word, as before."""
+    named = bool(args.wandb_project or args.wandb_group or args.wandb_tags)
+    if not (args.tensorboard or args.wandb or named):
+        return
+    from xtx.commands.sinks import Loggers, remember_loggers
+
+    for planned in runs:
+        if is_finished(out / planned.folder, planned.config):
+            continue
+        plant(out / planned.folder, planned.config)
+        asked = Loggers(
+            tensorboard=args.tensorboard,
+            wandb=args.wandb or named,
+            project=args.wandb_project,
+            group=args.wandb_group or out.name,
+            name=planned.folder,
+            tags=(*args.wandb_tags, *planned.folder.split("/")[:2]),
+        )
+        remember_loggers(out / planned.folder, asked)
 
 
 def _places(args: Args, out: Path, common: Common) -> Places:

@@ -45,6 +45,7 @@ COMMANDS = {
     "export": Command("xtx.commands.export", "write episodes as data for other programs"),
     "compare": Command("xtx.commands.compare", "train several agents on a game and compare them"),
     "sweep": Command("xtx.commands.sweep", "many runs: games x agents x seeds, or the paper's tables"),
+    "runs": Command("xtx.commands.runs", "list the runs in a folder, and make room on the disk"),
     "report": Command("xtx.commands.report", "set runs beside the paper's tables, on one page"),
     "summarise": Command("xtx.commands.summarise", "keep runs as small files that reports can be made from"),
     "watch": Command("xtx.commands.watch", "see runs in a browser while they go on"),

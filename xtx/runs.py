@@ -7,6 +7,7 @@ episodes.jsonl   one line for each finished episode, likewise
 rooms.jsonl      one line for each way between two rooms, when it is found, likewise
 timing.jsonl     what may differ from start to start: clock, speed, memory
 live.json        the newest turns of the first game, for `xtx watch`; replaced every few seconds
+loggers.json     TensorBoard and Weights & Biases, if the run logs to them, for when it goes on
 changes.jsonl    one line for each `xtx resume --accept-changes`: what was changed from outside, and at which step
 checkpoints/     the last two states of the whole run, and `best`: the state at the best mean score
 saved            empty; exists since the first checkpoint: a run that has it but no checkpoint is not begun again

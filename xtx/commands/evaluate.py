@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,8 @@ from tyro.conf import Positional, arg
 from xtx.commands.loading import Loaded, Means, Which, load_agent
 from xtx.config import Actions
 from xtx.core import UserError
-from xtx.runs import replace_text
+from xtx.report.load import runs_below
+from xtx.runs import replace_text, warn
 
 if TYPE_CHECKING:
     from xtx.evaluate import Figures, Outcome
@@ -39,7 +40,7 @@ class Args:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """The run's folder, or a folder with runs in it: then each of them is evaluated."""
     episodes: Annotated[int | None, arg(metavar="N")] = None
     """Episodes to play; if not given 100, or one where all would be the same (--greedy in a deterministic run)."""
     greedy: bool = False
@@ -56,8 +57,28 @@ class Args:
 
 
 def run(args: Args) -> int:
-    """0, or 130 if Ctrl-C stopped it."""
+    """0, 2 if one of several runs could not be evaluated, or 130 if Ctrl-C stopped it."""
     _check(args)
+    if (args.run / "config.json").exists() or not args.run.is_dir():
+        return _evaluate(args)
+    folders = sorted(runs_below(args.run))
+    if not folders:
+        raise UserError(f"{args.run}: there is no run in it; give the folder of a run, or one with runs in it")
+    status = 0
+    for number, folder in enumerate(folders, 1):
+        print(f"{chr(10) * (number > 1)}{folder} ({number} of {len(folders)})", flush=True)
+        try:
+            ended = _evaluate(replace(args, run=folder))
+        except UserError as error:
+            warn(f"{folder} is left out: {error}")
+            status = 2
+        else:
+            if ended:
+                return ended
+    return status
+
+
+def _evaluate(args: Args) -> int:
     loaded = load_agent(args.run, args.checkpoint, args.means, args.actions)
     stochastic = loaded.config.stochastic
     if args.seed is not None and not stochastic:

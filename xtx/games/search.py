@@ -50,7 +50,7 @@ of the parser's must be among them."""
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 """Factor by which one hash is made another before the two are put together."""
 
-_SILENT_COMMANDS, _SILENT_KINDS = 4, 2
+_SILENT_COMMANDS, _SILENT_KINDS = 8, 6
 """A change that does not touch the object tree counts if at most so many commands bring it about, and if their verb
 makes at most so many different ones."""
 
@@ -62,6 +62,12 @@ _NO_SILENT_CHANGE = frozenset(
 
 _DIGIT = re.compile(r"\d")
 
+_ABOUT_ONE = 0.35
+"""If such a share of commands with the same change name one thing, the change is about it."""
+
+_SAMPLE = 100
+"""Commands of the templates that leave the world alone, at most, from which it is seen what is remembered of them."""
+
 _MOST_FINER = 6
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
@@ -70,8 +76,8 @@ _FINE_KINDS = 10
 buttons of a machine that fills a flask."""
 
 _COMMON_EFFECTS, _COMMON_VERBS = 4, 4
-"""The same change beyond the object tree beside so many different changes of it, or by so many verbs that leave it
-alone, is the work of time or of the parser, and none of the command's own."""
+"""The same change beyond the object tree beside so many different changes of it, or by so many verbs, with as many
+things, that leave it alone, is the work of time or of the parser, and none of the command's own."""
 
 _MOSTLY_CHANCE = 0.6
 """Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
@@ -219,7 +225,7 @@ def _silent_changes(
     """Commands that do not even touch the object tree and yet change something in the world, such as what the player
     knows: reading a book. Most such changes are the parser's, so few count: those of commands with an object, that few
     commands bring about, with a verb that does not do so with many things."""
-    nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED | Verdict.RANDOM)) == 0
+    nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED)) == 0
     places = np.flatnonzero(nothing & (watches != 0) & ~np.isin(watches, idle)).tolist()
     by_verb: dict[str, set[int]] = {}
     times = Counter(int(watches[i]) for i in places)
@@ -312,18 +318,27 @@ def _common_changes(
     flags: npt.NDArray[np.uint8],
     watches: npt.NDArray[np.uint64],
     hidden: npt.NDArray[np.intp],
-) -> frozenset[int]:
-    """Changes beyond the object tree that go with many different changes of it, or with none by many verbs."""
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Changes beyond the object tree that go with many different changes of it, and those that many verbs bring about
+    with many things and no change of it."""
     alone = np.zeros(len(effect), dtype=bool)
     alone[hidden] = True
     changed = np.flatnonzero((effect != 0) & (watches != 0) & ~alone & ((flags & Verdict.RANDOM) == 0))
     pairs = np.unique(np.stack([watches[changed], effect[changed]]), axis=1)
     kinds, times = np.unique(pairs[0], return_counts=True)
     common = set(kinds[times >= _COMMON_EFFECTS].tolist())
-    verbs: dict[int, set[str]] = {}
+    commands: dict[int, list[list[str]]] = {}
     for i in hidden.tolist():
-        verbs.setdefault(int(watches[i]), set()).add(candidates[i].split(" ", 1)[0])
-    return frozenset(common | {watch for watch, of in verbs.items() if len(of) >= _COMMON_VERBS})
+        commands.setdefault(int(watches[i]), []).append(candidates[i].split(" "))
+    return frozenset(common), frozenset(watch for watch, of in commands.items() if _is_anyones(of))
+
+
+def _is_anyones(commands: Sequence[Sequence[str]]) -> bool:
+    """Whether commands, as words, have many verbs and no thing in common."""
+    if len({words[0] for words in commands}) < _COMMON_VERBS:
+        return False
+    things = Counter(word for words in commands for word in set(words[1:]))
+    return not things or things.most_common(1)[0][1] < _ABOUT_ONE * len(commands)
 
 
 class Search:
@@ -437,7 +452,9 @@ class Search:
         if searched.watched is None:
             return searched
         names = [t.name for t in searched.things]
-        scratch = find_scratch(self._emulator, self._engine, searched.state, names, self._excluded)
+        quiet = np.flatnonzero(searched.all_effects == 0)
+        sample = [searched.candidates[i] for i in quiet[:: 1 + len(quiet) // _SAMPLE].tolist()]
+        scratch = find_scratch(self._emulator, self._engine, searched.state, names, sample, self._excluded)
         if not (searched.watched[scratch] > 0).any():
             return searched
         watched = searched.watched.copy()
@@ -697,13 +714,14 @@ class Search:
         if not self._whole:
             return effect, effect, common
         idle = found[0].watches[: len(asking)]
-        common = common | _common_changes(candidates, effect, flags, watches, hidden)
+        beside, alone = _common_changes(candidates, effect, flags, watches, hidden)
+        common = common | beside | alone
         own = watches.copy()
         own[np.isin(watches, np.array(sorted(common), dtype=np.uint64))] = idle[0] if len(idle) else 0
         fine = _told_apart(candidates, effect, flags, own)
         # A number that was typed is what the parser remembers first of all.
         fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
-        fine[hidden[np.isin(watches[hidden], np.array(sorted(common), dtype=np.uint64))]] = 0
+        fine[hidden[np.isin(watches[hidden], np.array(sorted(alone), dtype=np.uint64))]] = 0
         if not noisy:
             silent = _silent_changes(candidates, flags, own, idle)
             fine[silent] = watches[silent] * _MIXING | np.uint64(1)

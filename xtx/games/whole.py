@@ -99,6 +99,8 @@ _FULL_LIST = 32
 _CARELESS_PAIRS, _CARELESS_NAMES = 3, 10
 """So many different effects of one form, with two objects or with one, are a story's carelessness or what the parser
 remembers."""
+_SAMPLED = 16
+"""One in so many commands of forms that take any word shows which forms those are."""
 _PASSING = ("look", "wait", "inventory")
 """What happens with these as well is the work of time."""
 _UPON = ("on", "onto", "over", "upon", "around")
@@ -516,20 +518,24 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     named = grammar.find_names(present, trial.ask)
     names = (*present.names, *named.likely)
     persons = grammar.find_persons(names, trial.ask)
+    anything = [
+        *grammar.open_commands(named, trial.ask),
+        *grammar.topic_commands(names, named, trial.ask),
+        *grammar.talk(persons, names, named, trial.ask),
+    ]
     tried = [
         *(form.replace("OBJ", name) for form in grammar.one_object for name in named.names),
         *grammar.single_words,
-        *grammar.open_commands(named, trial.ask),
-        *grammar.topic_commands(names, named, trial.ask),
+        *anything,
         *grammar.spoken_verbs(names, trial.ask),
         *grammar.self_commands(names),
         *grammar.free_commands(present),
         *grammar.number_commands(names, present.text, trial.ask),
-        *grammar.talk(persons, names, named, trial.ask),
     ]
     before = [*known, *_PASSING]
     effects = trial.effects([*before, *tried])
-    found = _Found({0, *effects[: len(before)].tolist()})
+    times = Counter(form for command in anything[::_SAMPLED] for form in _forms(command))
+    found = _Found({0, *effects[: len(before)].tolist()}, {form for form, count in times.items() if count > 1})
     found.add(tried, effects[len(before) :])
     working = {command.rsplit(" ", 1)[-1] for command in found.commands}
     paired = [*named.likely, *(name for name in named.names if name in working and name not in named.likely)]
@@ -543,10 +549,11 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
 class _Found:
     """Commands by what they newly do."""
 
-    def __init__(self, seen: Collection[int]) -> None:
-        """`seen` are effects that are no news."""
+    def __init__(self, seen: Collection[int], open_forms: Collection[str] = ()) -> None:
+        """`seen` are effects that are no news; `open_forms` were tried with every word."""
         self._seen = np.array(sorted(seen), dtype=np.uint64)
         self._by_effect: dict[int, list[str]] = {}
+        self._open = open_forms
 
     def add(self, commands: Sequence[str], effects: npt.NDArray[np.uint64]) -> None:
         for i in np.flatnonzero(~np.isin(effects, self._seen)).tolist():
@@ -560,23 +567,24 @@ class _Found:
         """The most natural command for each effect, the likeliest effects first, and no more than there may be."""
         best = [_most_natural(commands, trial) for commands in self._by_effect.values()]
         forms = Counter(form for command in best for form in _forms(command))
-        sound = [c for c in best if all(forms[form] < _careless(form) for form in _forms(c))]
+        sound = [c for c in best if all(forms[form] < self._careless(form) for form in _forms(c))]
         answers = trial.ask([(command, command) for command in sound])
         real = [command for command, answer in zip(sound, answers, strict=True) if grammar.is_real(command, answer)]
         real = [c for c in real if not (_ONESELF in c.split() and trial.is_fatal(c))]
         return [grammar.spell_out(command, text) for command in real[:most]]
 
 
+    def _careless(self, form: str) -> int:
+        """From how many different effects on a form does not count: a story that lets anything be poured into the
+        water, or that moves whatever is mentioned. Where a thousand words were tried, a few that do something else are
+        what one has to find."""
+        return _CARELESS_PAIRS if len(form.split()) > 3 and form not in self._open else _CARELESS_NAMES
+
+
 def _forms(command: str) -> list[str]:
     """The command with each of its words but the first left open; numbers are meant to differ."""
     words = command.split()
     return [" ".join((*words[:i], "*", *words[i + 1 :])) for i in range(1, len(words)) if not words[i].isdigit()]
-
-
-def _careless(form: str) -> int:
-    """From how many different effects on a form does not count: a story that lets anything be poured into the water, or
-    that moves whatever is mentioned."""
-    return _CARELESS_PAIRS if len(form.split()) > 3 else _CARELESS_NAMES
 
 
 def _most_natural(commands: Sequence[str], trial: Trial) -> str:

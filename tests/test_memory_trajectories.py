@@ -1,4 +1,4 @@
-"""The trajectory store: prefixes, the paper's two draws, bounded memory, and going on from a saved state."""
+"""The trajectory store: prefixes, the paper's two draws, bounded memory, saving and loading."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_a_dropped_length_that_is_drawn_is_replaced_by_the_nearest() -> None:
 
 
 def played(number: int, rng: np.random.Generator) -> Episode:
-    """An episode as long as real ones, whose score mostly rises, and whose steps nobody took before."""
+    """Make an episode of realistic length with a mostly rising score and steps that no other episode has."""
     length = int(rng.integers(20, 120))
     scores = np.cumsum(rng.random(length) < 0.08) * 5
     steps = rng.integers(0, 50_000, (length, 4)).astype(np.int32)

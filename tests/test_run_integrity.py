@@ -1,4 +1,4 @@
-"""Files of a run that belong together know each other: what was changed from outside is found before a run goes on."""
+"""Consistency of the files of a run: changes from outside are found before a run continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a sweep that need no processes: carrying runs over, reading how far they are, deciding what is next."""
+"""The parts of a sweep that need no processes: copying runs, reading their progress, scheduling."""
 
 from __future__ import annotations
 
@@ -262,7 +262,9 @@ class Ended:
         return self.status
 
 
-def test_gpus_are_dealt_out_and_who_was_not_asked_may_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_assigned_in_turn_and_runs_that_were_not_asked_to_stop_may_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     started = [Ended(0), Ended(None), Ended(None)]
 
@@ -353,7 +355,7 @@ def test_failures_are_tried_again_after_the_others(tmp_path: Path) -> None:
     assert [line for line in told if "given up" in line and "because" in line]
 
 
-def test_who_gets_further_may_fail_more_often(tmp_path: Path) -> None:
+def test_a_run_that_progresses_may_fail_more_often(tmp_path: Path) -> None:
     places, items, _ = conduct(tmp_path, [[B, B, B, B, F]], retries=1, progress=True)
     assert items[0].state is State.FINISHED
     assert len(places.begun) == 5
@@ -387,7 +389,7 @@ def test_the_table(tmp_path: Path) -> None:
 
 
 def test_the_mark_of_a_saved_run_comes_with_its_checkpoint(tmp_path: Path) -> None:
-    """Without one, who has the mark could not go on any more."""
+    """With the mark and without a checkpoint, a run could not continue."""
     here, there = tmp_path / "here", tmp_path / "there"
     with Run.create(here, RunConfig("toy:corridor-5", "random", {})) as run:
         run.write("metrics", {"step": 8})

@@ -1,4 +1,4 @@
-"""What a sweep is asked to do, and the runs that come of it."""
+"""Sweep files, and the runs that are planned from them."""
 
 from __future__ import annotations
 

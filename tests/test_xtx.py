@@ -1,4 +1,4 @@
-"""XTX's plan, phases, mixture and schedule, on scripted transitions: no emulator, tiny networks."""
+"""The agent XTX: return targets, phases, mixture and training schedule, on scripted transitions with tiny networks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_phases(target: int, l_max: int, score: int, step: int, phase: str) -> N
 
 
 def test_phases_are_never_latched() -> None:
-    """Who reaches the target and loses points while there is time goes back to returning."""
+    """An episode that reaches the target and loses points before step l_max is in `exploit` again."""
     scores = [0, 5, 10, 10, 4, 10, 4, 4]
     phases = [Plan(10, 7).phase(observation(score, step)) for step, score in enumerate(scores)]
     assert phases == [EXPLOIT, EXPLOIT, EXPLORE, EXPLORE, EXPLOIT, EXPLORE, EXPLOIT, EXPLORE]
@@ -167,7 +167,7 @@ def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
-    """Those who are under way when others are learned go on to the new ones; a loaded agent has the same."""
+    """Episodes that have begun get new targets after a training; a loaded agent has the same targets."""
     settings = tiny("xtx", own_targets=True, trajectories=TrajectorySettings(k=3))
     agent = XtxAgent(settings, Brief(games=2, seed=0))
     script = Script(agent, 2, lambda game, step: step)

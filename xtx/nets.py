@@ -52,7 +52,19 @@ class TextEncoders(nn.Module):
         self.action = Encoder(hidden, hidden)
 
 
-class DrrnNetwork(nn.Module):
+class _QNetwork(nn.Module):
+    """The last layers of both networks: from the codes of a state and an action to a value."""
+
+    hidden_layer: nn.Linear
+    value_layer: nn.Linear
+
+    def q(self, states: Tensor, actions: Tensor) -> Tensor:
+        """Return the value of each action in the state of the same row, [n]."""
+        hidden = torch.relu(self.hidden_layer(torch.cat((states, actions), dim=-1)))
+        return torch.as_tensor(self.value_layer(hidden)).squeeze(-1)
+
+
+class DrrnNetwork(_QNetwork):
     """The network of DRRN: Q(o, a) = MLP([narration; look; inventory; action])."""
 
     def __init__(self, vocabulary: int, hidden: int) -> None:
@@ -65,13 +77,8 @@ class DrrnNetwork(nn.Module):
         """Return the code of each state: here the codes of its three texts, unchanged. [n, 3 * hidden]"""
         return codes
 
-    def q(self, states: Tensor, actions: Tensor) -> Tensor:
-        """Return the value of each action in the state of the same row, [n]."""
-        hidden = torch.relu(self.hidden_layer(torch.cat((states, actions), dim=-1)))
-        return torch.as_tensor(self.value_layer(hidden)).squeeze(-1)
 
-
-class InvDyNetwork(nn.Module):
+class InvDyNetwork(_QNetwork):
     """The network of INV-DY and XTX: Q(o, a) = MLP([f_o(o); f_a(a)]), and inverse dynamics, which predicts the action
     from the states before and after it."""
 
@@ -89,11 +96,6 @@ class InvDyNetwork(nn.Module):
     def state(self, codes: Tensor) -> Tensor:
         """Return the code f_o(o) of each state. [n, 3 * hidden] -> [n, hidden]"""
         return torch.as_tensor(self.state_layer(codes))
-
-    def q(self, states: Tensor, actions: Tensor) -> Tensor:
-        """Return the value of each action in the state of the same row, [n]."""
-        hidden = torch.relu(self.hidden_layer(torch.cat((states, actions), dim=-1)))
-        return torch.as_tensor(self.value_layer(hidden)).squeeze(-1)
 
     def guess(self, before: Tensor, after: Tensor) -> Tensor:
         """Return g_inv(o, o'): the first state of the decoder that predicts the action. [n, hidden]"""

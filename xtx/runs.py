@@ -76,7 +76,7 @@ _MAGIC = b"xtx checkpoint 1"
 """The first bytes of a checkpoint, with the version of the format."""
 _DIGEST_BYTES = 32
 """Size of a checksum (BLAKE2b)."""
-_MAX_CHECKPOINTS = 2
+MAX_CHECKPOINTS = 2
 """Numbered checkpoints that are kept: if the newest is damaged, the run continues from the one before."""
 _EXACT = ("metrics", "episodes", "rooms")
 """Names of the .jsonl files whose content is the same whatever happened to the process."""
@@ -178,7 +178,7 @@ def _insert_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return tree
 
 
-def _link_or_copy(path: Path, target: Path) -> None:
+def link_or_copy(path: Path, target: Path) -> None:
     """Make a hard link to a file that will not be written to again; a copy if the file system has no hard links."""
     if target.exists() and target.samefile(path):  # renaming one link of a file to another would do nothing
         return
@@ -389,9 +389,9 @@ class Run:
         write_checkpoint(path, {**self._describe_files(), "best": best, "state": state})
         touch_file(self.folder / SAVED)
         if best:
-            _link_or_copy(path, folder / "best")
+            link_or_copy(path, folder / "best")
             _sync_folder(folder)  # before a later checkpoint can be named
-        for old in checkpoints(self.folder)[_MAX_CHECKPOINTS:]:
+        for old in checkpoints(self.folder)[MAX_CHECKPOINTS:]:
             file_calls.current.unlink(old)
 
     def _describe_files(self) -> State:
@@ -472,7 +472,7 @@ class Run:
             if damaged.name > found.path.name:  # otherwise it would count as one of the last two
                 file_calls.current.rename(damaged, damaged.with_suffix(".damaged"))
         if found.saved.get("best"):  # the process may have ended before it made that link
-            _link_or_copy(found.path, found.path.with_name("best"))
+            link_or_copy(found.path, found.path.with_name("best"))
         return dict(found.saved["state"])
 
     def _cut_lines(self) -> None:
@@ -514,7 +514,7 @@ class Run:
                     left_out += 1
                 elif at <= step:
                     kept.append(line)
-            _link_or_copy(path, _free_name(path))
+            link_or_copy(path, _free_name(path))
         write_whole(path, *kept)
         self._checksums.pop(name, None)  # computed again from the new file
         return len(kept), left_out
@@ -658,11 +658,6 @@ def checkpoints(folder: Path) -> list[Path]:
     with contextlib.suppress(OSError):
         return sorted((p for p in (folder / "checkpoints").iterdir() if _STEP.fullmatch(p.name)), reverse=True)
     return []
-
-
-def read_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> State | None:
-    """Read the newest good checkpoint; damaged ones are skipped with a warning. None if there is no checkpoint."""
-    return find_newest(folder, on_warning)[1]
 
 
 def find_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple[Path | None, State | None]:

@@ -1,4 +1,4 @@
-"""A process that dies of something else than its story: nothing is held against what it was trying."""
+"""Processes that end for reasons outside the story: the command that was being tried is not forbidden."""
 
 from __future__ import annotations
 

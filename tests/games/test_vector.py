@@ -1,4 +1,4 @@
-"""The vector against its promises: nothing depends on the workers, and nothing is lost with one."""
+"""The guarantees of the game vector: results do not depend on the workers, and survive the loss of one."""
 
 from __future__ import annotations
 

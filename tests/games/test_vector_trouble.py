@@ -1,4 +1,4 @@
-"""The vector where stories and processes go wrong: hangs, crashes, and workers without a parent."""
+"""The game vector with stories that hang or crash, and workers without a parent."""
 
 from __future__ import annotations
 

@@ -45,13 +45,8 @@ class Library:
 
     def see(self, observation: Observation) -> Seen:
         """Return the ids of an observation; new texts and actions are given ids."""
-        text = self.texts.id
-        return Seen(
-            text(observation.text),
-            text(observation.look or UNKNOWN),
-            text(observation.inventory or UNKNOWN),
-            self.action_sets.id([text(action) for action in observation.actions]),
-        )
+        texts = self._text_ids(observation)
+        return Seen(*texts, self.action_sets.id([self.texts.id(action) for action in observation.actions]))
 
     def glimpse(self, observation: Observation, ended: bool, place: int) -> Seen:
         """Return the ids of an observation whose actions are not known yet.
@@ -59,13 +54,12 @@ class Library:
         `unknown_actions(place)` stands for them, unless the episode `ended`: no action follows then. `place` is the
         index of the observation's game in the vector step.
         """
+        return Seen(*self._text_ids(observation), self.action_sets.none if ended else unknown_actions(place))
+
+    def _text_ids(self, observation: Observation) -> tuple[int, int, int]:
+        """Return the ids of narration, look and inventory."""
         text = self.texts.id
-        return Seen(
-            text(observation.text),
-            text(observation.look or UNKNOWN),
-            text(observation.inventory or UNKNOWN),
-            self.action_sets.none if ended else unknown_actions(place),
-        )
+        return text(observation.text), text(observation.look or UNKNOWN), text(observation.inventory or UNKNOWN)
 
     def actions(self, states: Sequence[Seen]) -> list[Ints]:
         """Return for each state the text ids of its valid actions."""

@@ -18,7 +18,6 @@ from xtx.child_processes import name_signal
 from xtx.core import UserError
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.atlas_process import main; main()"
-TASKS = ("verify", "pack", "add", "show")
 _DEATHS_BY_DAMAGE = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 """Signals that end a process that reads a damaged store. Others have other causes, SIGKILL mostly a lack of memory."""
 

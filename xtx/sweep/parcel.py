@@ -9,16 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from pathlib import Path
 
 import msgspec
 
 from xtx.regular_files import check_folders, open_regular, touch_file
-from xtx.runs import SAVED, checkpoints, read_checkpoint, write_whole
+from xtx.runs import MAX_CHECKPOINTS, SAVED, checkpoints, link_or_copy, read_checkpoint, write_whole
 
-_MAX_CHECKPOINTS = 2
-"""Numbered checkpoints that the copy keeps, as in a run's folder."""
 _NOT_COPIED = ("lock", "config.json", "finished", SAVED)
 """Files that are not copied: they are made in each folder."""
 _NAME = re.compile(r"\w[\w.-]*")
@@ -150,8 +147,8 @@ def unpack(folder: Path, parcel: Parcel) -> None:
         write_whole(where / piece.name, piece.content)
         touch_file(folder / SAVED)  # not before: a run with this file but no checkpoint cannot continue
     if parcel.best and (where / parcel.best).exists():
-        _write_best(where, parcel.best)
-    for old in checkpoints(folder)[_MAX_CHECKPOINTS:]:
+        link_or_copy(where / parcel.best, where / "best")
+    for old in checkpoints(folder)[MAX_CHECKPOINTS:]:
         old.unlink(missing_ok=True)
 
 
@@ -168,14 +165,3 @@ def _write_piece(path: Path, piece: Piece) -> None:
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
-
-
-def _write_best(folder: Path, name: str) -> None:
-    """Make a numbered checkpoint the best one, by a hard link or a copy."""
-    link = folder / ".best"
-    link.unlink(missing_ok=True)
-    try:
-        link.hardlink_to(folder / name)
-    except OSError:  # no hard links here
-        shutil.copyfile(folder / name, link)
-    link.rename(folder / "best")

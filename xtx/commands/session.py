@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -246,6 +246,7 @@ def _session(run: Run, means: Means, cast: Cast, *, forget_loggers: bool = False
         contextlib.closing(open_games()) as games,
         display,
     ):
+        stop.show = display.stopping
         training = Training(run, cast.agent, games, checkpoint_seconds=means.checkpoint_seconds)
         finished = training.run(state, lambda progress: _show(progress, display, sinks) and not stop.asked)
     display.summary(finished)
@@ -305,6 +306,8 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         self.is_immediate = False
+        self.show: Callable[[], bool] = lambda: False
+        """Shows at once that it was asked; False if there is no place for that. Called in a signal handler."""
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -329,7 +332,8 @@ def stopper() -> Iterator[Stop]:
         if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
             raise KeyboardInterrupt
         stop.asked = True  # before anything that could wait
-        if number == signal.SIGINT:  # at once: what is under way may take half a minute
+        shown = stop.show()
+        if number == signal.SIGINT and not shown:  # at once: what is under way may take half a minute
             with contextlib.suppress(OSError):
                 os.write(2, b"\nstopping when this is done, and saving; Ctrl-C again ends it at once\n")
 

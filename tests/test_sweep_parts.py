@@ -379,7 +379,17 @@ def test_the_table(tmp_path: Path) -> None:
     with console.file:
         console.print(build_table(items))
     text = console.export_text()
-    assert "running on [node]    400       20       3.2   10  20 s" in text
+    assert "running on [node]    400       20  3.2   10  20 s" in text
+    narrow = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    names = ("deephome-star-stochastic/xtx-retrace/seed-0", "toy-corridor-5/walkthrough/seed-11")
+    with narrow.file:
+        runs = [Item(PlannedRun(name, CONFIG), tmp_path, State.RUNNING, Reading(400, 3.25, 10, 20.0)) for name in names]
+        narrow.print(build_table(runs, 80))
+    rows = [line.split()[:4] for line in narrow.export_text().splitlines() if "running" in line]
+    assert rows == [
+        ["deephome-star-stochastic", "xtx-retrace", "0", "running"],
+        ["toy-corridor-5", "walkthrough", "11", "running"],
+    ]
     assert overview(items) == (
         "3 runs: 1 running, 1 waiting, 1 finished; 1,200 of 2,400 steps, 20 steps/s, about 60 s left"
     )

@@ -41,9 +41,12 @@ def control_characters_hidden() -> Iterator[None]:
 class LiveShow:
     """For displays that have such a place within `with`: `_live`, or None where there is no terminal for it."""
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    def __init__(self, console: Console, *, quiet: bool = False, auto_refresh: bool = True) -> None:
+        """`auto_refresh`: by a thread of its own, four times a second. Lines that are printed meanwhile may then leave
+        parts of what was drawn before, where its height changes."""
         self._console = console
         self._quiet = quiet
+        self._auto_refresh = auto_refresh
         self._live: Live | None = None
         self._terminal = contextlib.ExitStack()
 
@@ -64,9 +67,13 @@ class LiveShow:
         if self._console.is_terminal and not self._quiet:
             self._terminal.enter_context(control_characters_hidden())
             self._live = Live(
-                console=self._console, refresh_per_second=4, transient=True, get_renderable=self.draw,
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+                get_renderable=self.draw,
+                auto_refresh=self._auto_refresh,
                 vertical_overflow="crop",
-            )  # fmt: skip
+            )
             self._live.start()
         return self
 

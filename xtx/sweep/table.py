@@ -30,6 +30,8 @@ _STYLES = {
     State.FINISHED: "green",
 }
 """In the order in which they are shown where there is not room for all."""
+_SPEED_FROM = 100
+"""Columns of the screen from which on there is room for the speed of each run."""
 _ROOM = 9
 """Lines of the terminal that are not rows of runs."""
 
@@ -66,7 +68,7 @@ class Show(LiveShow):
     """Shows the runs while they are under way."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        super().__init__(console, auto_refresh=False)
         self._shown = float("-inf")
         self._items: Sequence[Item] = ()
         self._speed = SweepSpeed()
@@ -93,19 +95,23 @@ class Show(LiveShow):
     def draw(self) -> RenderableType:
         """The table, as far as there is room, and a line about all runs."""
         rows = max(3, self._console.height - _ROOM)
-        return Group(build_table(_first(self._items, rows)), Text(overview(self._items, self._speed.steps_per_second)))
+        return Group(
+            build_table(_first(self._items, rows), self._console.width),
+            Text(overview(self._items, self._speed.steps_per_second)),
+        )
 
     def tell(self, line: str) -> None:
         """A line that stays, above the table."""
-        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
 
-def build_table(items: Sequence[Item]) -> Table:
-    """One row for each run; `last 100` is the mean score of its last 100 episodes."""
+def build_table(items: Sequence[Item], width: int = 120) -> Table:
+    """One row for each run. Avg is the mean score of its last 100 episodes, Max its best. On a narrow screen the speed
+    of each run is left out rather than its name broken."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("game", "agent", "seed", "state"):
-        table.add_column(title, overflow="fold")
-    for title in ("steps", "steps/s", "last 100", "max", "left"):
+        table.add_column(title, no_wrap=True)
+    for title in ("steps", *(["steps/s"] if width >= _SPEED_FROM else []), "Avg", "Max", "left"):
         table.add_column(title, justify="right", no_wrap=True)
     for item in items:
         reading, style = item.reading, _STYLES[item.state]
@@ -118,7 +124,7 @@ def build_table(items: Sequence[Item]) -> Table:
             seed.removeprefix("seed-"),
             f"[{style}]{escape(item.state.value + where)}[/{style}]",
             f"{reading.steps:,}",
-            f"{speed:.0f}" if speed else "",
+            *([f"{speed:.0f}" if speed else ""] if width >= _SPEED_FROM else []),
             f"{reading.mean:.1f}" if reading.mean is not None else "",
             f"{reading.best:g}" if reading.best is not None else "",
             spell_time(item.left / speed) if speed else "",
@@ -139,7 +145,7 @@ def build_means(items: Sequence[Item]) -> Table | None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("game", "agent"):
         table.add_column(title, overflow="fold")
-    for title in ("seeds", "last 100, mean ± sd", "max, mean ± sd"):
+    for title in ("seeds", "Avg ± sd", "Max ± sd"):
         table.add_column(title, justify="right", no_wrap=True)
     for (game, agent), group in groups.items():
         figures = ([item.reading.mean or 0.0 for item in group], [item.reading.best or 0.0 for item in group])
@@ -167,7 +173,7 @@ def overview(items: Sequence[Item], speed: float | None = None) -> str:
 
 def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
     """All runs, the means over their seeds, and why some failed."""
-    console.print(build_table(items))
+    console.print(build_table(items, console.width))
     if (means := build_means(items)) is not None:
         console.print(means)
     console.print(overview(items), highlight=False, soft_wrap=True, markup=False)

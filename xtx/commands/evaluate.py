@@ -92,7 +92,7 @@ def _evaluate(args: Args) -> int:
         f"xtx: {loaded.config.agent} plays {loaded.stage.name}, {wanted} {_episodes(wanted)}"
         f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
         f"actions: {loaded.stage.spec.actions}",
-        soft_wrap=True,
+        soft_wrap=not console.is_terminal,
     )
     began = time.monotonic()
     played, finished = _play(args, loaded, wanted, console)

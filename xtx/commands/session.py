@@ -141,6 +141,7 @@ def _session(run: Run, means: Means, cast: Cast, *, forget_loggers: bool = False
         contextlib.closing(open_shown()) as games,
         display,
     ):
+        stop.show = display.stopping
         training = Training(run, cast.agent, games, checkpoint_seconds=means.checkpoint_seconds)
         finished = training.run(restored.state, lambda progress: _show(progress, display, sinks) and not stop.asked)
     display.summary(finished)

@@ -198,6 +198,7 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
 def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:
     console = Console()
     with stopper() as stop, Show(console) as show:
+        stop.show = lambda: show.is_live  # which says so itself
         conductor = Conductor(out.absolute(), runs, places, args.retries, show.tell)
 
         def asked() -> bool:

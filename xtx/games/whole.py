@@ -573,7 +573,6 @@ class _Found:
         real = [c for c in real if not (_ONESELF in c.split() and trial.is_fatal(c))]
         return [grammar.spell_out(command, text) for command in real[:most]]
 
-
     def _careless(self, form: str) -> int:
         """From how many different effects on a form does not count: a story that lets anything be poured into the
         water, or that moves whatever is mentioned. Where a thousand words were tried, a few that do something else are

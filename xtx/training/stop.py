@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 
@@ -16,6 +16,8 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         self.is_immediate = False
+        self.show: Callable[[], bool] = lambda: False
+        """Shows at once that a stop was asked for; False if it cannot. Called in a signal handler."""
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -40,7 +42,8 @@ def stopper() -> Iterator[Stop]:
         if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
             raise KeyboardInterrupt
         stop.asked = True  # before anything that could wait
-        if number == signal.SIGINT:  # at once: what is under way may take half a minute
+        is_shown = stop.show()
+        if number == signal.SIGINT and not is_shown:  # at once: what is under way may take half a minute
             with contextlib.suppress(OSError):
                 os.write(2, b"\nstopping when this is done, and saving; Ctrl-C again ends it at once\n")
 

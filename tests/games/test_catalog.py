@@ -210,10 +210,12 @@ def test_an_unknown_name_gets_near_ones() -> None:
         catalog.find_story("qqqqqq")
 
 
-def test_a_story_that_nobody_knows_needs_a_profile(tmp_path: Path) -> None:
-    path = own_story(tmp_path, profile=False)
-    with pytest.raises(UserError, match=f"xtx games add {path} --profile PROFILE; xtx games profile {path}"):
-        catalog.find_story(str(path))
+def test_a_story_that_nobody_knows_has_what_its_file_says(tmp_path: Path) -> None:
+    story = catalog.find_story(str(own_story(tmp_path, profile=False)))
+    assert story.profile is not None
+    assert story.profile.is_bare
+    assert (story.profile.score, story.profile.end, story.profile.player) == (None, None, None)
+    assert "take/get OBJ" in story.profile.grammar or any("take" in t for t in story.profile.grammar)
 
 
 def test_a_profile_beside_the_story_describes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ from jericho.util import verb_usage_count
 
 from xtx.core import UserError
 from xtx.games.printed_end import reads_as_end, reads_as_victory
+from xtx.games.printed_score import read_number
 from xtx.games.profile import Word, overshadowed_readings, unlisted_templates
 from xtx.games.story import Story
-from xtx.games.printed_score import read_number
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 
 COMMAND_LENGTH = 198
@@ -438,8 +438,8 @@ class Emulator:
 
     @property
     def _is_past_prompts(self) -> bool:
-        """Whether the story ended by what it asks or says, which counts where a profile was found by trying: it asked to
-        quit, or it asks whether to restart at a prompt that is not the usual one."""
+        """Whether the story ended by what it asks or says, which counts where a profile was found by trying: it asked
+        to quit, or it asks whether to restart at a prompt that is not the usual one."""
         profile = self.story.profile
         if profile is None or profile.prompt is None:
             return False

@@ -34,8 +34,8 @@ class Args:
     profile: Annotated[Path | None, arg(metavar="FILE")] = None
     """A profile of the story, as `xtx games export-profile` and `xtx games profile` write it."""
     score: Annotated[str, arg(metavar="ADDRESS|REGEX")] = ""
-    """Where the score is, if it is not found: an address in memory (such as 0x2fa2), or a regular expression whose first
-    group is the score in what the command `score` prints."""
+    """Where the score is, if it is not found: an address in memory (such as 0x2fa2), or a regular expression whose
+    first group is the score in what the command `score` prints."""
 
 
 def run(args: Args) -> int:

@@ -12,7 +12,7 @@ from xtx.core import UserError
 from xtx.games.catalog import find_story
 from xtx.games.discovery.describe import discover_in_child
 from xtx.games.files import write_whole
-from xtx.games.profile import encode_profile
+from xtx.games.profile_format import encode_profile
 
 
 @dataclass(frozen=True)

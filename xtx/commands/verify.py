@@ -16,7 +16,7 @@ from xtx.games.child_process import PATIENCE, call_in_child
 from xtx.games.discovery.transcript import read_turns
 from xtx.games.discovery.verify import Verification, verify_file
 from xtx.games.files import write_whole
-from xtx.games.profile import encode_profile
+from xtx.games.profile_format import encode_profile
 from xtx.games.typed import to_the_program
 
 MAX_BYTES = 16 << 20
@@ -28,8 +28,8 @@ MAX_TURNS = 20_000
 class Args:
     """Plays a transcript or a list of commands in a game of which Jericho knows nothing.
 
-    Compares the score that was found with the one that the story prints, and a transcript's text with what is printed. If
-    all of it fits, the game is marked as verified, and the commands become its walkthrough.
+    Compares the score that was found with the one that the story prints, and a transcript's text with what is printed.
+    If all of it fits, the game is marked as verified, and the commands become its walkthrough.
     """
 
     name: Annotated[Positional[str], arg(metavar="GAME")]

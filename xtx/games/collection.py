@@ -16,7 +16,9 @@ from xtx.core import UserError
 from xtx.games import catalog
 from xtx.games.discovery.describe import discover_in_child
 from xtx.games.files import write_whole
-from xtx.games.profile import Finding, Profile, Word, encode_profile, read_profile
+from xtx.games.finding import Finding
+from xtx.games.profile import Profile, Word, read_profile
+from xtx.games.profile_format import encode_profile
 from xtx.games.story import Story, read_story
 from xtx.games.zmachine import Header
 

@@ -19,7 +19,7 @@ from xtx.games.details import Details, Facts, read_details, read_facts
 from xtx.games.discovery.describe import describe
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
-from xtx.games.profile_key import profile_key
+from xtx.games.profile_format import profile_key
 from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.shipped_layouts import read_shipped_layout

@@ -1,8 +1,8 @@
 """The grammar of a story that Infocom's compiler made, read from the story file.
 
-A pointer for each verb stands where static memory begins; verbs are numbered downwards from 255, and the dictionary says
-which word is which verb or preposition. The lines of a verb come in two layouts: eight bytes each, or two, four or seven
-bytes for lines with no, one or two objects. The layout is the one in which all tables lie end to end.
+A pointer for each verb stands where static memory begins; verbs are numbered downwards from 255, and the dictionary
+says which word is which verb or preposition. The lines of a verb come in two layouts: eight bytes each, or two, four or
+seven bytes for lines with no, one or two objects. The layout is the one in which all tables lie end to end.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ from jericho.util import verb_usage_count
 
 from xtx.core import UserError
 from xtx.games.printed_end import reads_as_end, reads_as_victory
+from xtx.games.printed_score import read_number
 from xtx.games.profile import Word, overshadowed_readings, unlisted_templates
 from xtx.games.story import Story
-from xtx.games.printed_score import read_number
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 
 COMMAND_LENGTH = 198
@@ -219,26 +219,28 @@ class Emulator:
         self.instructions = 0
         """Instructions that the last command took."""
 
-    _packaged: int | None = None
-    """The file in memory that holds a story out of a package."""
+    _copy: tempfile.TemporaryDirectory[str] | None = None
+    """The folder with a copy of a story that Jericho cannot read from its own file; it goes with the emulator."""
 
     def _path_of(self, story: Story) -> str:
-        """Where Jericho can read the story by itself: its file, or a file in memory where that is a package."""
-        if not story.is_packaged:
+        """Where Jericho can read the story by itself: its file, or a copy where that is a package, or where its name
+        would mislead libfrotz, which crashes on one without a dot and types commands of its own into stories that are
+        called tw-*."""
+        if not story.is_packaged and story.path.suffix and not story.path.name.startswith("tw-"):
             return str(story.path)
-        self._packaged = os.memfd_create("xtx-story")
-        with os.fdopen(self._packaged, "wb", closefd=False) as file:
-            file.write(story.content)
-        return f"/proc/self/fd/{self._packaged}"
+        self._copy = tempfile.TemporaryDirectory(prefix="xtx-story-")
+        copy = Path(self._copy.name, f"story.z{story.content[0]}")
+        copy.write_bytes(story.content)
+        return str(copy)
 
     def close(self) -> None:
         """Frees the emulator; it must not be used afterwards."""
         if self._door:
             self._door_lib.door_close(self._door)
             self._door = None
-        if self._packaged is not None:
-            os.close(self._packaged)
-            self._packaged = None
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
 
     # --- play ---------------------------------------------------------------------------------------------------
 
@@ -465,8 +467,8 @@ class Emulator:
 
     @property
     def _is_past_prompts(self) -> bool:
-        """Whether the story ended by what it asks or says, which counts where a profile was found by trying: it asked to
-        quit, or it asks whether to restart at a prompt that is not the usual one."""
+        """Whether the story ended by what it asks or says, which counts where a profile was found by trying: it asked
+        to quit, or it asks whether to restart at a prompt that is not the usual one."""
         profile = self.story.profile
         if profile is None or profile.prompt is None:
             return False

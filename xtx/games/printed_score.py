@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-_WORDS = {
-    word: number
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty".split()
-    )
-} | {"no": 0, "a": 1, "nothing": 0}
+_UP_TO_TWENTY = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
+_WORDS = {word: number for number, word in enumerate(_UP_TO_TWENTY)} | {"no": 0, "a": 1, "nothing": 0}
 
 
 def read_number(text: str) -> int:

@@ -15,12 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 from xml.etree import ElementTree
 
 import msgspec
 
 from xtx.bounded_files import read_json
+from xtx.games.finding import Finding
 from xtx.games.zmachine import Header, Ram, decode_text, word
 
 Address = Annotated[int, msgspec.Meta(ge=0, lt=0x10000)]
@@ -46,18 +47,6 @@ class End(Word, frozen=True, forbid_unknown_fields=True):
     """The number that says how the game ended: 0 while it goes on, one of `won`, or anything else for lost."""
 
     won: tuple[int, ...] = (2,)
-
-
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing that was found out about a story, for people."""
-
-    what: str
-    """Such as "score"."""
-    value: str
-    """In words and numbers; "not found" for nothing."""
-    sureness: Literal["sure", "likely", "guessed", "not found"]
-    how: str
-    """What shows it, in a few words."""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -134,12 +123,9 @@ def read_profile(path: Path) -> Profile:
 
 def write_profile(profile: Profile, path: Path) -> None:
     """Writes a profile as JSON that people can read; the same profile always gives the same bytes."""
+    from xtx.games.profile_format import encode_profile  # which needs this module
+
     path.write_bytes(encode_profile(profile))
-
-
-def encode_profile(profile: Profile) -> bytes:
-    """A profile as JSON that people can read."""
-    return msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n"
 
 
 # --- the grammar, from the story itself ----------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from xtx.core import UserError
 from xtx.games.catalog import found_folder
 from xtx.games.child_process import Report, call_in_child
 from xtx.games.files import write_whole
-from xtx.games.profile import Finding, Profile, encode_profile
+from xtx.games.finding import Finding
+from xtx.games.profile import Profile
+from xtx.games.profile_format import encode_profile
 from xtx.games.story import Story, read_story
 
 PATIENCE = 120.0
@@ -19,8 +21,8 @@ PATIENCE = 120.0
 
 
 def describe(story: Story) -> Story:
-    """The story with what can be found out where only its file is known so far; that is kept in the user's cache. Runs the
-    story, so it must be called in a process of its own."""
+    """The story with what can be found out where only its file is known so far; that is kept in the user's cache. Runs
+    the story, so it must be called in a process of its own."""
     if story.profile is None or not story.profile.is_bare:
         return story
     from xtx.games.discovery.discover import discover

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 
@@ -14,8 +15,9 @@ from xtx.games.discovery.player import find_player
 from xtx.games.discovery.probe import Probe, commonest_prompt
 from xtx.games.discovery.score import find_scoring
 from xtx.games.discovery.walk import find_opening, walk
+from xtx.games.finding import Finding
 from xtx.games.jericho import Emulator
-from xtx.games.profile import Finding, Profile
+from xtx.games.profile import Profile
 from xtx.games.story import Story
 from xtx.games.survey_budget import Budget, Progress
 from xtx.games.zmachine import ObjectTree
@@ -77,7 +79,7 @@ def _discover(profile: Profile, probe: Probe) -> Profile:
 def find_title(opening: str) -> str:
     """The title in the opening text: the line above the one that says what it is and who wrote it."""
     lines = [line.strip() for line in opening.split("\n")]
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         if above and re.search(r"\binteractive\b|\bcopyright\b|\(c\)|\brelease \d|\bby [A-Z]", line, re.I):
             return above.strip("\"'* ")[:80]
     return ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xtx.games.discovery.probe import Probe
+from xtx.games.finding import Finding
 from xtx.games.jericho import Snapshot
 from xtx.games.printed_end import find_ending, reads_as_end, reads_as_victory
-from xtx.games.profile import End, Finding
+from xtx.games.profile import End
 
 _TRIED = (1, 2, 3)
 """What Inform's library and its stories set the variable to: lost, won, and anything else."""
@@ -36,10 +37,10 @@ def find_end(probe: Probe, states: Sequence[Snapshot]) -> tuple[End | None, Find
     told = full[number]
     won = tuple(value for value, words in told.items() if reads_as_victory(words))
     place = End(probe.globals + 2 * number, won=won or (2,))
-    value = f"global {number} (address {place.address}), won at {', '.join(map(str, place.won))}"
+    name = f"global {number} (address {place.address}), won at {', '.join(map(str, place.won))}"
     sure = len(full) == 1 and won == (2,)
     how = "ends the game when it is altered" + ("" if sure else f"; {len(full)} variables do" if len(full) > 1 else "")
-    return place, Finding("end", value, "sure" if sure else "likely", how)
+    return place, Finding("end", name, "sure" if sure else "likely", how)
 
 
 def _told_ends(probe: Probe, state: Snapshot, number: int, usual: tuple[int, int]) -> dict[int, str]:

@@ -6,8 +6,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from xtx.games.finding import Finding
 from xtx.games.infocom_grammar import infocom_templates
-from xtx.games.profile import Finding, Profile, grammar_templates
+from xtx.games.profile import Profile, grammar_templates
 from xtx.games.zmachine import Header, count_objects
 
 SEED = 1

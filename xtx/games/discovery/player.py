@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from xtx.games.discovery.probe import Probe
 from xtx.games.discovery.walk import DIRECTIONS
+from xtx.games.finding import Finding
 from xtx.games.jericho import Snapshot
-from xtx.games.profile import Finding
 from xtx.games.zmachine import ObjectTree, read_name_words
 
 _MOST_STATES = 3

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtx.games.discovery.probe import Probe
+from xtx.games.finding import Finding, Sureness
 from xtx.games.jericho import Snapshot
 from xtx.games.printed_score import read_number
-from xtx.games.profile import Finding, Word
+from xtx.games.profile import Word
 
 _TRIED = (207, 213)
 """Values that a variable is given; their difference shows in what is printed."""
@@ -78,7 +79,8 @@ def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
         if score is None:
             score, score_finding = _agreed(probe, in_status, "score", "shown in the status line")
         if moves is None:
-            moves, moves_finding = _agreed(probe, in_status, "moves", "shown in the status line")
+            others = [[one for one in each if _place(probe, one.number) != score] for each in in_status]
+            moves, moves_finding = _agreed(probe, others, "moves", "shown in the status line")
     if moves is None:
         moves, moves_finding = _ticking(probe, states[0])
     printed = next((p for p in PRINTED if re.search(p, text)), "")
@@ -98,8 +100,8 @@ def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
 
 
 def _fixed_by_version(probe: Probe) -> tuple[Word, Word] | None:
-    """Score and moves in version 3, where the interpreter draws the status line itself and so must know them; nothing in
-    later versions, and where the story shows the time of day instead."""
+    """Score and moves in version 3, where the interpreter draws the status line itself and so must know them; nothing
+    in later versions, and where the story shows the time of day instead."""
     header = probe.emulator.header
     if header.version > 3 or probe.emulator.story.content[1] & 2:
         return None
@@ -125,7 +127,7 @@ def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[
     score when it is altered. Without one the score is read from what is printed."""
     now = _printed_value(printed, _ask(probe, states[0])) or 0
     ram = states[0].ram
-    found = []
+    found: list[int] = []
     variables = range(probe.globals, probe.globals + 2 * probe.number_of_globals)
     for address in range(64, len(ram) - 1):
         if address in variables:
@@ -152,6 +154,10 @@ def _printed_value(pattern: str, text: str) -> int | None:
 
 def _name(probe: Probe, place: Word) -> str:
     return f"global {(place.address - probe.globals) // 2} (address {place.address})"
+
+
+def _place(probe: Probe, number: int) -> Word:
+    return Word(probe.globals + 2 * number)
 
 
 def _variables_shown(probe: Probe, state: Snapshot, in_status: bool = False) -> list[_Shown]:
@@ -212,7 +218,7 @@ def _agreed(probe: Probe, shown: Sequence[Sequence[_Shown]], role: str, how: str
     if len(common) != 1:
         why = "several numbers are added up" if len(common) > 1 else "no variable shows in what is printed"
         return None, Finding(role, "not found", "not found", why)
-    place = Word(probe.globals + 2 * common.pop())
+    place = _place(probe, common.pop())
     sure = len(told) > 1
     return place, Finding(role, _name(probe, place), "sure" if sure else "likely", how)
 
@@ -239,5 +245,5 @@ def _ticking(probe: Probe, state: Snapshot) -> tuple[Word | None, Finding]:
     if not fitting:
         return None, Finding("moves", "not found", "not found", "no variable counts turns")
     place = Word(probe.globals + 2 * min(fitting, key=lambda number: (rows[0][number], number)))
-    sureness = "likely" if len(fitting) == 1 else "guessed"
+    sureness: Sureness = "likely" if len(fitting) == 1 else "guessed"
     return place, Finding("moves", _name(probe, place), sureness, "goes up by one at every turn")

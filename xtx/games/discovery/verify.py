@@ -46,8 +46,8 @@ class Verification:
 
 
 def verify_file(report: Report, path: str, commands: Sequence[str], texts: Sequence[str]) -> Verification:
-    """Plays commands in the story in a file; `texts` are what should be printed, empty where that is not known. Called in
-    a process of its own."""
+    """Plays commands in the story in a file; `texts` are what should be printed, empty where that is not known. Called
+    in a process of its own."""
     turns = [Turn(command, text) for command, text in zip(commands, texts, strict=True)]
     emulator = Emulator(describe(find_story(str(Path(path)))))
     try:

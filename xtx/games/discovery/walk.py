@@ -26,12 +26,9 @@ def find_opening(emulator: Emulator, seed: int) -> tuple[str, ...]:
     seen: set[tuple[int, int, str]] = set()
     while len(typed) < _MOST_ANSWERS and not emulator.halted:
         state = emulator.save()
-        if emulator.wants_line_in(state):
-            if not _is_a_question(emulator, state):
-                return tuple(typed)
-            choices = _REPLIES
-        else:
-            choices = _KEYS
+        if emulator.wants_line_in(state) and not _is_a_question(emulator, state):
+            return tuple(typed)
+        choices = _REPLIES if emulator.wants_line_in(state) else _KEYS
         answer = _first_that_leads_on(emulator, state, choices, seen)
         if answer is None:
             emulator.restore(state)

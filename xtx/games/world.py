@@ -23,7 +23,7 @@ from xtx.games.stamps import elapsed, set_word, word
 from xtx.games.zmachine import Ram
 from xtx.games.zset import UNJUDGED, Engine
 
-SURVEY_VERSION = 10
+SURVEY_VERSION = 11
 """Changes whenever the canonical state does: part of every key in the atlas."""
 CANONICAL_VERSION = 8
 """The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
@@ -66,6 +66,10 @@ class Layout(msgspec.Struct, frozen=True):
     since: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Addresses of words that hold the number of moves at which something happened, with the numbers of moves after
     which that makes a difference: not when it was counts, but how long ago."""
+
+    unchecked: dict[int, tuple[int, ...]] = {}
+    """By room: bytes that keep their values there because there was no time to see whether anything depends on them.
+    The key has them, and so is finer than need be; that a command changes them means nothing."""
 
     @property
     def stamped(self) -> list[int]:
@@ -125,6 +129,9 @@ class World:
             if fold is not None:
                 addresses, tables = fold
                 ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
+        unchecked = layout.unchecked.get(room)
+        if unchecked:
+            ram[list(unchecked)] = present[list(unchecked)]
         for roamer, homes in self._homes.items():
             self._send_home(ram, roamer, homes)
         pc, opcode, frames = layout.prompt

@@ -107,7 +107,9 @@ def _decode(stored: bytes | None, kind: type[_Kind]) -> _Kind | None:
 def _fits(layout: Layout, size: int) -> bool:
     """Whether all that a layout speaks of lies within so many bytes of RAM."""
     addresses = [*layout.counters, *layout.idle, *layout.stamped, *(address for _, address, _ in layout.folds)]
-    addresses += [address for bytes_ in layout.local.values() for address in bytes_]
+    addresses += [
+        address for local in (layout.local, layout.unchecked) for bytes_ in local.values() for address in bytes_
+    ]
     addresses += [address for together in layout.due for address, _ in together]
     whole = all(len(table) == 256 for _, _, table in layout.folds) and all(layout.due)
     whole &= all(0 <= value < 256 for together in layout.due for _, value in together)

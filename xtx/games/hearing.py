@@ -22,7 +22,7 @@ _TURNS = 8
 
 
 def _read(emulator: Emulator, screen: bytes) -> str:
-    return clean(emulator.tidy(screen))
+    return clean(emulator.tidy(screen)) if screen else ""
 
 
 @lru_cache(maxsize=8192)

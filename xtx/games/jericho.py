@@ -331,11 +331,12 @@ class Emulator:
 
     def _cut(self, screen: bytes) -> bytes:
         screen = (self.kept_back or b"") + screen
-        if len(screen) >= _WORLD:
+        if len(screen) > _WORLD - _BEFORE:
             raise ValueError("libfrotz's screen does not hold so much")
         # Some of Jericho's functions write a byte or two before the text.
         place = ctypes.addressof(self._texts) + _BEFORE
-        ctypes.memmove(place, screen, len(screen) + 1)
+        # And some skip a few letters without looking for the end.
+        ctypes.memmove(place, screen + bytes(_BEFORE), len(screen) + _BEFORE)
         return ctypes.string_at(self._lib.clean_observation(place))
 
     def show(self, state: Snapshot, screen: bytes) -> None:

@@ -67,6 +67,9 @@ _LEAST_LIMIT = 200_000
 _TIMES_LONGER = 20
 """A command in an altered state may take so many times the instructions of the walkthrough's longest, and at least so
 many: altered memory can make a story go round in circles."""
+_CHECKED = 0.95
+"""Share of the whole budget up to which states are checked: that makes keys right, and what comes after it makes fewer
+of them."""
 _SPARSEST = 8
 """At least every so many-th state of the walkthrough is checked, whatever that costs."""
 
@@ -91,6 +94,8 @@ class _Survey:
         self.avoid = self.trials.avoid
         self.walked: list[Snapshot] = []
         """States along the walkthrough."""
+        self.unchecked: set[int] = set()
+        """Rooms in which some state was not checked."""
         self.step_cost = 0
         """Work units of a command in Frotz, on average."""
         self.usual = tuple(dict.fromkeys((*IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
@@ -104,7 +109,8 @@ class _Survey:
 
     def run(self) -> Layout:
         """The stages, in order. Those that leave something out of the key may be cut short: the key is then finer
-        than it need be. Those that put something back run on fewer states where one costs much."""
+        than it need be. So it is where the stage that puts something back does not get to a state: in that room nothing
+        is left out."""
         budget = self.budget
         budget.begin("walking through the game", 0.1)
         states, commands, memory, scores = self._walk()
@@ -139,13 +145,15 @@ class _Survey:
         layout = idle.find(self._needless(layout, idle.memory) & ~self._kept)
         budget.begin(CHECKING, 0.75, at_least=0.2)
         directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
-        layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary])
-        layout = self._refine_along(
-            layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen]
-        )
+        # What costs little comes first.
+        layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary], 1.0)
         layout = with_due(self.trials, layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)])
         # Again: where something falls due the commands could not be told from it before.
-        layout = self._refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], hidden=True)
+        layout = self._refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], 1.0, hidden=True)
+        layout = self._refine_along(
+            layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen], _CHECKED
+        )
+        layout = self._with_unchecked(layout, memory)
         budget.begin("looking for values that come to the same", 0.9)
         walks = [*self._wander(layout, commands, _WANDERED_FOLDING), *self._loiter(layout)]
         layout = self._with_folds(layout, [*(states[i] for i in ordinary), *walks])
@@ -153,16 +161,32 @@ class _Survey:
         return msgspec.structs.replace(layout, cut_short=tuple(budget.cut_short))
 
     def _refine_along(
-        self, layout: Layout, tried: Sequence[tuple[Snapshot, Sequence[str]]], hidden: bool = False
+        self,
+        layout: Layout,
+        tried: Sequence[tuple[Snapshot, Sequence[str]]],
+        until: float | None = None,
+        hidden: bool = False,
     ) -> Layout:
         """The layout refined by states with commands to try in each: all of them, or as many as there is time for, from
-        all over the game."""
+        all over the game. `until` is a share of the whole budget, in place of the stage's. Notes the rooms of states
+        that there was no time for."""
         for index in _spread_out(len(tried)):
-            if index % _SPARSEST and self.budget.is_spent:
-                continue
             state, commands = tried[index]
+            if index % _SPARSEST and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
+                self.unchecked.add(self._room(state))
+                continue
             layout = self._refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
         return layout
+
+    def _with_unchecked(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> Layout:
+        """The layout that leaves nothing out in rooms that were not checked, of what ever changed along the
+        walkthrough."""
+        left_out = self.trials.changeable(layout) & (memory != memory[0]).any(axis=0)
+        addresses = tuple(int(a) for a in np.flatnonzero(left_out) if a >= 64)
+        return msgspec.structs.replace(layout, unchecked=dict.fromkeys(sorted(self.unchecked), addresses))
+
+    def _room(self, state: Snapshot) -> int:
+        return self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
 
     def _with_folds(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with values of bytes that come to the same; of bytes in which two of the states differ that

@@ -36,6 +36,9 @@ CHUNK = 8
 _MOST_THREADS = 8
 """Threads that try states: while a run's story is surveyed, the run has nothing else to do."""
 
+_BYTES_FOR_A_UNIT = 2
+"""Bytes of memory after commands that are copied and compared in the time of one work unit."""
+
 NOT_JUDGED = 2
 """Outcome of a command that the engine does not judge: the game may have ended, or asks for a key."""
 
@@ -181,17 +184,23 @@ class Trials:
 
     def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         """Flags of each command, tried from a state, and RAM after it, one row for each."""
-        return self.each(lambda trial, each: trial.memories(each, commands), [state])[0]
+        flags, memory = self.each(lambda trial, each: trial.memories(each, commands), [state])[0]
+        self.budget.spend(memory.size // _BYTES_FOR_A_UNIT)
+        return flags, memory
 
     def suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
         """The bytes that were made canonical and could be given back."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
+        return [int(a) for a in np.flatnonzero((raw != other) & self.changeable(layout)) if a >= 64]
+
+    def changeable(self, layout: Layout) -> npt.NDArray[np.bool_]:
+        """The bytes that can be given back to the world."""
         # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
-        changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
+        changeable: npt.NDArray[np.bool_] = np.frombuffer(layout.mask, np.uint8) != 0xFF
         changeable[[*layout.counters, *layout.idle]] = True
         changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
         changeable[layout.stamped] = False
-        return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
+        return changeable
 
     def matters(
         self, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None = None

@@ -121,7 +121,7 @@ static const form many_operands[32] = {
     [5] = {PRINT_CHAR, 1, 0}, [6] = {PRINT_NUM, 1, 0}, [7] = {RANDOM_, 1, S}, [8] = {PUSH, 1, 0}, [9] = {PULL, 1, 0},
     [10] = {FLUSH, 0, 0}, [11] = {FLUSH, 0, 0}, [12] = {CALL, 1, S}, [13] = {FLUSH, 0, 0}, [14] = {FLUSH, 0, 0},
     [15] = {FLUSH, 0, 0}, [17] = {NOTHING, 0, 0}, [18] = {BUFFER_MODE, 0, 0}, [19] = {OUTPUT_STREAM, 1, 0},
-    [21] = {NOTHING, 0, 0}, [22] = {READ, 0, 0}, [23] = {SCAN_TABLE, 3, S | B}, [24] = {NOT, 1, S}, [25] = {CALL, 1, 0},
+    [21] = {NOTHING, 0, 0}, [22] = {READ, 0, S}, [23] = {SCAN_TABLE, 3, S | B}, [24] = {NOT, 1, S}, [25] = {CALL, 1, 0},
     [26] = {CALL, 1, 0}, [27] = {TOKENISE, 2, 0}, [29] = {COPY_TABLE, 3, 0}, [30] = {PRINT_TABLE, 2, 0},
     [31] = {CHECK_ARG_COUNT, 1, B},
 };

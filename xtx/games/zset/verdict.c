@@ -314,16 +314,17 @@ typedef struct {
     instruction *read;
     uint32_t text, parse, most, room; /* where to write line and tokens, and their limits */
     int32_t sp, fp, frames;
+    int is_key; /* it waits for a key: the first letter of each command */
 } prompt;
 
-/* Sets the machine to a start state. Returns 0 if the story does not read a line there. */
+/* Puts the machine where it waits for a line or a key; 0 if it is no such place. */
 static int prepare(engine *e, const start_state *s, prompt *p) {
     snapshot_view view = {.ram = s->ram, .stack = (const uint8_t *)s->stack, .ram_length = e->ram_size,
                           .stack_length = 2 * (size_t)s->stack_words, .pc = s->pc, .sp = s->sp, .fp = s->fp,
                           .frames = s->frames, .opcode = s->opcode, .random_interval = s->random_interval,
                           .random_counter = s->random_counter};
     snapshot_story story = {.memory = e->memory, .size = e->size, .ram_length = e->ram_size};
-    if (s->opcode != SNAPSHOT_READ_LINE || s->stack_words < 0 || find_snapshot_fault(&view, &story)) return 0;
+    if (s->stack_words < 0 || find_snapshot_fault(&view, &story)) return 0;
     memcpy(e->memory, s->ram, e->ram_size);
     memcpy(e->start_ram, s->ram, e->ram_size);
     e->low_differs = memcmp(e->memory + e->low_first, e->low, e->low_size) != 0;
@@ -332,7 +333,8 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     set_random(e, s->random_a);
     e->start_random = (random_state){s->random_a, s->random_interval, s->random_counter};
     p->read = decode(e, (uint32_t)s->pc - 1);
-    if (!p->read || p->read->opcode != 228) return 0;
+    if (!p->read || p->read->opcode != s->opcode) return 0;
+    p->is_key = s->opcode == SNAPSHOT_READ_KEY;
     if (memcmp(e->memory + e->dictionary, e->own_words, e->changeable_words) != 0) return 0;
     uint32_t operand[8] = {0};
     int32_t sp = s->sp;
@@ -352,6 +354,10 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     p->sp = sp;
     p->fp = s->fp;
     p->frames = s->frames;
+    if (p->is_key) {
+        p->most = MAX_COMMAND;
+        return 1;
+    }
     p->most = e->memory[p->text];
     if (e->version <= 4 && p->most) p->most--;
     p->room = p->parse ? e->memory[p->parse] : 0;
@@ -412,20 +418,31 @@ static void reset_run(engine *e) {
     e->lane_arena.top = e->member_arena.top = e->parked_arena.top = 0;
 }
 
-/* The key that ended the line, which is what `read` stores from version 5 on. */
-static int store_key(engine *e, const prompt *p) {
+/* The key that ended the line, which is what `read` stores from version 5 on, or the one that was waited for. */
+static value key_of_lanes(engine *e, const prompt *p, const char *const *command, const uint32_t *lane_of) {
+    uint16_t *to;
+    if (!p->is_key) return 13;
+    value made = new_vector(e, 1, &to);
+    for (uint32_t k = 0; k < e->set.count; k++) {
+        const char first = command[lane_of[k]][0];
+        to[e->set.member[k]] = first ? (uint16_t)first : 13;
+    }
+    return simplify(e, made);
+}
+
+static int store_key(engine *e, const prompt *p, value key) {
     e->now.sp = p->sp;
     if (!p->read->has_store) return 1;
     uint32_t variable = p->read->store;
     if (variable == 0) {
         if (e->now.sp == 0) return 0;
-        e->stack[--e->now.sp] = 13;
+        e->stack[--e->now.sp] = key;
     } else if (variable < 16) {
-        e->stack[p->fp - (int32_t)variable] = 13;
+        e->stack[p->fp - (int32_t)variable] = key;
     } else {
         uint32_t address = (uint16_t)(e->globals + 2 * (variable - 16));
         if (address < 64 || address + 2 > e->ram_size) return 0;
-        store_word(e, address, 13);
+        store_word(e, address, key);
     }
     return 1;
 }
@@ -458,8 +475,8 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
             for (uint32_t k = 0; k < count; k++) to[k] = (uint16_t)((uint64_t)first_random(e, k) >> 16 * i);
             e->stack[RANDOM_WORD + i] = simplify(e, made);
         }
-    type_lines(e, &p, command, lane_of);
-    if (!store_key(e, &p)) return;
+    if (!p.is_key) type_lines(e, &p, command, lane_of);
+    if (!store_key(e, &p, key_of_lanes(e, &p, command, lane_of))) return;
     e->now.at = decode(e, p.read->next);
     machine_run(e);
     if (!e->stay) rollback(e, 0);

@@ -228,6 +228,8 @@ def test_the_same_evaluation_twice(
         assert main(["evaluate", str(folder), "--episodes", episodes, *QUICK]) == 0
         seen.append(evaluation(folder))
     assert seen[0] == seen[1]
+    kept = [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+    assert [line["figures"] for line in kept[-2:]] == [seen[0]["figures"]] * 2, "one by one, not overwritten"
     assert len(seen[0]["played"]) == int(episodes)  # type: ignore[arg-type]
     assert seen[0]["checkpoint"] == "newest"
     out = capsys.readouterr().out
@@ -238,7 +240,9 @@ def test_the_same_evaluation_twice(
 
 def test_evaluating_changes_nothing_in_the_run(runs: SimpleNamespace) -> None:
     def content() -> dict[str, bytes]:
-        files = (p for p in runs.xtx.rglob("*") if p.is_file() and p.name != "evaluation.json")
+        files = (
+            p for p in runs.xtx.rglob("*") if p.is_file() and p.name not in ("evaluation.json", "evaluations.jsonl")
+        )
         return {str(path): path.read_bytes() for path in files}
 
     before = content()

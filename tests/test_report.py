@@ -449,6 +449,9 @@ def test_the_command_writes_all_kinds(full: Path, tmp_path: Path, capsys: pytest
     assert main(["report", str(full), "--out", str(tmp_path / "r.md"), "--figures", str(tmp_path / "f")]) == 0
     names = {path.name for path in (tmp_path / "f").iterdir()}
     assert {"training-zork1.svg", "performance-profiles.svg", "aggregate-iqm.svg"} <= names
+    assert {"run-zork1-drrn-seed-2.svg", "run-dragon-xtx-seed-0.svg", "run-zork1-stochastic-xtx-seed-0.svg"} <= names
+    links = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", (tmp_path / "r.md").read_text())
+    assert {link for link in links} == {f"f/{name}" for name in names if name.endswith(".svg")}
     for path in (tmp_path / "f").glob("*.svg"):
         ElementTree.parse(path)
         assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
@@ -506,7 +509,13 @@ def test_a_real_run_on_the_toy_world(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "r.md")]) == 0
     text = (tmp_path / "r.md").read_text()
     assert "toy:corridor-5 · 10 points" in text and "take treasure" in text
-    assert "**\\> east** You walk on." in text, "the best episode can be read"
+    assert "You walk on." not in text and "(What the game answered is in the HTML page.)" in text
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "3"]) == 0
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "You walk on." in page, "the best episode can be read"
+    assert "2 evaluations of agents that did not learn" in page and ">steps/s</text>" in page
 
 
 # --- words and axes ---------------------------------------------------------------------------------------------

@@ -338,10 +338,10 @@ def test_a_real_run_on_the_toy_world(tmp_path: Path) -> None:
     assert main([*words, "--out", str(tmp_path / "run")]) == 0
     assert main(["summarise", str(tmp_path / "run"), "--out", str(tmp_path / "results")]) == 0
     shutil.rmtree(tmp_path / "run")
-    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / "r.md")]) == 0
-    text = (tmp_path / "r.md").read_text()
+    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / "r.html")]) == 0
+    text = (tmp_path / "r.html").read_text()
     assert "toy:corridor-5 · 10 points" in text and "take treasure" in text
-    assert "**\\> east** You walk on." in text, "the best episode is played again, since the game is here"
+    assert "You walk on." in text, "the best episode is played again, since the game is here"
     assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / "r.md"), "--no-walkthroughs"]) == 0
     text = (tmp_path / "r.md").read_text()
     assert "take treasure" in text and "You walk on." not in text, "the rewards are known without it"

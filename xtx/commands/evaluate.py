@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 EPISODES = 100
 FILE = "evaluation.json"
+ALL = "evaluations.jsonl"
 LINE_EVERY = 30.0
 """Seconds between lines where there is no terminal."""
 _BARS = 12
@@ -36,7 +37,7 @@ _BAR_WIDTH = 30
 class Args:
     """Lets a run's agent play without learning, and says how well it does and where its episodes end.
 
-    The figures are also written to evaluation.json in the run's folder.
+    The figures are also written to evaluation.json in the run's folder, and added to its evaluations.jsonl.
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -221,6 +222,9 @@ def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seco
     }
     path = args.run / FILE
     replace_text(path, json.dumps(content, indent=1) + "\n")
+    kept = {name: value for name, value in content.items() if name != "played"}
+    with (args.run / ALL).open("a", encoding="utf-8") as file:  # reports show all, one by one
+        file.write(json.dumps(kept) + "\n")
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.games.child_process import PATIENCE, Report, call_in_child
 from xtx.report.build import TITLE, build, build_brief, make_of_readable
-from xtx.report.document import Block, Document, Figure, Gallery, Section
+from xtx.report.document import Block, Document
 from xtx.report.embed import embed
 from xtx.report.facts import GameFacts, reward_events
+from xtx.report.figure_files import name_figures
 from xtx.report.figures import standalone
 from xtx.report.groups import Board
 from xtx.report.html import to_html
@@ -53,7 +54,8 @@ class Args:
     title: str = TITLE
     """Title of the page."""
     figures: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Also write every plot into this folder: as SVG, and as PNG where matplotlib is installed (extra `report`)."""
+    """Also write every plot into this folder, named by game, agent and seed: as SVG, and as PNG where matplotlib is
+    installed (extra `report`). A report in Markdown links them."""
     no_walkthroughs: bool = False
     """Do not open the games; then there is no progress along their walkthroughs, save where summaries know it, and no
     best episode to be read."""
@@ -77,7 +79,7 @@ def run(args: Args) -> None:
 
         def make(board: Board) -> tuple[Document, str]:
             document = build(board, args.title, find_turns)
-            return document, _write_as(args.out.suffix.lower(), board, document)
+            return document, _write_as(args, board, document)
 
         board, (document, text) = make_of_readable(runs, failed, finder.find, make)
     for line in finder.troubles:
@@ -134,10 +136,14 @@ def _embed(args: Args, file: Path) -> None:
     Console(highlight=False, markup=False, emoji=False).print(f"{some(how_many, 'run')} in {file}", soft_wrap=True)
 
 
-def _write_as(ending: str, board: Board, document: Document) -> str:
+def _write_as(args: Args, board: Board, document: Document) -> str:
+    ending = args.out.suffix.lower()
     if ending == ".csv":
         return to_csv(board)
-    return to_markdown(document) if ending == ".md" else to_html(document)
+    if ending == ".md":
+        plots = Path(os.path.relpath(args.figures, args.out.parent)).as_posix() if args.figures else None
+        return to_markdown(document, folder=plots)
+    return to_html(document)
 
 
 def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
@@ -146,26 +152,13 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder} cannot be made ({error.strerror}); give another --figures") from None
-    taken: dict[str, int] = {}
-    for figure in _figures(sections):
-        name = re.sub(r"[^\w.+-]+", "-", figure.name.replace("*", "-extra")).strip("-.")
-        taken[name] = taken.get(name, 0) + 1
-        again = f"-{taken[name]}" if taken[name] > 1 else ""
-        with open_out(folder / f"{name}{again}.svg", "--figures") as file:
+    named = name_figures(sections)
+    for name, figure in named:
+        with open_out(folder / f"{name}.svg", "--figures") as file:
             file.write(standalone(figure.svg))
         with contextlib.suppress(ImportError):
-            (folder / f"{name}{again}.png").write_bytes(to_png(figure.plot))
-    return sum(taken.values())
-
-
-def _figures(blocks: Sequence[Block]) -> list[Figure]:
-    found: list[Figure] = []
-    for block in blocks:
-        if isinstance(block, Section):
-            found += _figures(block.blocks)
-        elif isinstance(block, Gallery):
-            found += block.figures
-    return found
+            (folder / f"{name}.png").write_bytes(to_png(figure.plot))
+    return len(named)
 
 
 # --- what only the games know -----------------------------------------------------------------------------------

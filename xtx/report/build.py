@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from xtx.core import UserError
-from xtx.report import across_games, beside_paper, by_game, by_run, opening
+from xtx.report import across_games, beside_paper, by_game, by_run, opening, training_numbers
 from xtx.report.document import Block, Document, Gallery, Notes, Section, Text
 from xtx.report.groups import Board, FindFacts, gather
 from xtx.report.load import RunData, Unreadable
@@ -94,6 +94,8 @@ def build(
         sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
         sections.append(across_games.ablations(board))
         sections.append(Section("Games", by_game.sections(board)))
+        numbers = training_numbers.sections(board)
+        sections.append(Section("Losses, values and speed", numbers) if numbers else None)
         sections.append(by_game.statistics(board))
     sections.append(by_run.section(board, find_turns) if page is None else _runs_of(board, find_turns, page))
     return _document(board, title, sections)

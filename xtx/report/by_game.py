@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xtx.report import stats
+from xtx.report import milestones, stats
 from xtx.report.averages import AVG, AVG_OF_ALL
 from xtx.report.beside_paper import over_seeds
 from xtx.report.digest import ROUND_STEPS
@@ -92,7 +92,8 @@ def _section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
     header = ("agent", AVG, AVG_OF_ALL, "Max", "area under curve", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
-    blocks: list[Block] = [Table(header, rows), *(_maps(groups) if maps else [])]
+    blocks: list[Block] = [Table(header, rows), milestones.section(groups), *milestones.evaluations(groups)]
+    blocks += _maps(groups) if maps else []
     facts = variant.facts
     if facts and facts.events:
         blocks += _progress(groups, facts)

@@ -22,8 +22,20 @@ from xtx.report.stats import (
 
 ROUND_STEPS = tuple(factor * 10**power for power in range(1, 9) for factor in (1, 2, 5))
 """Steps at which curves are read off; summaries hold these points too."""
+COMPARED_STEPS = (1_000, 5_500, 100_000, 800_000)
+"""Steps at which other work on these games gives its scores; summaries made since then hold these points too."""
+POINTS = 180
+"""Of a summary's curve, at most, beside those at the steps above."""
 ENDINGS = ("won", "died", "limit")
 """How an episode can end."""
+
+
+def curve_points(reached: int) -> Floats:
+    """The steps at which the curve of a run that has come so far is kept in its summary: evenly, and round numbers."""
+    evenly = np.linspace(0, reached, POINTS + 1).astype(np.int64)
+    steps = np.unique(np.concatenate((evenly, ROUND_STEPS, COMPARED_STEPS)))
+    found: Floats = steps[steps <= reached].astype(np.float64)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,9 @@ from xtx.bounded_files import BadFileError, read_json
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.report.digest import Digest, digest
+from xtx.report.evaluations import Evaluation, read_evaluations
 from xtx.report.facts import GameFacts
+from xtx.report.metric_lines import read_numbers
 from xtx.report.stats import Floats, WorkingTime, working_time
 from xtx.report.summary import Summary, read_start, read_summary
 from xtx.report.words import some
@@ -53,6 +55,10 @@ class RunData:
     """What is amiss, in words."""
     changes: list[str] = field(default_factory=list)
     """Those of the notes that say which changes from outside were accepted."""
+    numbers: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    """Losses and the like: at these steps, these values; a summary has none."""
+    evaluations: list[Evaluation] = field(default_factory=list)
+    """What `xtx evaluate` found, one by one; a summary has none."""
     summary: bool = False
     """Whether a summary is all there is of it."""
     facts: GameFacts | None = None
@@ -169,6 +175,8 @@ def read_run(folder: Path) -> RunData:
         moves=_moves(folder, notes),
         notes=notes + changes,
         changes=changes,
+        numbers=read_numbers(metrics),
+        evaluations=read_evaluations(folder, notes),
     )
 
 

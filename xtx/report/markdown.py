@@ -1,31 +1,33 @@
-"""A report as Markdown: the same tables and notes, without the plots."""
+"""A report as Markdown: the same tables and notes; plots are links to files, and what was played is left out."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xtx.report.document import Block, Cell, Document, Gallery, Notes, Row, Section, Table, Text, Transcript
+from xtx.report.figure_files import name_figures
 
 
-def to_markdown(document: Document, level: int = 1) -> str:
-    """The text; `level` is that of its title."""
+def to_markdown(document: Document, level: int = 1, folder: str | None = None) -> str:
+    """The text; `level` is that of its title, `folder` the one in which the plots are, as seen from the text."""
+    links = {id(figure): f"{folder}/{name}.svg" for name, figure in name_figures(document.sections)} if folder else {}
     lines = [f"{'#' * level} {_plain(document.title)}", "", _plain(document.lead), ""]
     for section in document.sections:
-        lines += _section(section, level + 1)
+        lines += _section(section, level + 1, links)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(section: Section, level: int) -> Iterator[str]:
+def _section(section: Section, level: int, links: Mapping[int, str]) -> Iterator[str]:
     yield from (f"{'#' * min(level, 6)} {_plain(section.title)}", "")
     for block in section.blocks:
-        yield from _block(block, level)
+        yield from _block(block, level, links)
 
 
-def _block(block: Block, level: int) -> Iterator[str]:
+def _block(block: Block, level: int, links: Mapping[int, str]) -> Iterator[str]:
     match block:
         case Section():
-            yield from _section(block, level + 1)
+            yield from _section(block, level + 1, links)
         case Text():
             yield from (_plain(block.text), "")
         case Notes():
@@ -33,16 +35,14 @@ def _block(block: Block, level: int) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Transcript():
-            yield from _transcript(block)
+            yield from ("(What the game answered is in the HTML page.)", "")
         case Gallery():
-            captions = "; ".join(_plain(figure.caption) for figure in block.figures)
-            yield from (f"(Plots in the HTML page: {captions}.)", "")
-
-
-def _transcript(transcript: Transcript) -> Iterator[str]:
-    for turn in transcript.turns:
-        said = f"**\\> {_plain(turn.action)}** " if turn.action else ""
-        yield from (f"{said}{_plain(turn.text)}", "")
+            for figure in block.figures if links else ():
+                target = re.sub(r"[ ()]", lambda found: f"%{ord(found[0]):02x}", links[id(figure)])
+                yield from (f"![{_plain(figure.caption)}]({target})", "")
+            if not links:
+                captions = "; ".join(_plain(figure.caption) for figure in block.figures)
+                yield from (f"(Plots in the HTML page: {captions}.)", "")
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xtx.report.figures import COLOURS, PALETTE, BarPlot, LinePlot, Plot
+from xtx.report.figures import COLOURS, NUM_MARKS, PALETTE, BarPlot, LinePlot, Plot, marker_of
 from xtx.report.map_plot import BOX_HEIGHT, BOX_WIDTH, SHADE_COLOURS, MapPlot, wrap
 from xtx.report.words import number, short
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 200
+PRINTED_MARKERS = {"circle": "o", "square": "s", "up": "^", "diamond": "D", "down": "v", "plus": "P"}
 LARGEST = 40.0
 """Inches: a map with hundreds of rooms is drawn smaller beyond that."""
 
@@ -55,10 +56,12 @@ def _size(plot: Plot) -> tuple[float, float]:
 def _lines(plot: LinePlot, axes: Axes) -> None:
     for line in plot.lines:
         colour = PALETTE[line.colour % COLOURS]
-        dashed = line.dashed or line.colour // COLOURS % 2
+        dashed = line.dashed
         kind = "steps-post" if line.steps else "default"
         style = "--" if dashed else "-"
-        axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=_plain(line.agent))
+        marker = PRINTED_MARKERS[marker_of(line.colour)] if len({one.agent for one in plot.lines}) > 1 else None
+        axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=_plain(line.agent),
+                  marker=marker, markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
         if line.low is not None and line.high is not None:
             step: Literal["post"] | None = "post" if line.steps else None
             axes.fill_between(line.x, line.low, line.high, step=step, color=colour, alpha=0.16, linewidth=0)
@@ -68,6 +71,10 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
         axes.set_ylim(bottom=0)
     if plot.top is not None and plot.top <= 3 * highest:
         axes.axhline(plot.top, color="#888888", linestyle=":", linewidth=1)
+    if plot.reference is not None:
+        axes.axhline(plot.reference[1], color="#555555", linestyle="--", linewidth=1)
+        axes.annotate(_plain(plot.reference[0]), (1, plot.reference[1]), xycoords=("axes fraction", "data"),
+                      ha="right", va="bottom", fontsize=7)  # fmt: skip
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.grid(color="#e3e3e3")

@@ -24,7 +24,7 @@ from xtx.bounded_files import BadFileError, read_json
 from xtx.config import RunConfig
 from xtx.core import EpisodeRecord, UserError
 from xtx.report import digest as digests
-from xtx.report.digest import ROUND_STEPS
+from xtx.report.digest import POINTS, curve_points
 from xtx.report.facts import GameFacts
 from xtx.report.stats import LAST, WorkingTime, curve_at
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from xtx.report.groups import Variant
     from xtx.report.load import RunData
 
-POINTS = 180
-"""Of the curve, at most, beside those at round numbers of steps."""
 MOST_FIRSTS = 300
 MOST_STARTS = 20
 MOST_CHANGES = 20
@@ -278,7 +276,7 @@ def _thin(run: RunData) -> Points:
     curve = run.digest.curve
     steps = np.unique(curve.steps)
     if len(steps) > POINTS:
-        steps = np.unique(np.concatenate((np.linspace(0, run.reached, POINTS + 1).astype(np.int64), ROUND_STEPS)))
+        steps = curve_points(run.reached)
         steps = steps[(steps >= curve.steps[0]) & (steps <= run.reached)]
     seconds = [run.time.at(float(step)) if run.time else float("nan") for step in steps]
     return Points(

@@ -18,7 +18,8 @@ from xtx.report.rooms import chart, lay_out
 from xtx.report.words import count, duration, number, some
 from xtx.witness import Live, Turn
 
-FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl", "live.json")
+FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl",
+         "evaluations.jsonl", "live.json")  # fmt: skip
 """What a run's folder has for readers."""
 FRESH = 60.0
 """Seconds after which a run whose live.json stays the same is no longer under way."""

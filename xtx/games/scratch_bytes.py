@@ -36,7 +36,9 @@ def harmless_commands(
     chosen = sorted(names, key=lambda name: -name.count(" "))[:_MOST_NAMES]
     commands = [(f"{verb} {name}", verb) for verb in _VERBS for name in chosen]
     pairs = [form.format(*pair) for form in _PAIRS for pair in permutations(chosen, 2)]
-    return [each for each in (*commands, *((other, "") for other in (*pairs, *_OTHERS, *more))) if each[0] not in excluded]
+    return [
+        each for each in (*commands, *((other, "") for other in (*pairs, *_OTHERS, *more))) if each[0] not in excluded
+    ]
 
 
 def find_scratch(

@@ -494,9 +494,7 @@ class _Survey:
             layout = msgspec.structs.replace(layout, local=local)
         return layout
 
-    def _deadly(
-        self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]
-    ) -> int | None:
+    def _deadly(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
         """Address of a byte that, made canonical, makes the story stop; None if there is none."""
         return first_to_matter(
             self.trials.suspects(layout, before, canonical), self.trials.matters(before, canonical, commands)

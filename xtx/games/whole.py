@@ -55,7 +55,8 @@ _QUANTITIES = frozenset(
 """Words that parsers take for "so many of what is here", or for whatever is."""
 SETTINGS = frozenset(
     ("pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "normal", "long", "short", "score", "fullscore",
-     "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author", "authors", "places", "objects"),
+     "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author", "authors", "places",
+     "objects"),
 )  # fmt: skip
 """Words that change how the program talks, or tell about the program."""
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
@@ -614,7 +615,6 @@ class _Found:
         real = [command for command, answer in zip(sound, answers, strict=True) if grammar.is_real(command, answer)]
         real = [c for c in real if not (_ONESELF in c.split() and trial.is_fatal(c))]
         return [grammar.spell_out(command, text) for command in real[:most]]
-
 
     def _careless(self, form: str) -> int:
         """From how many different effects on a form does not count: a story that lets anything be poured into the

@@ -11,7 +11,7 @@ import pytest
 
 from xtx.games.game import GameSpec, StoryGame
 from xtx.games.jericho import Emulator
-from xtx.games.reach import classify_miss, measure_reach, play_reach
+from xtx.games.reach import FOLLOWS, classify_miss, measure_reach, play_reach
 from xtx.games.search import Findings
 
 LOWWATER = Path(__file__).parents[2] / "xtx/games/data/lowwater.z5"
@@ -57,8 +57,9 @@ def test_a_step_that_is_not_offered_is_left_out_and_blocks(monkeypatch: pytest.M
     steps = list(play_reach(game))
     reach = measure_reach(game, steps)
     game.close()
-    assert [(step.played, step.kind) for step in steps] == [(("take coin",), ""), ((), "single word"), ((), "")]
-    assert reach.kinds == {"single word": 1}
+    assert [(step.played, step.kind) for step in steps] == [(("take coin",), ""), ((), "single word"), ((), FOLLOWS)]
+    assert reach.kinds == {"single word": 1, FOLLOWS: 1}
+    assert [miss.command for miss in reach.causes] == ["down"]
     assert not reach.won and reach.score <= reach.walkthrough_score
 
 
@@ -100,5 +101,5 @@ def test_library_needs_a_topic(real_story: Callable[[str], Path]) -> None:
         game.close()
     assert [reach.score for reach in reached] == [21, 30, 30]
     assert [reach.won for reach in reached] == [False, True, True]
-    assert reached[0].kinds == {"topic": 1}
+    assert [miss.kind for miss in reached[0].causes] == ["topic"]
     assert reached[2].mean_actions < 1.5 * reached[0].mean_actions

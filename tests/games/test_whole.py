@@ -14,8 +14,8 @@ import pytest
 from xtx.games.catalog import find_story
 from xtx.games.hearing import Hearing
 from xtx.games.jericho import Emulator, Verdict
-from xtx.games.search import RANDOM_STATES, Search, _silent_changes, _told_apart
-from xtx.games.whole import WORD_MARK, Present, WholeGrammar, find_added_actions, head_of
+from xtx.games.search import RANDOM_STATES, Search, _common_changes, _silent_changes, _told_apart
+from xtx.games.whole import WORD_MARK, Named, Present, WholeGrammar, find_added_actions, head_of
 from xtx.games.zmachine import Dictionary, read_initial_numbers, read_name_words
 from xtx.games.zset import Engine
 
@@ -77,6 +77,32 @@ def test_words_that_name_something_are_found_in_the_dark() -> None:
     assert named.names == ["box", "lamp"]
     assert named.absent in NOUNS - {"lamp", "light", "box", "crate", "magica"}
     assert named.likely == []
+
+
+def test_a_thing_that_cannot_be_seen_well_is_found_by_touch() -> None:
+    says = {f"examine {word}": f"You can't see any {word} here." for word in NOUNS}
+    says |= {"examine pebble": "You can't see it from here.", "touch pebble": "You feel a pebble."}
+    assert _grammar().find_names(NOTHING, Story({}, says).ask).names == ["pebble"]
+
+
+def test_topics_are_looked_up_in_things() -> None:
+    grammar = WholeGrammar(
+        Dictionary(DICTIONARY.words | {"look", "up", "in"}, 6, NOUNS), ("look up OBJ in OBJ",), {}, (), lambda a: a
+    )
+    says = {f"look up {word} in lamp": "There is no such entry." for word in NOUNS}
+    named = Named(absent="guard")
+    commands = grammar.topic_commands(("lamp",), named, Story({}, says).ask)
+    assert "look up pebble in lamp" in commands
+    assert not any(command.endswith("in pebble") for command in commands)  # there is none
+
+
+def test_persons_are_sent_on_errands() -> None:
+    words = DICTIONARY.words | {"push", "north", "south", "guard"}
+    grammar = WholeGrammar(Dictionary(words, 6, NOUNS), ("north", "south", "take OBJ"), {}, (), lambda a: a)
+    says = {"guard, wait": "He waits.", "guard, take all": "He takes nothing.", "guard, south": "He is here."}
+    says |= {"guard, north": "He leaves."} | {f"guard, examine {word}": "He sees no such thing." for word in NOUNS}
+    commands = list(grammar.talk(["guard"], (), Named(), Story({}, says).ask))
+    assert {"guard, north and south", "guard, north and push red"} <= set(commands)
 
 
 def test_what_is_in_sight_is_no_news() -> None:
@@ -168,18 +194,38 @@ def _numbers(*values: int) -> npt.NDArray[np.uint64]:
 
 
 def test_changes_beyond_the_object_tree_are_told_apart() -> None:
-    commands = ["wait", "hit guard", "kill guard", "set a to b", "set a to c", "set a to d", "look"]
-    flags = np.array([Verdict.CHANGED] * 6 + [0], dtype=np.uint8)
-    fine = _told_apart(commands, _numbers(5, 5, 5, 5, 5, 5, 0), flags, _numbers(1, 2, 2, 3, 4, 6, 9))
+    settings = [f"set a to {letter}" for letter in "bcdefghijklm"]
+    commands = ["wait", "hit guard", "kill guard", *settings, "look"]
+    flags = np.array([Verdict.CHANGED] * (3 + len(settings)) + [0], dtype=np.uint8)
+    fine = _told_apart(commands, _numbers(*[5] * 15, 0), flags, _numbers(1, 2, 2, *range(3, 15), 99))
     assert fine[1] == fine[2] != fine[0]
-    assert set(fine[3:6].tolist()) == {5}  # a verb with too many: what the parser remembers
-    assert fine[6] == 0
+    assert fine[15] == 0
+    assert set(fine[3:15].tolist()) == {5}  # a verb with too many: what the parser remembers
+    few = _told_apart(commands[:7], _numbers(*[5] * 7), flags[:7], _numbers(1, 2, 2, 3, 4, 5, 6))
+    assert len(set(few[3:].tolist())) == 4  # the buttons of a machine
+
+
+def test_a_change_beside_many_others_is_no_commands_own() -> None:
+    commands = ["drop lamp", "drop box", "drop pebble", "drop guard", "put down lamp"]
+    flags = np.full(5, Verdict.CHANGED, dtype=np.uint8)
+    none = np.empty(0, dtype=np.intp)
+    beside, alone = _common_changes(commands, _numbers(1, 2, 3, 4, 1), flags, _numbers(7, 7, 7, 7, 8), none)
+    assert (beside, alone) == ({7}, set())
+
+
+def test_a_change_that_many_verbs_make_with_anything_is_the_parsers() -> None:
+    anything = [f"{verb} {name}" for verb in ("rub", "smell", "taste", "kiss") for name in ("lamp", "box", "tin", "hat")]
+    dragon = [f"{verb} dragon" for verb in ("hit", "kill", "cut", "stab", "kick")]
+    for commands, expected in ((anything, {7}), (dragon, set())):
+        count = len(commands)
+        given = np.zeros(count, dtype=np.uint8), _numbers(*[7] * count), np.arange(count)
+        assert _common_changes(commands, _numbers(*[7] * count), *given) == (set(), expected)
 
 
 def test_a_change_that_shows_nowhere_counts_if_few_commands_make_it() -> None:
     commands = ["read book", "examine book", "superbrief", "turn a on", "turn b on", "drop all", "hello", "set a to b"]
-    commands += [f"set a to {name}" for name in "cdef"]
-    watches = _numbers(7, 7, 8, 1, 1, 2, 9, 11, 12, 13, 14, 15)
+    commands += [f"set a to {name}" for name in "cdefgh"]
+    watches = _numbers(7, 7, 8, 1, 1, 2, 9, *range(11, 18))
     found = _silent_changes(commands, np.zeros(len(commands), dtype=np.uint8), watches, _numbers(1))
     assert [commands[i] for i in found] == ["read book", "examine book"]
 

@@ -246,7 +246,7 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
     here = player.present()
     idle = 0
     """Steps before this one that only let time pass and were left out."""
-    for number, command in enumerate(emulator.walkthrough, 1):
+    for number, command in enumerate(_spelled_out(emulator.walkthrough), 1):
         works = player.changes_world(script, command)
         state = msgspec.structs.replace(here.state, rng=script.rng)
         here = _Outcome(state, here.key, here.world, here.score, here.over, here.won)
@@ -267,6 +267,15 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
         emulator.restore(script)
         if emulator.step(command) is Status.DONE and not emulator.over:
             script = emulator.save()
+
+
+def _spelled_out(walkthrough: Sequence[str]) -> list[str]:
+    """The steps with what is to be done again in full: another action may have been played for it."""
+    steps: list[str] = []
+    for command in walkthrough:
+        again = command.strip().lower() in ("again", "g") and steps
+        steps.append(steps[-1] if again else command)
+    return steps
 
 
 def _choose(

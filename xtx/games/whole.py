@@ -66,6 +66,13 @@ _NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
 _TRIED_ORDERS = ("wait", "north", "take all")
 """Orders by which it is seen whether a person obeys any."""
+_DIRECTIONS = frozenset(
+    ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out")
+)
+_ERRANDS = ("push", "take", "open", "pull")
+"""What a person can be told to do elsewhere."""
+_MOST_WAYS = 4
+"""Ways, at most, that a person is sent with something to do."""
 _TRIED_NUMBER = "7"
 _SMALL = tuple(map(str, range(13)))
 _NUMBER = re.compile(r"\b\d{1,5}\b")
@@ -78,6 +85,9 @@ _REFUSED = re.compile(
 """What parsers say of commands that they cannot make out, beyond what the search knows."""
 _EVERY_CONTROL = 8
 """Of the words that can name nothing, one in so many is asked as well."""
+_MOST_UNCLEAR = 100
+"""Words, at most, that are asked for with a second verb because the answer to the first leaves open whether they name
+something."""
 _MOST_NUMBERS = 8
 """Numbers of the text, at most, and of the story's own, that are tried."""
 _MOST_FREE = 3
@@ -247,6 +257,8 @@ class WholeGrammar:
             if not refusals.issuperset(said):
                 # As it was printed: words for the same thing are answered the same.
                 named[word] = tuple(head.replace(WORD_MARK, word) for head in said)
+        for word, answer in self._hardly_seen(heads[0], refusals, ask).items():
+            named.setdefault(word, (answer.replace(WORD_MARK, word),) * len(heads))
         oneself = tuple(said[-1].replace(WORD_MARK, _ONESELF) for said in heads)
         own = self._owners.get(_ONESELF, frozenset())
         length = self._dictionary.length
@@ -262,6 +274,23 @@ class WholeGrammar:
         absent = next((word for word in self._nouns if word not in named), "")
         likely = [name for name, is_told in groups if is_told]
         return Named([name for name, _ in groups], likely, absent, frozenset(refusals))
+
+    def _hardly_seen(self, said: Sequence[str], refusals: Collection[str], ask: Ask) -> dict[str, str]:
+        """Words for which the first verb gets another refusal than most, and the next verb an answer: things that
+        cannot be seen well."""
+        usual = Counter(said).most_common(1)[0][0]
+        asked = zip(self._nouns, said, strict=False)
+        unclear = [word for word, head in asked if head and head != usual and head in refusals]
+        verbs = self._known(_PROBES)[1:2]
+        if not verbs or len(unclear) > _MOST_UNCLEAR:
+            return {}
+        heads = [head_of(answer) for answer in ask([(f"{verbs[0]} {word}", word) for word in unclear])]
+        times = Counter(heads)
+        return {
+            word: head
+            for word, head in zip(unclear, heads, strict=True)
+            if head not in refusals and not self._is_refusal(head) and times[head] < _REFUSED_BY_VERBS
+        }
 
     def _group(self, named: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
         """The words that name the same thing, together: those that are answered alike, unless they belong to different
@@ -422,6 +451,7 @@ class WholeGrammar:
     def _orders(self, person: str, names: Sequence[str], ask: Ask) -> Iterator[str]:
         """Orders to a person about what is here, and about what is where the person is."""
         yield from (f"{person}, {order}" for order in self._plain)
+        yield from self._errands(person, ask)
         said = [head_of(answer) for answer in ask([(f"{person}, examine {word}", word) for word in self._nouns])]
         usual = Counter(said).most_common(1)[0][0] if said else ""
         there = {
@@ -435,6 +465,17 @@ class WholeGrammar:
         yield from (f"{person}, {form.replace('OBJ', name)}" for form in self._one for name in objects)
         yield from (f"{person}, give {name} to me" for name in objects)
         yield from self._with_numbers([f"{person}, {form}" for form in _NUMBERED], objects, "", ask)
+
+    def _errands(self, person: str, ask: Ask) -> Iterator[str]:
+        """Orders to go somewhere and do something there, where one cannot be heard any more."""
+        ways = [order for order in self._plain if order in _DIRECTIONS]
+        said = [head_of(answer) for answer in ask([(f"{person}, {way}", person) for way in ways])]
+        times = Counter(said)
+        going = [way for way, head in zip(ways, said, strict=True) if times[head] == min(times.values())]
+        going = [way for way, head in zip(ways, said, strict=True) if way in going and not self._is_refusal(head)]
+        for way in going[:_MOST_WAYS]:
+            yield from (f"{person}, {way} and {other}" for other in ways)
+            yield from (f"{person}, {way} and {verb} {word}" for verb in self._known(_ERRANDS) for word in self._nouns)
 
     def pairs(self, new: Sequence[str], names: Sequence[str]) -> Iterator[str]:
         """Every template for two objects with a newly found name in one place and any name in the other."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xtx.cli import main
-from xtx.commands.runs import format_size, read_row
+from xtx.commands.runs import format_count, format_size, read_row
 from xtx.runs import checkpoints
 from xtx.sweep.progress import read_running
 
@@ -69,7 +69,7 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{row.reading.mean:.1f}" in lines[1].split() and format_size(row.size) in lines[1]
     assert lines[2] == str(folder / "a")
     assert lines[3].startswith(f"{TOY} stochastic") and " 1,600 " in lines[3]
-    assert "800 of 100,000" in lines[5] and lines[5].endswith("stopped")
+    assert "800/100k" in lines[5] and lines[5].endswith("stopped")
     assert lines[-1].startswith("3 runs, ")
     size = sum(path.stat().st_size for path in (folder / "a").rglob("*") if path.is_file())
     assert row.size <= size, "best may be another name of a numbered one"
@@ -159,6 +159,14 @@ def test_sizes(size: float, text: str) -> None:
     assert format_size(size) == text
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (9_999, "9,999"), (40_048, "40k"), (248_800, "249k"), (800_000, "800k"), (10**8, "100M")],
+)
+def test_counts(count: int, text: str) -> None:
+    assert format_count(count) == text
+
+
 def test_a_folder_of_runs_is_evaluated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["evaluate", str(folder), "--episodes", "2", "--workers", "0"]
     assert main(words) == 0
@@ -170,7 +178,7 @@ def test_a_folder_of_runs_is_evaluated(folder: Path, capsys: pytest.CaptureFixtu
         path.unlink()
     (folder / "b" / "evaluation.json").unlink()
     assert main(words) == 2
-    assert f"{folder / 'a'} is left out" in capsys.readouterr().err
+    assert f"left out: {folder / 'a'} has no checkpoint" in capsys.readouterr().err
     assert (folder / "b" / "evaluation.json").exists(), "the others are evaluated all the same"
     (folder / "empty").mkdir()
     assert main(["evaluate", str(folder / "empty")]) == 2

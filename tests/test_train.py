@@ -360,7 +360,8 @@ def test_no_command_runs_a_story_in_its_own_process(
         raise AssertionError("a story in the foreground process")
 
     folder, out = str(tmp_path / "run"), str(tmp_path / "out.jsonl")
-    train = ["train", "lowwater", "--agent", "random", "--steps", "16", "--out", folder, *PLAIN, "--no-atlas"]
+    given = ["train", "lowwater", "--agent", "random", "--actions", "templates", "--steps", "16"]  # an episode ends
+    train = [*given, "--out", folder, *PLAIN, "--no-atlas"]
     if command != "train":
         assert main(train) == 0
     monkeypatch.setattr("xtx.games.jericho.Emulator.__init__", refuse)

@@ -71,7 +71,7 @@ def run(args: Args) -> int:
         try:
             ended = _evaluate(replace(args, run=folder))
         except UserError as error:
-            warn(f"{folder} is left out: {error}")
+            warn(f"left out: {error}")
             status = 2
         else:
             if ended:

@@ -71,12 +71,19 @@ class Row:
     def cells(self) -> list[str]:
         """What is shown, but for the folder."""
         reading = self.reading
-        done = f"{reading.steps:,}" if self.state == "finished" else f"{reading.steps:,} of {self.config.steps:,}"
+        done, asked = format_count(reading.steps), format_count(self.config.steps)
         avg = "" if reading.mean is None else f"{reading.mean:.1f}"
         best = "" if reading.best is None else f"{reading.best:g}"
         return [
-            self.game, self.config.agent, str(self.config.seed), done, avg, best, format_size(self.size), self.state
-        ]  # fmt: skip
+            self.game,
+            self.config.agent,
+            str(self.config.seed),
+            done if self.state == "finished" else f"{done}/{asked}",
+            avg,
+            best,
+            format_size(self.size),
+            self.state,
+        ]
 
 
 TITLES = ("game", "agent", "seed", "steps", "Avg", "Max", "size", "state")
@@ -178,6 +185,14 @@ def format_rows(rows: Sequence[Row], width: int) -> list[str]:
     if sum(widths) + 2 * len(widths) + max(map(len, folders)) <= width:
         return [f"{line}  {folder}" for line, folder in zip(lines, ["folder", *folders], strict=True)]
     return [lines[0], *(text for pair in zip(lines[1:], (f"    {f}" for f in folders), strict=True) for text in pair)]
+
+
+def format_count(count: int) -> str:
+    """A number of steps in few characters: three digits and a unit where it is large."""
+    if count < 10_000:
+        return f"{count:,}"
+    unit, factor = ("k", 1e3) if count < 999_500 else ("M", 1e6)
+    return f"{count / factor:.3g}{unit}"
 
 
 def format_size(size: float) -> str:

@@ -46,12 +46,12 @@ check: .venv/stamp
 verify: .venv/stamp
 	@echo "== all long proofs, hours; for less: make verify SCHEDULES=300 FUZZ_SECONDS=60 ARGS=\"--states 1 zork1\""
 	@echo "== proving the set-execution engine right (an hour with all games)"
-	@$(BIN)/python tests/zset_verify.py $(ARGS)
+	@$(BIN)/python tests/games/zset/zset_verify.py $(ARGS)
 	@echo "== $(SCHEDULES) simulated schedules of faults"
-	@$(BIN)/python tests/fault_simulator.py --count $(SCHEDULES)
-	@$(BIN)/python tests/fault_simulator.py --workers --count $$(( ($(SCHEDULES) + 99) / 100 ))
+	@$(BIN)/python tests/runs/fault_simulator.py --count $(SCHEDULES)
+	@$(BIN)/python tests/runs/fault_simulator.py --workers --count $$(( ($(SCHEDULES) + 99) / 100 ))
 	@echo "== forged states of the emulators, under sanitizers"
-	@$(BIN)/python tests/snapshot_fuzz.py
+	@$(BIN)/python tests/games/emulator/snapshot_fuzz.py
 	@echo "== damaged files of every format, for $(FUZZ_SECONDS) s"
 	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
 	@echo "== layouts that come with xtx: surveyed afresh, where the stories are"
@@ -90,7 +90,7 @@ lock: .venv/stamp
 
 # Versions and checksums come from the constraints files, so nothing is resolved and nothing is built in isolation. The
 # editable install also compiles the C sources into the source tree.
-.venv/stamp: pyproject.toml constraints-build.txt constraints.txt constraints-cuda.txt $(wildcard xtx/games/*.[ch]) $(wildcard xtx/games/zset/*.[ch] xtx/gru/*.[ch])
+.venv/stamp: pyproject.toml constraints-build.txt constraints.txt constraints-cuda.txt $(wildcard xtx/games/emulator/*.[ch] xtx/games/zset/*.[ch] xtx/kernels/cpu/*.[ch])
 	@python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ]; then echo "xtx needs Python 3.11 to 3.14: install one of them and run make again" >&2; exit 2; fi; \
 	if ! command -v gcc >/dev/null; then echo "xtx needs a C compiler: install gcc and run make again" >&2; exit 2; fi; \

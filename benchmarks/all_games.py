@@ -22,13 +22,13 @@ import time
 from pathlib import Path
 
 from xtx.core import UserError
-from xtx.games.coverage import check_walkthrough
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import Emulator
-from xtx.games.story import read_story
-from xtx.games.survey import read_layout
-from xtx.games.survey_budget import Budget
-from xtx.games.world import Layout
+from xtx.games.canonical.canonical_state import Layout
+from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey_budget import Budget
+from xtx.games.catalog.story_file import read_story
+from xtx.games.emulator.frotz import Emulator
+from xtx.games.story_game import GameSpec, StoryGame
+from xtx.games.walkthrough_coverage import check_walkthrough
 
 COLD_SECONDS = 8.0
 """Processor time of the cold part; it ends with a step."""

@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.core import UserError
-from xtx.games.catalog import default_game, find_story
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.search import RANDOM_STATES
-from xtx.games.vector import GameVector
+from xtx.games.actions.search import RANDOM_STATES
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.story_game import GameSpec, StoryGame
+from xtx.games.vector.game_vector import GameVector
 
 EPISODE = 30
 GAMES_IN_VECTOR = 8

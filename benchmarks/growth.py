@@ -31,13 +31,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from xtx.agents.xtx import EXPLOIT, XtxAgent
-from xtx.config import RunConfig, XtxSettings
+from xtx.agents.xtx.xtx_agent import EXPLOIT, XtxAgent
+from xtx.config.settings import RunConfig, XtxSettings
 from xtx.core import Brief, Observation, Step
-from xtx.games.game import GameSpec
-from xtx.games.vector import GameVector
-from xtx.runs import Run, checkpoints
-from xtx.train import Progress, Training
+from xtx.games.story_game import GameSpec
+from xtx.games.vector.game_vector import GameVector
+from xtx.runs.run_folder import Run, checkpoints
+from xtx.training.loop import Progress, Training
 
 TOY = "toy:corridor-7"
 EARLY = 500

@@ -28,8 +28,8 @@ from typing import Any
 import jericho
 import numpy as np
 
-from xtx.games import frotz_env
-from xtx.games.catalog import find_story
+from xtx.games import jericho as frotz_env
+from xtx.games.catalog.known_games import find_story
 
 INFOCOM = ("zork1", "enchanter", "trinity")
 INFORM = ("detective", "library", "deephome")

@@ -30,11 +30,11 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.core import UserError
-from xtx.games.catalog import default_game, find_story
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import Emulator, Snapshot
-from xtx.games.search import RANDOM_STATES, Findings
-from xtx.games.world import prompt_of
+from xtx.games.actions.search import RANDOM_STATES, Findings
+from xtx.games.canonical.canonical_state import prompt_of
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.emulator.frotz import Emulator, Snapshot
+from xtx.games.story_game import GameSpec, StoryGame
 
 GAMES = ("zork1", "inhumane", "ludicorp", "zork3", "pentari", "detective", "balances", "library", "deephome",
          "enchanter", "dragon", "omniquest")  # fmt: skip

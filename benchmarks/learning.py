@@ -37,20 +37,20 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.optim import AdamW
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from xtx.agents import imitation
-from xtx.agents.imitation import Context, ImitationPolicy
-from xtx.agents.imitation_steps import Batch, EagerSteps, Example
-from xtx.agents.q_learner import QLearner
-from xtx.agents.q_plain import PARTS, PlainEngine
-from xtx.agents.states import Library, Seen
-from xtx.config import ImitationSettings, InverseSettings, QSettings, TextSettings
+from xtx.agents.q_learning.learner import QLearner
+from xtx.agents.q_learning.plain_engine import PARTS, PlainEngine
+from xtx.agents.state_ids import Library, Seen
+from xtx.agents.xtx import imitation
+from xtx.agents.xtx.imitation import Context, ImitationPolicy
+from xtx.agents.xtx.imitation_training import Batch, EagerSteps, Example
+from xtx.config.settings import ImitationSettings, InverseSettings, QSettings, TextSettings
 from xtx.core import Observation, UserError
-from xtx.games.catalog import default_game, find_story
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import Emulator
-from xtx.gpt import GPT, BitDropout, Sizes
-from xtx.nets import Encoder
-from xtx.text import Ints, TextTable, Vocabulary
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.emulator.frotz import Emulator
+from xtx.games.story_game import GameSpec, StoryGame
+from xtx.networks.gpt import GPT, BitDropout, Sizes
+from xtx.networks.q_networks import Encoder
+from xtx.text.text_table import Ints, TextTable, Vocabulary
 
 BERT_WORDS = 30_522
 EPISODE = 50

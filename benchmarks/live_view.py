@@ -21,7 +21,7 @@ import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 
-from xtx.config import DrrnSettings, RunConfig, xtx_settings
+from xtx.config.settings import DrrnSettings, RunConfig, xtx_settings
 from xtx.core import EpisodeRecord
 
 GAMES = (

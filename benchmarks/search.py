@@ -24,12 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.core import UserError
-from xtx.games.catalog import default_game, find_story
-from xtx.games.jericho import Emulator, Snapshot, Verdicts
-from xtx.games.search import Search
-from xtx.games.story import Story
-from xtx.games.zset import UNJUDGED, Engine, Random
-from xtx.games.zset.rules import Rules
+from xtx.games.actions.search import Search
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.story_file import Story
+from xtx.games.emulator.frotz import Emulator, Snapshot, Verdicts
+from xtx.games.zset.engine import UNJUDGED, Engine, Random
+from xtx.games.zset.game_rules import Rules
 
 GAMES = ("deephome", "dragon", "ludicorp", "library", "detective", "inhumane", "zork1", "zork3", "enchanter",
          "balances", "omniquest", "pentari")  # fmt: skip

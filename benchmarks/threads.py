@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from xtx.games.catalog import default_game, find_story
-from xtx.games.jericho import Emulator, Snapshot, Verdicts
-from xtx.games.search import Search
-from xtx.games.zset import Engine, Random
-from xtx.games.zset.rules import Rules
+from xtx.games.actions.search import Search
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.emulator.frotz import Emulator, Snapshot, Verdicts
+from xtx.games.zset.engine import Engine, Random
+from xtx.games.zset.game_rules import Rules
 
 ROUNDS = 5
 

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 from threads import late_states
 
-from xtx.games.catalog import default_game, find_story
-from xtx.games.jericho import Emulator
-from xtx.games.search import Search
-from xtx.games.zset import Engine
+from xtx.games.actions.search import Search
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.emulator.frotz import Emulator
+from xtx.games.zset.engine import Engine
 
 ROUNDS = 4
 

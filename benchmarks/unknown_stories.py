@@ -17,14 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.games.catalog import entries, find_story, locate
-from xtx.games.coverage import check_walkthrough
+from xtx.games.catalog.known_games import entries, find_story, locate
+from xtx.games.catalog.profile import Profile
+from xtx.games.catalog.profile_format import encode_profile
+from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import Emulator, Status
-from xtx.games.profile import Profile
-from xtx.games.profile_format import encode_profile
-from xtx.games.story import Story, read_story
+from xtx.games.emulator.frotz import Emulator, Status
+from xtx.games.story_game import GameSpec, StoryGame
+from xtx.games.walkthrough_coverage import check_walkthrough
 
 COLUMNS = ("game", "s", "player", "score", "moves", "over", "won", "max", "templates", "coverage")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from xtx.games.atlas import default_path
-from xtx.games.catalog import default_game, find_story
-from xtx.games.game import GameSpec
-from xtx.play.hand import Keyboard, Session
+from xtx.games.atlas.store import default_path
+from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.story_game import GameSpec
+from xtx.play.interactive import Keyboard, Session
+from xtx.play.played_game import Table
 from xtx.play.screen import Screen
-from xtx.play.table import Table
 
 COMMANDS = ("/actions", "down", "/undo", "north")
 """The opening, what could be done, and one wrong turn, taken back."""

@@ -14,7 +14,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the help of every command in the place of the mark."""
     if MARK not in markdown:
         return markdown
-    from xtx.cli import COMMANDS
+    from xtx.cli.main import COMMANDS
 
     parts = [f"## xtx\n\n```text\n{read_help()}\n```"]
     parts += [

@@ -1,4 +1,5 @@
-"""Finds out ahead what the demo will meet in the embedded adventure, and writes it to xtx/games/data/lowwater.shipped.
+"""Finds out ahead what the demo will meet in the embedded adventure, and writes it to
+xtx/games/catalog/data/lowwater.shipped.
 
 Usage: python stories/shipped.py ATLAS_FOLDER
 
@@ -17,9 +18,9 @@ from pathlib import Path
 
 import lmdb
 
-from xtx.games.game import StoryGame
-from xtx.games.packed import pack
-from xtx.games.stage import set_stage
+from xtx.games.atlas.archive import pack
+from xtx.games.game_setup import set_stage
+from xtx.games.story_game import StoryGame
 
 SEEDS = (0, 1, 2)
 STEPS = 30_000
@@ -61,7 +62,7 @@ def write(atlas: Path) -> None:
         # Eight bytes of checksum stand before each value.
         found = {bytes(key): bytes(value)[8:] for key, value in transaction.cursor() if len(key) == KEY}
     environment.close()
-    path = Path(__file__).parents[1] / "xtx/games/data/lowwater.shipped"
+    path = Path(__file__).parents[1] / "xtx/games/catalog/data/lowwater.shipped"
     path.write_bytes(pack(found))
     print(f"{len(found)} states of {set_stage('').name}, {path.stat().st_size} bytes")
 

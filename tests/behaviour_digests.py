@@ -25,10 +25,10 @@ from typing import Any
 
 import msgspec
 
-from xtx.games.catalog import find_story
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import Emulator
-from xtx.games.survey import read_layout
+from xtx.games.canonical.survey import read_layout
+from xtx.games.catalog.known_games import find_story
+from xtx.games.emulator.frotz import Emulator
+from xtx.games.story_game import GameSpec, StoryGame
 
 AGENTS = ("xtx", "xtx-plus", "xtx-uniform", "inv-dy", "drrn", "rc-dqn", "mprc-dqn", "random", "walkthrough")
 REAL_RUNS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import behaviour_digests as digests
 
-from xtx.games.catalog import default_game, find_story
+from xtx.games.catalog.known_games import default_game, find_story
 
 
 def test_a_run_without_networks_is_the_same_on_every_machine(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from xtx.cli import COMMANDS, main
+from xtx.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

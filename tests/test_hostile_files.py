@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from report_runs import write_run
 
-from xtx import bounded_files
-from xtx.bounded_files import BadFileError, decode_json, read_bounded, read_json, read_json_lines
-from xtx.cli import main
-from xtx.report.load import find_below, read_runs
-from xtx.report.rooms import chart
-from xtx.runs import read_checkpoint, write_checkpoint
-from xtx.web.watcher import Watcher
+from xtx.cli.main import main
+from xtx.files import bounded_reads
+from xtx.files.bounded_reads import BadFileError, decode_json, read_bounded, read_json, read_json_lines
+from xtx.report.data.load_runs import find_below, read_runs
+from xtx.report.plots.room_layout import chart
+from xtx.runs.run_folder import read_checkpoint, write_checkpoint
+from xtx.web.run_watcher import Watcher
 
 DEEP = b"[" * 5000 + b"]" * 5000
 LONG = b"9" * 400
@@ -76,7 +76,7 @@ def test_a_long_string_is_checked_in_little_memory() -> None:
     """In a process of its own, whose memory is limited to what it has and 64 MB; the string has 4 MB."""
     program = """
 import json, resource
-from xtx.bounded_files import decode_json
+from xtx.files.bounded_reads import decode_json
 text = "a" * (4 << 20) + '"[' * 40
 content = json.dumps([text, [1]]).encode()
 has = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -103,10 +103,10 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         read_bounded(path, 9)
     assert read_bounded(path, 11) == b"123\n4567\n89"
     with monkeypatch.context() as changed:
-        changed.setattr(bounded_files, "MAX_LINE_BYTES", 4)
+        changed.setattr(bounded_reads, "MAX_LINE_BYTES", 4)
         with pytest.raises(BadFileError, match="line 2: larger than 4 bytes"):
             list(read_json_lines(path))
-    monkeypatch.setattr(bounded_files, "MAX_LINES_BYTES", 6)
+    monkeypatch.setattr(bounded_reads, "MAX_LINES_BYTES", 6)
     with pytest.raises(BadFileError, match="larger than 6 bytes"):
         list(read_json_lines(path))
 
@@ -250,7 +250,7 @@ def test_what_no_check_foresaw_spoils_one_run_only(
     def fail(moves: Any) -> Any:
         return 1 // 0 if len(moves) == 3 else chart(moves)  # the run with seed 1
 
-    monkeypatch.setattr("xtx.report.by_run._summary", lambda run: fail(run.moves) and "")
+    monkeypatch.setattr("xtx.report.pages.by_run._summary", lambda run: fail(run.moves) and "")
     text = live_text(tmp_path)
     assert "Max 70" in text and "Max 72" in text and "Max 71" not in text
     assert "run-1 cannot be read and is left out: it cannot be shown (ZeroDivisionError" in text

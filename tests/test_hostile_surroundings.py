@@ -107,10 +107,10 @@ def test_training_with_too_little_memory(kilobytes: int, agent: str, tmp_path: P
 def test_a_worker_that_cannot_be_started(tmp_path: Path) -> None:
     program = (
         "import errno, subprocess, sys\n"
-        "import xtx.games.remote\n"
+        "import xtx.games.vector.worker_client\n"
         "def fail(*_, **__): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
         "subprocess.Popen = fail\n"
-        "from xtx.cli import main\n"
+        "from xtx.cli.main import main\n"
         f"sys.exit(main('train {TOY} --agent random --steps 8 --workers 1 --out {tmp_path / 'r'}'.split()))\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -176,9 +176,9 @@ def test_a_clock_in_the_year_2261(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     program = (
         "import sys, time\n"
-        "from xtx.cli import main\n"
+        "from xtx.cli.main import main\n"
         "from pathlib import Path\n"
-        "from xtx.web.watcher import Watcher\n"
+        "from xtx.web.run_watcher import Watcher\n"
         "assert time.gmtime().tm_year >= 2260, time.gmtime()\n"
         f"train = 'train {TOY} --agent random --steps 400 --workers 1 --out {folder}'.split()\n"
         f"report = 'report {folder} --no-walkthroughs --out {tmp_path / 'p.html'}'.split()\n"

@@ -36,7 +36,7 @@ def test_everything_is_gathered(portable: ModuleType, tmp_path: Path, monkeypatc
     assert f"msgspec=={portable.metadata.version('msgspec')}" in asked[0]
     assert asked[0][asked[0].index("--python-version") + 1] == "3.12"
     version = portable.metadata.version("xtx")
-    parts = ["xtx/cli.py", "xtx/games/data", "jericho/jericho.py", "jericho/libfrotz.so", "pyproject.toml"]
+    parts = ["xtx/cli/main.py", "xtx/games/catalog/data", "jericho/jericho.py", "jericho/libfrotz.so", "pyproject.toml"]
     for name in [*parts, "docs/your-agent.md", "tools/portable.py", f"xtx-{version}.dist-info/METADATA"]:
         assert (tmp_path / "packed" / name).exists(), name
     assert not list((tmp_path / "packed").rglob("__pycache__"))

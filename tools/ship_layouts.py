@@ -1,4 +1,4 @@
-"""Surveys every story in some folders and writes what is found to xtx/games/data/layouts.xz.
+"""Surveys every story in some folders and writes what is found to xtx/games/catalog/data/layouts.xz.
 
     .venv/bin/python tools/ship_layouts.py ../shared/games          # some 10 s for each story on two cores
     .venv/bin/python tools/ship_layouts.py --check ../shared/games  # compares with what is there; exit 1 if it differs
@@ -18,9 +18,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.catalog import DATA
-from xtx.games.jericho import Emulator
-from xtx.games.shipped_layouts import (
+from xtx.games.canonical.shipped_layouts import (
     FILE,
     ShippedLayout,
     pack_layouts,
@@ -28,8 +26,10 @@ from xtx.games.shipped_layouts import (
     read_shipped_layout,
     strip_layout,
 )
-from xtx.games.story import Story, read_story
-from xtx.games.survey import read_layout
+from xtx.games.canonical.survey import read_layout
+from xtx.games.catalog.known_games import DATA
+from xtx.games.catalog.story_file import Story, read_story
+from xtx.games.emulator.frotz import Emulator
 
 
 def main() -> int:

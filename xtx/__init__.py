@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xtx.api.sweeps import report, sweep
     from xtx.api.training import TrainingUpdate, resume, train, train_steps
     from xtx.core import Agent, Brief, Decision, EpisodeRecord, Insight, Observation, Step, Transition, UserError
-    from xtx.games.vector import GameVector
+    from xtx.games.vector.game_vector import GameVector
 
     __version__: str
 
@@ -31,7 +31,7 @@ _PLACES = {
     "make_vector": "xtx.api.games",
     "list_games": "xtx.api.games",
     "GameEnv": "xtx.api.games",
-    "GameVector": "xtx.games.vector",
+    "GameVector": "xtx.games.vector.game_vector",
     "train": "xtx.api.training",
     "train_steps": "xtx.api.training",
     "resume": "xtx.api.training",

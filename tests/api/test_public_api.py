@@ -205,7 +205,7 @@ def test_training_can_be_left_and_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_the_command_line_and_the_library_make_the_same_run(tmp_path: Path) -> None:
-    from xtx.cli import main
+    from xtx.cli.main import main
 
     run = xtx.train(
         "toy:corridor-5", agent="drrn", steps=80, num_envs=4, out=tmp_path / "api", workers=1, threads=1,

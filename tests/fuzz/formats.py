@@ -24,19 +24,19 @@ import msgspec
 from fault_simulator import MEANS, _SilentDisplay
 from fuzz.mutations import INTERESTING, mutate_bytes, mutate_json, mutate_json_lines, mutate_value
 
-import xtx.commands.display
-from xtx.commands import session
-from xtx.config import RunConfig
+import xtx.cli.progress_display
+from xtx.cli import training_session
+from xtx.config.settings import RunConfig
 from xtx.core import UserError
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import Emulator, Snapshot
-from xtx.games.packed import pack, read_packed
-from xtx.games.profile import grammar_templates
-from xtx.games.story import Story, check_story, read_story
-from xtx.play import saves
-from xtx.report.load import from_summary, read_run, read_runs
-from xtx.report.summary import read_summary, summarise, to_json
-from xtx.runs import find_newest, read_checkpoint, read_config, write_checkpoint
+from xtx.games.atlas.archive import pack, read_packed
+from xtx.games.catalog.profile import grammar_templates
+from xtx.games.catalog.story_file import Story, check_story, read_story
+from xtx.games.emulator.frotz import Emulator, Snapshot
+from xtx.games.story_game import GameSpec, StoryGame
+from xtx.play import saved_games
+from xtx.report.data.load_runs import from_summary, read_run, read_runs
+from xtx.report.data.run_summary import read_summary, summarise, to_json
+from xtx.runs.run_folder import find_newest, read_checkpoint, read_config, write_checkpoint
 
 CORPUS = Path(__file__).parent / "corpus"
 STEPS = 160
@@ -69,8 +69,8 @@ class Format:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     with (
-        mock.patch.object(xtx.commands.display, "Display", _SilentDisplay),
-        mock.patch("xtx.runs.git_state", lambda: ""),
+        mock.patch.object(xtx.cli.progress_display, "Display", _SilentDisplay),
+        mock.patch("xtx.runs.run_folder.git_state", lambda: ""),
         contextlib.redirect_stderr(io.StringIO()),
     ):
         yield
@@ -80,7 +80,7 @@ def make_run(folder: Path) -> Path:
     """Train the toy run that checkpoints, configs and lines are taken from."""
     if not folder.exists():
         with _silent():
-            session.train(CONFIG, folder, MEANS)
+            training_session.train(CONFIG, folder, MEANS)
     return folder
 
 
@@ -118,7 +118,7 @@ def _read_checkpoint(scratch: Path, content: bytes) -> None:
     with _silent():
         with contextlib.suppress(UserError):
             find_newest(folder)
-        session.resume(folder, MEANS)
+        training_session.resume(folder, MEANS)
 
 
 def _read_config(scratch: Path, content: bytes) -> None:
@@ -127,9 +127,9 @@ def _read_config(scratch: Path, content: bytes) -> None:
     with _silent():
         config = read_config(folder)
         with contextlib.suppress(UserError):
-            session.prepare(config, MEANS)
+            training_session.prepare(config, MEANS)
         with contextlib.suppress(UserError):
-            session.resume(folder, MEANS)
+            training_session.resume(folder, MEANS)
         read_runs([folder])
 
 
@@ -140,7 +140,7 @@ def _read_lines(scratch: Path, content: bytes) -> None:
     (folder / f"{name}.jsonl").write_bytes(content)
     with _silent():
         read_runs([folder])
-        session.resume(folder, MEANS)
+        training_session.resume(folder, MEANS)
 
 
 def _make_lines(scratch: Path) -> bytes:
@@ -163,7 +163,7 @@ def _read_summary(scratch: Path, content: bytes) -> None:
 
 @cache
 def _lowwater() -> Story:
-    return read_story(Path(str(files("xtx.games").joinpath("data", "lowwater.z5"))))
+    return read_story(Path(str(files("xtx.games.catalog").joinpath("data", "lowwater.z5"))))
 
 
 @cache
@@ -279,14 +279,14 @@ def _read_snapshot(scratch: Path, content: bytes) -> None:
 def _make_saved_game(scratch: Path) -> bytes:
     game = _game()
     game.emulator.reset(1)
-    saved = saves.SavedGame(_lowwater().md5, game.save(), "Quay", 0, 1)
-    with mock.patch.object(saves, "folder", lambda game: scratch / "saves"):
-        return saves.write_save("lowwater", "fuzz", saved).read_bytes()
+    saved = saved_games.SavedGame(_lowwater().md5, game.save(), "Quay", 0, 1)
+    with mock.patch.object(saved_games, "folder", lambda game: scratch / "saves"):
+        return saved_games.write_save("lowwater", "fuzz", saved).read_bytes()
 
 
 def _mutate_saved_game(rng: random.Random, content: bytes, scratch: Path) -> bytes:
     """Change bytes; or the values, with a checksum of the file that fits, and sometimes one of the state inside."""
-    start = len(saves._MAGIC) + saves._DIGEST
+    start = len(saved_games._MAGIC) + saved_games._DIGEST
     if rng.random() < 0.2:
         return mutate_bytes(rng, content)
     try:
@@ -300,15 +300,15 @@ def _mutate_saved_game(rng: random.Random, content: bytes, scratch: Path) -> byt
         body = _encode_msgpack(value)
     except (msgspec.MsgspecError, ValueError, AttributeError):
         body = mutate_bytes(rng, content[start:])
-    return saves._MAGIC + saves._digest(body) + body
+    return saved_games._MAGIC + saved_games._digest(body) + body
 
 
 def _read_saved_game(scratch: Path, content: bytes) -> None:
     folder = scratch / "saves"
     folder.mkdir(exist_ok=True)
     (folder / "fuzz.save").write_bytes(content)
-    with mock.patch.object(saves, "folder", lambda game: folder):
-        saved = saves.read_save("lowwater", "fuzz", _lowwater().md5)
+    with mock.patch.object(saved_games, "folder", lambda game: folder):
+        saved = saved_games.read_save("lowwater", "fuzz", _lowwater().md5)
     game = _game()
     game._load(saved.state)
     game.emulator.reset(1)
@@ -340,7 +340,7 @@ FORMATS = {
             "profile",
             _ignoring_scratch(mutate_json),
             _read_profile,
-            lambda scratch: files("xtx.games").joinpath("data", "lowwater.json").read_bytes(),
+            lambda scratch: files("xtx.games.catalog").joinpath("data", "lowwater.json").read_bytes(),
         ),
         Format("story", _mutate_story, _read_story, lambda scratch: _lowwater().content),
         Format("snapshot", _mutate_msgpack, _read_snapshot, _make_snapshot),

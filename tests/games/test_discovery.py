@@ -10,19 +10,19 @@ import msgspec
 import pytest
 from zcode import _encode
 
-from xtx.cli import main
-from xtx.games import catalog
-from xtx.games.collection import add_games
+from xtx.cli.main import main
+from xtx.games.catalog import known_games
+from xtx.games.catalog.profile import Profile, Word, read_profile
+from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
+from xtx.games.catalog.story_file import Story, read_story
+from xtx.games.catalog.user_collection import add_games
 from xtx.games.discovery.describe import discover_in_child
 from xtx.games.discovery.discover import discover, find_title
 from xtx.games.discovery.transcript import Turn, likeness, read_turns
-from xtx.games.infocom_grammar import infocom_templates
-from xtx.games.jericho import Emulator, Status
-from xtx.games.printed_end import find_ending, reads_as_end, reads_as_victory
-from xtx.games.printed_score import read_number
-from xtx.games.profile import Profile, Word, read_profile
-from xtx.games.profile_format import as_fields, encode_profile, profile_key
-from xtx.games.story import Story, read_story
+from xtx.games.emulator.frotz import Emulator, Status
+from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
+from xtx.games.emulator.printed_score import read_number
+from xtx.games.zmachine.infocom_grammar import infocom_templates
 
 UNKNOWN = Path(__file__).parents[3] / "shared" / "unknown-stories"
 
@@ -36,7 +36,7 @@ def stranger(folder: Path, content: bytes, name: str = "stranger.z5") -> Path:
 
 @pytest.fixture(scope="module")
 def known() -> Story:
-    return catalog.find_story(catalog.default_game())
+    return known_games.find_story(known_games.default_game())
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +90,10 @@ def test_add_verify_export_and_back(
     assert exported.walkthrough == known.profile.walkthrough
     assert main(["games", "info", "stranger"]) == 0
     assert "found: score" in capsys.readouterr().out
-    for file in catalog.user_folder().glob("stranger.*"):
+    for file in known_games.user_folder().glob("stranger.*"):
         file.unlink()
     assert main(["games", "add", str(path), "--profile", "out.json"]) == 0
-    assert catalog.find_story("stranger").profile == exported
+    assert known_games.find_story("stranger").profile == exported
 
 
 def test_a_wrong_score_is_not_verified(known: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +102,7 @@ def test_a_wrong_score_is_not_verified(known: Story, tmp_path: Path, capsys: pyt
     assert known.profile.moves is not None
     address = known.profile.moves.address
     assert main(["games", "add", str(path), "--score", hex(address)]) == 0
-    profile = catalog.find_story("stranger").profile
+    profile = known_games.find_story("stranger").profile
     assert profile is not None
     assert profile.score == Word(address)
     commands = tmp_path / "commands.txt"
@@ -135,8 +135,8 @@ def test_a_bad_place_for_the_score(known: Story, hint: str, tmp_path: Path, caps
 
 
 def test_names_that_are_taken_get_a_number(known: Story, tmp_path: Path) -> None:
-    path = stranger(tmp_path, known.content, f"{catalog.default_game()}.z5")
-    assert add_games(path)[0].detail == f"{catalog.default_game()}-2"
+    path = stranger(tmp_path, known.content, f"{known_games.default_game()}.z5")
+    assert add_games(path)[0].detail == f"{known_games.default_game()}-2"
 
 
 def test_keys_of_earlier_profiles_stay(known: Story) -> None:
@@ -244,7 +244,7 @@ def test_no_infocom_grammar(known: Story) -> None:
 @pytest.mark.roms
 @pytest.mark.parametrize("name", ["detective", "zork1", "trinity", "lostpig"])
 def test_found_as_jericho_says(name: str, tmp_path: Path) -> None:
-    known = catalog.find_story(name)
+    known = known_games.find_story(name)
     story = read_story(stranger(tmp_path, known.content, f"stranger{known.path.suffix}"))
     one, other = Emulator(known), Emulator(replace(story, profile=discover(story)))
     one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)

@@ -19,8 +19,8 @@ import pytest
 
 import xtx.games.frotz_process
 from xtx.core import UserError
-from xtx.games import frotz_env
-from xtx.games.frotz_env import EmulatorLostWarning, FrotzEnv, UnsupportedGameWarning
+from xtx.games import jericho as frotz_env
+from xtx.games.jericho import EmulatorLostWarning, FrotzEnv, UnsupportedGameWarning
 
 LOWWATER = str(Path(frotz_env.__file__).parent / "data" / "lowwater.z5")
 HANG = str(Path(__file__).parents[2] / "stories" / "hang" / "hang.z5")
@@ -90,7 +90,7 @@ def test_names_of_the_module_are_those_of_jericho() -> None:
 def test_no_story_runs_in_the_calling_process_and_spacy_is_not_loaded() -> None:
     program = (
         "import sys, warnings; warnings.simplefilter('ignore')\n"
-        "from xtx.games.frotz_env import FrotzEnv\n"
+        "from xtx.games.jericho import FrotzEnv\n"
         f"env = FrotzEnv({LOWWATER!r}); env.reset(); env.step('look'); env._identify_interactive_objects()\n"
         "print(bool(env.get_valid_actions()), 'libfrotz' in open('/proc/self/maps').read(), 'spacy' in sys.modules)\n"
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from jericho.util import get_subtree, unabbreviate
 
-from xtx.games import frotz_env
+from xtx.games import jericho as frotz_env
 
 pytestmark = pytest.mark.roms
 STEPS = 25

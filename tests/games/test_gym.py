@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 import xtx.games.gym
 from xtx.core import UserError
-from xtx.games import catalog
+from xtx.games.catalog import known_games
 
 LOWWATER = "xtx/lowwater-v0"
 
@@ -30,7 +30,7 @@ def env(atlas: str) -> Iterator[gymnasium.Env[str, str]]:
 
 
 def test_every_game_is_registered() -> None:
-    names = {f"xtx/{entry.name}-v0" for entry in catalog.entries()} | {"xtx/Story-v0"}
+    names = {f"xtx/{entry.name}-v0" for entry in known_games.entries()} | {"xtx/Story-v0"}
     assert names <= set(gymnasium.registry)
     xtx.games.gym.register()  # again does no harm, and does not warn
 
@@ -149,7 +149,7 @@ def test_vectors(mode: str, atlas: str) -> None:
 
 
 def test_a_story_by_path(atlas: str) -> None:
-    env = gymnasium.make("xtx/Story-v0", path=catalog.DATA / "lowwater.z5", atlas=atlas)
+    env = gymnasium.make("xtx/Story-v0", path=known_games.DATA / "lowwater.z5", atlas=atlas)
     assert env.reset()[1]["max_score"] == 75
     env.close()
 
@@ -164,8 +164,8 @@ def test_a_missing_game_says_what_to_do() -> None:
 
 
 def test_a_name_that_gymnasium_does_not_allow_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = catalog.Entry("my story!", "my.z5", "0" * 32, 1, 0, 1)
-    monkeypatch.setattr(catalog, "entries", lambda: (entry,))
+    entry = known_games.Entry("my story!", "my.z5", "0" * 32, 1, 0, 1)
+    monkeypatch.setattr(known_games, "entries", lambda: (entry,))
     xtx.games.gym.register()
     assert not [name for name in gymnasium.registry if "my story" in name]
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from games.layouts import layout_of
-from xtx.games.jericho import Emulator
-from xtx.games.scratch_bytes import find_scratch, harmless_commands
-from xtx.games.search import RANDOM_STATES
-from xtx.games.story import read_story
-from xtx.games.world import World
-from xtx.games.zset import Engine
 
-LOWWATER = Path(__file__).parents[2] / "xtx/games/data/lowwater.z5"
+from xtx.games.actions.search import RANDOM_STATES
+from xtx.games.canonical.canonical_state import World
+from xtx.games.canonical.scratch_bytes import find_scratch, harmless_commands
+from xtx.games.catalog.story_file import read_story
+from xtx.games.emulator.frotz import Emulator
+from xtx.games.zset.engine import Engine
+
+LOWWATER = Path(__file__).parents[2] / "xtx/games/catalog/data/lowwater.z5"
 
 
 def test_what_is_excluded_is_not_tried() -> None:

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import zset_verify as verify
 
-from xtx.games.game import GameSpec, StoryGame
-from xtx.games.jericho import STEP_LIMIT, Emulator, Snapshot, Status, Verdict, Verdicts, WorldStruct
-from xtx.games.search import RANDOM_STATES, Search
-from xtx.games.verdicts import judge_each, take_turn
-from xtx.games.zmachine import Ram
-from xtx.games.zset import END_OPEN, UNJUDGED, Engine
-from xtx.games.zset.rules import Rules
+from xtx.games.actions.search import RANDOM_STATES, Search
+from xtx.games.emulator.frotz import STEP_LIMIT, Emulator, Snapshot, Status, Verdict, Verdicts, WorldStruct
+from xtx.games.story_game import GameSpec, StoryGame
+from xtx.games.zmachine.story_memory import Ram
+from xtx.games.zset.command_verdicts import judge_each, take_turn
+from xtx.games.zset.engine import END_OPEN, UNJUDGED, Engine
+from xtx.games.zset.game_rules import Rules
 
 ROOT = Path(__file__).parents[2]
-LOWWATER = ROOT / "xtx/games/data/lowwater.z5"
+LOWWATER = ROOT / "xtx/games/catalog/data/lowwater.z5"
 TURNS = 3
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from xtx.config import RunConfig
+from xtx.config.settings import RunConfig
 
 
 class Browser:

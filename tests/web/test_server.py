@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 import xtx.web.app
-from xtx.cli import main
+from xtx.cli.main import main
 from xtx.web.app import Hub
-from xtx.web.guard import Guard, host_of, is_loopback
-from xtx.web.now import key
-from xtx.web.watcher import Watcher
+from xtx.web.live_panels import key
+from xtx.web.request_guard import Guard, host_of, is_loopback
+from xtx.web.run_watcher import Watcher
 
 AddRun = Callable[..., Path]
 
@@ -180,7 +180,7 @@ def test_what_the_user_can_mend(
         assert f"port {port} is in use" in complaint(str(tmp_path), "--port", str(port))
     assert "--port takes a number" in complaint(str(tmp_path), "--port", "99999")
     assert "no such address" in complaint(str(tmp_path), "--host", "no.such.host.invalid")
-    for name in ("xtx.web.serve", "xtx.web.app", "uvicorn"):
+    for name in ("xtx.web.server", "xtx.web.app", "uvicorn"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install 'xtx[web]'" in complaint(str(tmp_path))

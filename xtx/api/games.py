@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from xtx.core import Observation, Step, UserError, warn
-from xtx.games.catalog import default_game, entries, find_story, locate
-from xtx.games.game import GameSpec
-from xtx.games.guarded import GuardedGame
-from xtx.games.vector import GameVector
+from xtx.games.catalog.known_games import default_game, entries, find_story, locate
+from xtx.games.story_game import GameSpec
+from xtx.games.vector.game_vector import GameVector
+from xtx.games.vector.isolated_game import GuardedGame
 
 if TYPE_CHECKING:
     from xtx.games.gym import StoryEnv
@@ -100,7 +100,7 @@ def _make_spec(
     atlas: Atlas,
     threads: int,
 ) -> GameSpec:
-    from xtx.games.atlas import default_path
+    from xtx.games.atlas.store import default_path
 
     if actions not in ("templates", "whole"):
         raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from xtx.bounded_files import BadFileError
-from xtx.config import RunConfig
+from xtx.config.settings import RunConfig
 from xtx.core import Agent, EpisodeRecord, UserError
-from xtx.runs import checkpoints, read_config, read_episodes, read_lines
+from xtx.files.bounded_reads import BadFileError
+from xtx.runs.run_folder import checkpoints, read_config, read_episodes, read_lines
 
 if TYPE_CHECKING:
-    from xtx.commands.loading import Loaded
-    from xtx.evaluate import Figures
+    from xtx.cli.agent_loading import Loaded
+    from xtx.training.evaluation import Figures
 
 Checkpoint = Literal["newest", "best"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -94,7 +94,7 @@ class SavedRun:
 
     def best(self) -> EpisodeRecord:
         """The best episode, with its `actions` and `seed`. Raises `UserError` if no episode has ended yet."""
-        from xtx.commands.loading import read_records
+        from xtx.cli.agent_loading import read_records
 
         return max(read_records(self.path), key=lambda episode: episode.score)
 
@@ -105,7 +105,7 @@ class SavedRun:
     @cached_property
     def max_score(self) -> int:
         """The points that the game has to give; 0 where that is not known."""
-        from xtx.commands.loading import Means, open_stage
+        from xtx.cli.agent_loading import Means, open_stage
 
         return open_stage(self.config, Means()).max_score
 
@@ -121,7 +121,7 @@ class SavedRun:
     ) -> Figures:
         """Let the agent play without learning. `greedy`: always its likeliest action; `seed`: in a stochastic run,
         another number gives other games. Returns mean, best, normalised scores and where episodes ended."""
-        from xtx.evaluate import evaluation_seeds, figures, play
+        from xtx.training.evaluation import evaluation_seeds, figures, play
 
         if episodes < 1:
             raise UserError(f"episodes takes a number from 1, not {episodes}")
@@ -132,7 +132,7 @@ class SavedRun:
         return figures(sorted(played, key=lambda one: one.number), loaded.stage.max_score)
 
     def _load(self, checkpoint: Checkpoint, device: Device) -> Loaded:
-        from xtx.commands.loading import Means, load_agent
+        from xtx.cli.agent_loading import Means, load_agent
 
         if device not in ("auto", "cpu", "cuda"):
             raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")

@@ -11,9 +11,9 @@ from xtx.api.runs import Records, SavedRun, load_run
 from xtx.core import UserError
 
 if TYPE_CHECKING:
-    from xtx.sweep.conduct import Places
-    from xtx.sweep.plan import PlannedRun
-    from xtx.sweep.spec import Spec
+    from xtx.sweep.run_plan import PlannedRun
+    from xtx.sweep.scheduler import Places
+    from xtx.sweep.sweep_file import Spec
 
 
 def sweep(
@@ -55,7 +55,7 @@ def sweep(
     sweep. Raises `UserError` for what does not fit, and if a run failed.
     """
     from xtx.sweep.launch import SweepOptions, find_stories, open_places
-    from xtx.sweep.plan import make_plan
+    from xtx.sweep.run_plan import make_plan
     from xtx.training.prepare import check_config
 
     chosen = {"games": games, "agents": agents, "seeds": seeds, "steps": steps, "stochastic": stochastic}
@@ -83,7 +83,7 @@ def _choose_spec(name: str, chosen: dict[str, object]) -> Spec:
     import msgspec
 
     from xtx.agents.from_file import accept_agent
-    from xtx.sweep.spec import Spec, read_spec
+    from xtx.sweep.sweep_file import Spec, read_spec
 
     base = msgspec.to_builtins(read_spec(name) if name else Spec())
     base |= {key: value for key, value in chosen.items() if value is not None}
@@ -105,8 +105,8 @@ def _conduct(folder: Path, plan: list[PlannedRun], places: Places, retries: int,
     """Carries out all runs. Ctrl-C saves and stops them, and is raised then."""
     from rich.console import Console
 
-    from xtx.sweep.conduct import Conductor, State
-    from xtx.sweep.table import Show
+    from xtx.sweep.progress_table import Show
+    from xtx.sweep.scheduler import Conductor, State
     from xtx.training.stop import stop_on_signal
 
     with stop_on_signal() as stop, Show(Console(quiet=not progress)) as show:
@@ -134,8 +134,8 @@ def report(
     or .csv. `figures`: a folder for all plots. `walkthroughs`: False does not open the games, so that there is no
     progress along their walkthroughs. Raises `UserError`.
     """
-    from xtx.commands import report as command
-    from xtx.report.build import TITLE
+    from xtx.cli import report as command
+    from xtx.report.pages.build import TITLE
 
     given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else list(runs)
     paths = tuple(run.path if isinstance(run, SavedRun) else Path(run) for run in given)

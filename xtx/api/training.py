@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from xtx.agents import find_agent, preset
 from xtx.agents.from_file import accept_agent, register_agent
+from xtx.agents.registry import find_agent, preset
 from xtx.api.runs import SavedRun
-from xtx.config import RunConfig, usual_length
+from xtx.config.settings import RunConfig, usual_length
 from xtx.core import Agent, UserError
 from xtx.training.prepare import RunResources, check_config, lasting_name, new_run_folder
 
 if TYPE_CHECKING:
-    from xtx.runs import Run
-    from xtx.train import Progress
+    from xtx.runs.run_folder import Run
+    from xtx.training.loop import Progress
     from xtx.training.prepare import Cast
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -165,7 +165,7 @@ def resume(
 def _make_config(
     game: str, agent: str, settings: Mapping[str, Any] | Any, steps: int | None, num_envs: int | None, **others: Any
 ) -> RunConfig:
-    from xtx.sweep.plan import change_settings
+    from xtx.sweep.run_plan import change_settings
 
     find_agent(agent)
     usual_steps, usual_envs = usual_length(agent)
@@ -207,8 +207,8 @@ def _make_resources(
 
 
 def _train_new(config: RunConfig, folder: Path, resources: RunResources) -> Generator[TrainingUpdate]:
-    from xtx.commands.writing import run_written
-    from xtx.runs import Run
+    from xtx.files.user_paths import run_written
+    from xtx.runs.run_folder import Run
     from xtx.training.prepare import prepare
 
     cast = prepare(config, resources)  # first, so that a mistake leaves no folder behind
@@ -221,8 +221,8 @@ def _train_new(config: RunConfig, folder: Path, resources: RunResources) -> Gene
 
 
 def _go_on(folder: Path, resources: RunResources, accept_changes: bool) -> Generator[TrainingUpdate]:
-    from xtx.commands.writing import run_written
-    from xtx.runs import Run
+    from xtx.files.user_paths import run_written
+    from xtx.runs.run_folder import Run
     from xtx.training.resumed import prepare_resumed
 
     with run_written(folder), Run.open(folder) as run:
@@ -233,7 +233,7 @@ def _go_on(folder: Path, resources: RunResources, accept_changes: bool) -> Gener
 def _advance(run: Run, resources: RunResources, cast: Cast) -> Generator[TrainingUpdate]:
     """Trains a run that was opened. Saves it at its end, and where the caller wants no more."""
     from xtx.core import warn
-    from xtx.train import Training
+    from xtx.training.loop import Training
     from xtx.training.session import open_games, restore_run
 
     restored = restore_run(run)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from xtx.games.frotz_worker import Answer, Request, encode
-from xtx.games.inbox import Inbox
+from xtx.games.vector.socket_messages import Inbox
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.frotz_worker import main; main()"
 _START_PATIENCE = 60.0

@@ -1,4 +1,4 @@
-"""The process in which a `FrotzEnv` (frotz_env.py) runs its story, inside Jericho's own environment.
+"""The process in which a `FrotzEnv` (jericho.py) runs its story, inside Jericho's own environment.
 
 Requests and answers are msgpack behind their length. A request is a method and its arguments; an answer is `Answer`.
 The process holds one story at a time and may be given another, because starting a process takes longer than loading a
@@ -22,8 +22,8 @@ import msgspec
 import numpy as np
 
 from xtx.child_processes import set_up_emulator_process
-from xtx.games.inbox import HEADER, Inbox
-from xtx.games.jericho import jericho, open_jericho_env
+from xtx.games.emulator.frotz import jericho, open_jericho_env
+from xtx.games.vector.socket_messages import HEADER, Inbox
 
 _WORD = re.compile(r"[a-z][a-z'-]*")
 _NO_NAMES = frozenset(

@@ -26,11 +26,11 @@ from gymnasium.spaces import Text
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 from xtx.core import Observation
-from xtx.games import catalog
-from xtx.games.typed import COMMAND_LENGTH, READABLE, fit, to_the_program
+from xtx.games.catalog import known_games
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH, READABLE, fit, to_the_program
 
 if TYPE_CHECKING:
-    from xtx.games.guarded import GuardedGame
+    from xtx.games.vector.isolated_game import GuardedGame
 
 NAMESPACE = "xtx"
 
@@ -92,7 +92,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.observation_space = Narration(NARRATION_LENGTH, min_length=0, charset=_PRINTED)
         self.action_space = Text(COMMAND_LENGTH, min_length=1, charset=READABLE)
-        self._path = str(catalog.find_story(os.fspath(path)).path.absolute())
+        self._path = str(known_games.find_story(os.fspath(path)).path.absolute())
         if actions not in ("templates", "whole"):
             raise ValueError(f"actions is 'templates' or 'whole', not {actions!r}")
         self._extra_actions, self._wide_grammar, self._actions = extra_actions, wide_grammar, actions
@@ -133,9 +133,9 @@ class StoryEnv(gymnasium.Env[str, str]):
 
     def _opened(self) -> GuardedGame:
         if self._game is None:
-            from xtx.games.atlas import default_path
-            from xtx.games.game import GameSpec
-            from xtx.games.guarded import GuardedGame
+            from xtx.games.atlas.store import default_path
+            from xtx.games.story_game import GameSpec
+            from xtx.games.vector.isolated_game import GuardedGame
 
             if isinstance(self._atlas, bool):
                 atlas = str(default_path()) if self._atlas else None
@@ -220,7 +220,7 @@ def register() -> None:
     """Makes the games known to Gymnasium; those that are known already stay as they are."""
     kind = f"{__name__}:{StoryEnv.__name__}"
     games: dict[str, dict[str, Any]] = {f"{NAMESPACE}/Story-v0": {}}
-    games |= {f"{NAMESPACE}/{entry.name}-v0": {"path": entry.name} for entry in catalog.entries()}
+    games |= {f"{NAMESPACE}/{entry.name}-v0": {"path": entry.name} for entry in known_games.entries()}
     for name, arguments in games.items():
         if name in gymnasium.registry:
             continue

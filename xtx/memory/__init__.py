@@ -3,7 +3,7 @@
 Both store text ids only, have their own random state, and can be saved at any moment and continued exactly.
 """
 
-from xtx.memory.acceptance import AboveRunningMean, Acceptance, BestScore, Verdict
+from xtx.memory.priority_episodes import AboveRunningMean, Acceptance, BestScore, Verdict
 from xtx.memory.replay import ROW, TEXT_COLUMNS, Part, ReplayMemory
 from xtx.memory.trajectories import Buffer, Episode, TrajectoryStore
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xtx.core import State
-from xtx.memory.acceptance import Acceptance, BestScore, Verdict
-from xtx.memory.ids import distinct_ids
+from xtx.memory.priority_episodes import Acceptance, BestScore, Verdict
+from xtx.memory.used_ids import distinct_ids
 
 ROW = np.dtype(
     [

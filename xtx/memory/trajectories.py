@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xtx.core import State
-from xtx.memory.ids import distinct_ids
-from xtx.memory.prefixes import COLUMNS, PrefixTable, Shared, Steps
+from xtx.memory.prefix_table import COLUMNS, PrefixTable, Shared, Steps
+from xtx.memory.used_ids import distinct_ids
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from xtx.core import UserError
-from xtx.play.table import Scene
+from xtx.play.played_game import Scene
 
 WIDEST = 100
 """Longer lines are hard to read."""

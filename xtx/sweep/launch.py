@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.catalog import user_folder
-from xtx.runs import warn
-from xtx.sweep.child import Means
-from xtx.sweep.conduct import Places
-from xtx.sweep.folder import Common, agree, check_runs, open_sweep, settle
-from xtx.sweep.local import LocalPlaces, processors
-from xtx.sweep.plan import STAR, Chosen, PlannedRun, find_games
-from xtx.sweep.spec import Spec
+from xtx.games.catalog.known_games import user_folder
+from xtx.runs.run_folder import warn
+from xtx.sweep.local_processes import LocalPlaces, processors
+from xtx.sweep.run_plan import STAR, Chosen, PlannedRun, find_games
+from xtx.sweep.run_process import Means
+from xtx.sweep.scheduler import Places
+from xtx.sweep.sweep_file import Spec
+from xtx.sweep.sweep_folder import Common, agree, check_runs, open_sweep, settle
 from xtx.training.prepare import lasting_name, pick_device
 
 RUNS_PER_GPU = 6
@@ -97,7 +97,7 @@ def _places(options: SweepOptions, out: Path, common: Common) -> Places:
         no_atlas=options.no_atlas,
     )
     if options.ray is not None:
-        from xtx.sweep.cluster import RayPlaces
+        from xtx.sweep.ray_cluster import RayPlaces
 
         gpus = options.gpus if options.gpus is not None else float(common.device == "cuda")
         means = msgspec.structs.replace(means, processors=max(1, int(options.cpus)))

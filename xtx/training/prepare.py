@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from xtx.agents import find_agent
 from xtx.agents.from_file import agent_label
-from xtx.bounds import check_settings
-from xtx.config import RunConfig
-from xtx.config_file import ConfigError, check_numbers, replace_old_settings
+from xtx.agents.registry import find_agent
+from xtx.config.bounds import check_settings
+from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
+from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError
-from xtx.games.catalog import default_game, is_story_path
+from xtx.games.catalog.known_games import default_game, is_story_path
 
 if TYPE_CHECKING:
-    from xtx.games.stage import Stage
+    from xtx.games.game_setup import Stage
 
 _SMALL = 128
 """Width of networks under which several threads do not pay."""
@@ -106,7 +106,7 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
     # Not at the top: these take a while to load, and a wrong option should be answered at once.
     import torch
 
-    from xtx.games.stage import set_stage
+    from xtx.games.game_setup import set_stage
 
     device = pick_device(means.device)
     torch.set_num_threads(means.threads or usual_threads(config, torch.get_num_threads()))

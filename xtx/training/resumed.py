@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from xtx.core import UserError
-from xtx.runs import Run, read_config
+from xtx.runs.run_folder import Run, read_config
 from xtx.training.prepare import Cast, Resources, make_agent, prepare
 
 
@@ -29,8 +29,8 @@ def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = Fa
 
 def _try_state(run: Run, cast: Cast, resources: Resources) -> None:
     """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
-    from xtx.games.vector import GameVector
-    from xtx.train import check_state, load_agent_state, restore_games
+    from xtx.games.vector.game_vector import GameVector
+    from xtx.training.loop import check_state, load_agent_state, restore_games
 
     state = run.saved_state
     if state is not None:

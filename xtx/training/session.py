@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from xtx.core import State
-from xtx.games.vector import GameVector
-from xtx.runs import Run
-from xtx.train import check_state
+from xtx.games.vector.game_vector import GameVector
+from xtx.runs.run_folder import Run
+from xtx.training.loop import check_state
 from xtx.training.prepare import Cast, Resources
 
 

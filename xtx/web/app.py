@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from xtx.report import html
-from xtx.report.build import Page
-from xtx.report.html import HOW_TO, Piece, page
-from xtx.web.now import FILES, key
-from xtx.web.watcher import PAGE_SIZE, Snapshot, Watcher
+from xtx.report.formats import html
+from xtx.report.formats.html import HOW_TO, Piece, page
+from xtx.report.pages.build import Page
+from xtx.web.live_panels import FILES, key
+from xtx.web.run_watcher import PAGE_SIZE, Snapshot, Watcher
 
 HERE = Path(__file__).parent
 EVERY = 1.0

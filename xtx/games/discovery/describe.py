@@ -8,13 +8,13 @@ from dataclasses import replace
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.catalog import found_folder
-from xtx.games.child_process import Report, call_in_child
-from xtx.games.files import write_whole
-from xtx.games.finding import Finding
-from xtx.games.profile import Profile
-from xtx.games.profile_format import encode_profile
-from xtx.games.story import Story, read_story
+from xtx.files.atomic_writes import write_whole
+from xtx.games.catalog.finding import Finding
+from xtx.games.catalog.known_games import found_folder
+from xtx.games.catalog.profile import Profile
+from xtx.games.catalog.profile_format import encode_profile
+from xtx.games.catalog.story_file import Story, read_story
+from xtx.games.isolated_calls import Report, call_in_child
 
 PATIENCE = 120.0
 """Seconds without a sign of progress after which a story is given up; a stage of the discovery takes some seconds."""

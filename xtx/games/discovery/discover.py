@@ -9,19 +9,19 @@ from itertools import pairwise
 
 import msgspec
 
+from xtx.games.canonical.survey_budget import Budget, Progress
+from xtx.games.catalog.finding import Finding
+from xtx.games.catalog.profile import Profile
+from xtx.games.catalog.story_file import Story
 from xtx.games.discovery.ending import find_end
 from xtx.games.discovery.from_file import SEED, bare_profile, file_findings
 from xtx.games.discovery.player import find_player
 from xtx.games.discovery.probe import Probe, commonest_prompt
 from xtx.games.discovery.score import find_scoring
 from xtx.games.discovery.walk import find_opening, walk
-from xtx.games.finding import Finding
-from xtx.games.jericho import Emulator
-from xtx.games.profile import Profile
-from xtx.games.story import Story
-from xtx.games.survey_budget import Budget, Progress
-from xtx.games.zmachine import ObjectTree
-from xtx.games.zset import Engine
+from xtx.games.emulator.frotz import Emulator
+from xtx.games.zmachine.story_memory import ObjectTree
+from xtx.games.zset.engine import Engine
 
 BUDGET = 2_000_000_000
 """Work units that are spent on a story at most, in `survey_budget`'s terms: about ten seconds."""

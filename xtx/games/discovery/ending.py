@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xtx.games.catalog.finding import Finding
+from xtx.games.catalog.profile import End
 from xtx.games.discovery.probe import Probe
-from xtx.games.finding import Finding
-from xtx.games.jericho import Snapshot
-from xtx.games.printed_end import find_ending, reads_as_end, reads_as_victory
-from xtx.games.profile import End
+from xtx.games.emulator.frotz import Snapshot
+from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
 
 _TRIED = (1, 2, 3)
 """What Inform's library and its stories set the variable to: lost, won, and anything else."""

@@ -6,10 +6,10 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from xtx.games.finding import Finding
-from xtx.games.infocom_grammar import infocom_templates
-from xtx.games.profile import Profile, grammar_templates
-from xtx.games.zmachine import Header, count_objects
+from xtx.games.catalog.finding import Finding
+from xtx.games.catalog.profile import Profile, grammar_templates
+from xtx.games.zmachine.infocom_grammar import infocom_templates
+from xtx.games.zmachine.story_memory import Header, count_objects
 
 SEED = 1
 """The emulator seed with which a game begins of which no walkthrough is known."""

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.catalog.finding import Finding
 from xtx.games.discovery.probe import Probe
 from xtx.games.discovery.walk import DIRECTIONS
-from xtx.games.finding import Finding
-from xtx.games.jericho import Snapshot
-from xtx.games.zmachine import ObjectTree, read_name_words
+from xtx.games.emulator.frotz import Snapshot
+from xtx.games.zmachine.story_memory import ObjectTree, read_name_words
 
 _MOST_STATES = 3
 _MOST_THINGS = 4

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Status
-from xtx.games.survey_budget import FROTZ_WEIGHT, Budget
-from xtx.games.zmachine import Ram
-from xtx.games.zset import UNJUDGED, Engine
+from xtx.games.canonical.survey_budget import FROTZ_WEIGHT, Budget
+from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.zmachine.story_memory import Ram
+from xtx.games.zset.engine import UNJUDGED, Engine
 
 GLOBALS = 240
 

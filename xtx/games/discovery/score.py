@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xtx.games.catalog.finding import Finding, Sureness
+from xtx.games.catalog.profile import Word
 from xtx.games.discovery.probe import Probe
-from xtx.games.finding import Finding, Sureness
-from xtx.games.jericho import Snapshot
-from xtx.games.printed_score import read_number
-from xtx.games.profile import Word
+from xtx.games.emulator.frotz import Snapshot
+from xtx.games.emulator.printed_score import read_number
 
 _TRIED = (207, 213)
 """Values that a variable is given; their difference shows in what is printed."""

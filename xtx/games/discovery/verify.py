@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtx.games.catalog import find_story
-from xtx.games.child_process import Report
+from xtx.games.catalog.known_games import find_story
 from xtx.games.discovery.describe import describe
 from xtx.games.discovery.score import PRINTED
 from xtx.games.discovery.transcript import Turn, likeness, mean
-from xtx.games.jericho import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
-from xtx.games.printed_end import reads_as_end
-from xtx.games.printed_score import read_number
+from xtx.games.emulator.frotz import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
+from xtx.games.emulator.printed_end import reads_as_end
+from xtx.games.emulator.printed_score import read_number
+from xtx.games.isolated_calls import Report
 
 _CHANGE = re.compile(r"\bscore has (?:just )?gone (up|down) by (\S+) points?", re.I)
 """How Inform's library tells of points."""

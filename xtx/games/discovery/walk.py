@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xtx.games.discovery.probe import Answer, Probe, same_words
-from xtx.games.jericho import STEP_LIMIT as LONG
-from xtx.games.jericho import Emulator, Snapshot, Status
+from xtx.games.emulator.frotz import STEP_LIMIT as LONG
+from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 
 DIRECTIONS = (
     "north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.jericho import Verdicts
-from xtx.games.zset import library
+from xtx.games.emulator.frotz import Verdicts
+from xtx.games.zset.engine import library
 
 
 class Effects(NamedTuple):

@@ -5,14 +5,14 @@
  * each lane. Where lanes branch differently the set is split, and the parts run one after the other from the same
  * snapshot; where parts reach the same instruction they are merged again.
  *
- *   machine.c  loading, decoding, objects and properties, and the interpreter itself
- *   sets.c     vectors, the journal, splitting and merging of sets
- *   text.c     printed text, the automaton that matches patterns in it, the dictionary
- *   verdict.c  how a command changed the world, lane by lane; the functions that Python calls
- *   meet.c     merge points: the instructions at which parts of a set merge inside a routine that does not return
- *   team.c     a thread team: several engines that share the commands of a state
- *   cut.c      partition of the commands into parts for the team
- *   fill.c     candidate commands: the templates of a grammar, filled with names
+ *   interpreter.c  loading, decoding, objects and properties, and the interpreter itself
+ *   lane_sets.c     vectors, the journal, splitting and merging of sets
+ *   printed_text.c     printed text, the automaton that matches patterns in it, the dictionary
+ *   verdicts.c  how a command changed the world, lane by lane; the functions that Python calls
+ *   merge_points.c     merge points: the instructions at which parts of a set merge inside a routine that does not return
+ *   thread_team.c     a thread team: several engines that share the commands of a state
+ *   partition.c      partition of the commands into parts for the team
+ *   template_fill.c     candidate commands: the templates of a grammar, filled with names
  *   effects.c  statistics over the verdicts on all commands of a state
  *
  * There are no global variables: an engine belongs to one thread at a time, and there may be many engines. */
@@ -212,7 +212,7 @@ enum { ENDS_NOT, ENDS_OVER, ENDS_WON, ENDS_TAKEN = 4 };
 enum { HIT_TAKEN = 1, HIT_ASK = 2, HIT_OVER = 4, HIT_WON = 8, HIT_CUT = 16 };
 enum { MOVED, SET, CLEARED, EVENT_KINDS, EVENT_SLOTS = 16 };
 
-/* The definition of a change of the world; the same as in door.c. */
+/* The definition of a change of the world; the same as in frotz_bridge.c. */
 typedef struct {
     const uint8_t *set_mask, *clear_mask;
     const uint16_t *wanderers;
@@ -240,7 +240,7 @@ typedef struct {
     uint64_t state; /* a hash of all of it */
 } check;
 
-/* A state to start from, as xtx.games.jericho.Snapshot has it. */
+/* A state to start from, as xtx.games.emulator.frotz.Snapshot has it. */
 typedef struct {
     const uint8_t *ram;
     const uint16_t *stack; /* from sp on */
@@ -384,7 +384,7 @@ typedef struct {
     uint64_t count_instructions, count_splits, count_parked, count_merges, count_lanes, count_leaves;
 } engine;
 
-/* --- machine.c ---------------------------------------------------------------------------------------------- */
+/* --- interpreter.c ---------------------------------------------------------------------------------------------- */
 
 int machine_load(engine *e, const uint8_t *story, uint32_t size);
 void machine_free(engine *e);
@@ -398,14 +398,14 @@ int follows(const instruction *in, uint32_t next[2]);
 /* Makes an instruction a merge point: from now on the interpreter checks there whether a part of the set must wait. */
 void wait_at(instruction *in);
 
-/* --- meet.c ------------------------------------------------------------------------------------------------- */
+/* --- merge_points.c ------------------------------------------------------------------------------------------------- */
 
 /* Stores the return addresses of the routines on the stack at the prompt. */
 void note_turn_ends(engine *e, const instruction *read, int32_t fp, int32_t frames);
 /* The merge point of the parts of a set that this instruction separates, inside the routine; NULL: there is none. */
 const instruction *meeting_place(engine *e, const instruction *in, int32_t frames);
 
-/* --- sets.c ------------------------------------------------------------------------------------------------- */
+/* --- lane_sets.c ------------------------------------------------------------------------------------------------- */
 
 void out_of_room(engine *e) __attribute__((noreturn));
 int arena_open(arena *a, size_t size);
@@ -564,7 +564,7 @@ static inline void store_byte(engine *e, uint32_t address, value v) {
     put_byte(e, address, v);
 }
 
-/* --- text.c ------------------------------------------------------------------------------------------------- */
+/* --- printed_text.c ------------------------------------------------------------------------------------------------- */
 
 int text_patterns(engine *e, const char *const *pattern, const uint8_t *hit, int count);
 /* The end of an encoded text, or 0 if it has none inside the story. */
@@ -606,7 +606,7 @@ int tokenise_buffer(engine *e, uint32_t text, uint32_t parse);
 /* Writes tokens[k * room ...], counts[k] of them, for the k-th lane of the present set. */
 void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts);
 
-/* --- verdict.c ---------------------------------------------------------------------------------------------- */
+/* --- verdicts.c ---------------------------------------------------------------------------------------------- */
 
 void event(engine *e, int kind, value object, value other);
 /* Judges the current set, which is at the end of its turn. Returns 0 if it must first be split by e->keys. */
@@ -624,7 +624,7 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
                 uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
                 transcript *transcripts);
 
-/* --- cut.c -------------------------------------------------------------------------------------------------- */
+/* --- partition.c -------------------------------------------------------------------------------------------------- */
 
 /* Some commands in a row. */
 typedef struct {

@@ -1,0 +1,342 @@
+"""Candidates from the whole dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from xtx.games.actions.search import RANDOM_STATES, Search, _common_changes, _silent_changes, _told_apart
+from xtx.games.actions.whole_dictionary import WORD_MARK, Named, Present, WholeGrammar, find_added_actions, head_of
+from xtx.games.catalog.known_games import find_story
+from xtx.games.emulator.frotz import Emulator, Verdict
+from xtx.games.zmachine.story_memory import Dictionary, read_initial_numbers, read_name_words
+from xtx.games.zset.command_responses import Hearing
+from xtx.games.zset.engine import Engine
+
+LOWWATER = Path(__file__).parents[3] / "xtx/games/catalog/data/lowwater.z5"
+
+LAMP, BOX, GUARD = 1, 2, 3
+NOUNS = frozenset(("lamp", "light", "crate", "box", "guard", "pebble", "red", "blue", "magica", "me"))
+DICTIONARY = Dictionary(
+    NOUNS | {"take", "drop", "examin", "touch", "into", "and", "say", "frobni", "save", "ask"}, 6, NOUNS
+)
+TEMPLATES = ("frobnicate", "take OBJ", "drop OBJ", "turn on OBJ", "say OBJ", "put OBJ in OBJ", "rub OBJ on OBJ")
+
+
+def _grammar(numbers: Sequence[int] = ()) -> WholeGrammar:
+    owners = {"lamp": {LAMP}, "light": {LAMP}, "box": {BOX}, "crate": {BOX}, "guard": {GUARD}, "magica": {BOX}}
+    return WholeGrammar(
+        DICTIONARY, TEMPLATES, {word: frozenset(objects) for word, objects in owners.items()},
+        ("", "brass lamp", "magical box", "guard"), lambda answer: "" if "can't see" in answer else answer,
+        ("and", "into"), numbers,
+    )  # fmt: skip
+
+
+class Story:
+    """Answers and effects of a tiny story: a lamp and a box in the dark, and a guard."""
+
+    def __init__(self, does: dict[str, int], says: dict[str, str] | None = None) -> None:
+        self.does = does
+        self.says = says or {}
+        self.asked: list[str] = []
+
+    def ask(self, commands: Sequence[tuple[str, str]]) -> list[str]:
+        self.asked += [command for command, _ in commands]
+        return [self.says.get(command, self._usual(command)).replace(word, WORD_MARK) for command, word in commands]
+
+    def _usual(self, command: str) -> str:
+        verb, *rest = command.split()
+        if verb == "examine":
+            return "It is too dark."
+        here = {"lamp": "a lamp", "light": "a lamp", "box": "a box", "crate": "a box", "magica": "a box"}
+        if verb == "touch" and rest[0] in here:
+            return f"You feel {here[rest[0]]}."
+        return "Done." if command in self.does else f"You can't see any {rest[-1] if rest else 'sense'} here."
+
+    def effects(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
+        return np.array([self.does.get(command, 0) for command in commands], dtype=np.uint64)
+
+    def frequency(self, command: str) -> int:
+        return {"take": 100, "turn": 50}.get(command.split()[0], 1)
+
+    def is_fatal(self, command: str) -> bool:
+        return self.says.get(command, "").startswith("You die")
+
+
+NOTHING = Present((), frozenset(), "Darkness", "")
+
+
+def test_words_that_name_something_are_found_in_the_dark() -> None:
+    named = _grammar().find_names(NOTHING, Story({}).ask)
+    assert named.names == ["box", "lamp"]
+    assert named.absent in NOUNS - {"lamp", "light", "box", "crate", "magica"}
+    assert named.likely == []
+
+
+def test_a_thing_that_cannot_be_seen_well_is_found_by_touch() -> None:
+    says = {f"examine {word}": f"You can't see any {word} here." for word in NOUNS}
+    says |= {"examine pebble": "You can't see it from here.", "touch pebble": "You feel a pebble."}
+    assert _grammar().find_names(NOTHING, Story({}, says).ask).names == ["pebble"]
+
+
+def test_topics_are_looked_up_in_things() -> None:
+    grammar = WholeGrammar(
+        Dictionary(DICTIONARY.words | {"look", "up", "in"}, 6, NOUNS), ("look up OBJ in OBJ",), {}, (), lambda a: a
+    )
+    says = {f"look up {word} in lamp": "There is no such entry." for word in NOUNS}
+    named = Named(absent="guard")
+    commands = grammar.topic_commands(("lamp",), named, Story({}, says).ask)
+    assert "look up pebble in lamp" in commands
+    assert not any(command.endswith("in pebble") for command in commands)  # there is none
+
+
+def test_persons_are_sent_on_errands() -> None:
+    words = DICTIONARY.words | {"push", "north", "south", "guard"}
+    grammar = WholeGrammar(Dictionary(words, 6, NOUNS), ("north", "south", "take OBJ"), {}, (), lambda a: a)
+    says = {"guard, wait": "He waits.", "guard, take all": "He takes nothing.", "guard, south": "He is here."}
+    says |= {"guard, north": "He leaves."} | {f"guard, examine {word}": "He sees no such thing." for word in NOUNS}
+    commands = list(grammar.talk(["guard"], (), Named(), Story({}, says).ask))
+    assert {"guard, north and south", "guard, north and push red"} <= set(commands)
+
+
+def test_what_is_in_sight_is_no_news() -> None:
+    present = Present(("lamp",), frozenset(("lamp",)), "A lamp is here.", "magical box")
+    named = _grammar().find_names(present, Story({}).ask)
+    assert named.names == named.likely == ["box"]  # the noun, of the words that the object tree has
+
+
+def test_one_command_for_each_change_in_its_most_natural_wording() -> None:
+    story = Story(
+        {"turn on light": 1, "turn on lamp": 1, "light": 1, "blue": 2, "take lamp": 3, "drop lamp": 3, "take box": 4},
+        {"light": "(the lamp)\nDone."},
+    )
+    added = find_added_actions(_grammar(), NOTHING, ["take box"], story)
+    assert sorted(added) == ["blue", "take lamp", "turn on lamp"]
+
+
+def test_known_changes_and_those_of_time_are_not_added() -> None:
+    story = Story({"take lamp": 1, "get up": 1, "wait": 2, "look": 2, "drop lamp": 2})
+    assert find_added_actions(_grammar(), NOTHING, ["get up"], story) == []
+
+
+def test_a_single_word_to_which_the_parser_adds_an_object_is_left_out() -> None:
+    story = Story({"blue": 5}, {"blue": "(the box)\nYou paint it."})
+    assert find_added_actions(_grammar(), NOTHING, [], story) == []
+
+
+def test_a_form_that_works_with_anything_is_carelessness() -> None:
+    present = Present(("lamp", "box", "red", "blue"), frozenset(("lamp", "box", "red", "blue")), "", "")
+    does = {f"put pebble in {name}": 10 + i for i, name in enumerate(present.names)}
+    says = {
+        "examine pebble": "It is round.",
+        **{f"examine {name}": f"It is number {i}." for i, name in enumerate(does)},
+    }
+    story = Story({**does, "take pebble": 9}, says)
+    assert find_added_actions(_grammar(), present, [], story) == ["take pebble"]
+
+
+def test_orders_to_the_program_are_never_tried() -> None:
+    grammar = _grammar()
+    assert "save" not in grammar.words and "take" in grammar.words
+    story = Story({})
+    find_added_actions(grammar, NOTHING, [], story)
+    assert not any(command.startswith("save") for command in story.asked)
+
+
+def test_words_are_spelled_out_where_a_text_shows_the_rest() -> None:
+    grammar = _grammar()
+    assert grammar.spell_out("take magica", "") == "take magical"  # from an object's name
+    assert grammar.spell_out("frobni lamp", "Frobnicating is fun.") == "frobnicating lamp"
+    assert grammar.spell_out("take lamp", "lampshades") == "take lamp"
+
+
+def test_numbers_are_tried_where_the_parser_takes_one() -> None:
+    says = {"turn lamp to 7": "The lamp turns."}
+    grammar = WholeGrammar(
+        Dictionary(DICTIONARY.words | {"turn"}, 6, NOUNS), TEMPLATES, {}, ("",),
+        lambda answer: "" if "can't see" in answer else answer, (), (948,),
+    )  # fmt: skip
+    commands = grammar.number_commands(["lamp", "box"], "It was 1776.", Story({}, says).ask)
+    assert commands[:5] == [f"turn lamp to {number}" for number in (1776, 1775, 1777, 948, 0)]
+    assert not any("box" in command for command in commands)
+
+
+def test_nothing_is_done_to_the_player_that_kills() -> None:
+    present = Present(("lamp",), frozenset(("lamp",)), "", "")
+    story = Story({"rub lamp on me": 7}, {"examine lamp": "A lamp."})
+    assert find_added_actions(_grammar(), present, [], story) == ["rub lamp on me"]
+    story.says["rub lamp on me"] = "You die."
+    assert find_added_actions(_grammar(), present, [], story) == []
+
+
+def test_orders_go_to_persons_that_obey() -> None:
+    present = Present(("guard", "lamp"), frozenset(("guard", "lamp")), "", "")
+    says = {"guard, wait": "He waits.", "guard, north": "He goes north.", "lamp, wait": "You can't talk to the lamp!"}
+    story = Story({"guard, take box": 3}, {**says, "guard, examine box": "He looks at the box."})
+    assert find_added_actions(_grammar(), present, [], story) == ["guard, take box"]
+    story.says["guard, north"] = story.says["guard, take all"] = "He waits."
+    assert find_added_actions(_grammar(), present, [], story) == []
+
+
+def test_verbs_before_a_comma_are_no_persons() -> None:
+    says = {"turn, wait": "Time passes.", "guard, wait": "He waits."}
+    assert _grammar().find_persons(["turn", "guard"], Story({}, says).ask) == ["guard"]
+
+
+def _numbers(*values: int) -> npt.NDArray[np.uint64]:
+    return np.array(values, dtype=np.uint64)
+
+
+def test_changes_beyond_the_object_tree_are_told_apart() -> None:
+    settings = [f"set a to {letter}" for letter in "bcdefghijklm"]
+    commands = ["wait", "hit guard", "kill guard", *settings, "look"]
+    flags = np.array([Verdict.CHANGED] * (3 + len(settings)) + [0], dtype=np.uint8)
+    fine = _told_apart(commands, _numbers(*[5] * 15, 0), flags, _numbers(1, 2, 2, *range(3, 15), 99))
+    assert fine[1] == fine[2] != fine[0]
+    assert fine[15] == 0
+    assert set(fine[3:15].tolist()) == {5}  # a verb with too many: what the parser remembers
+    few = _told_apart(commands[:7], _numbers(*[5] * 7), flags[:7], _numbers(1, 2, 2, 3, 4, 5, 6))
+    assert len(set(few[3:].tolist())) == 4  # the buttons of a machine
+
+
+def test_a_change_beside_many_others_is_no_commands_own() -> None:
+    commands = ["drop lamp", "drop box", "drop pebble", "drop guard", "put down lamp"]
+    flags = np.full(5, Verdict.CHANGED, dtype=np.uint8)
+    none = np.empty(0, dtype=np.intp)
+    beside, alone = _common_changes(commands, _numbers(1, 2, 3, 4, 1), flags, _numbers(7, 7, 7, 7, 8), none)
+    assert (beside, alone) == ({7}, set())
+
+
+def test_a_change_that_many_verbs_make_with_anything_is_the_parsers() -> None:
+    anything = [
+        f"{verb} {name}" for verb in ("rub", "smell", "taste", "kiss") for name in ("lamp", "box", "tin", "hat")
+    ]
+    dragon = [f"{verb} dragon" for verb in ("hit", "kill", "cut", "stab", "kick")]
+    for commands, expected in ((anything, {7}), (dragon, set())):
+        count = len(commands)
+        given = np.zeros(count, dtype=np.uint8), _numbers(*[7] * count), np.arange(count)
+        assert _common_changes(commands, _numbers(*[7] * count), *given) == (set(), expected)
+
+
+def test_a_change_that_shows_nowhere_counts_if_few_commands_make_it() -> None:
+    commands = ["read book", "examine book", "superbrief", "turn a on", "turn b on", "drop all", "hello", "set a to b"]
+    commands += [f"set a to {name}" for name in "cdefgh"]
+    watches = _numbers(7, 7, 8, 1, 1, 2, 9, *range(11, 18))
+    found = _silent_changes(commands, np.zeros(len(commands), dtype=np.uint8), watches, _numbers(1))
+    assert [commands[i] for i in found] == ["read book", "examine book"]
+
+
+def test_the_head_of_an_answer_leaves_out_what_happens_afterwards() -> None:
+    assert head_of("Taken.\nA bird sings.") == "Taken."
+    assert head_of("(the lamp)\nTaken.\nA bird sings.") == "(the lamp)\nTaken."
+    assert head_of("") == ""
+
+
+# --- in stories -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _search(path: Path) -> Iterator[tuple[Emulator, Search]]:
+    emulator = Emulator(find_story(str(path)))
+    engine = Engine.of(emulator)
+    try:
+        yield emulator, Search(emulator, engine=engine, whole=True)
+    finally:
+        engine.close()
+        emulator.close()
+
+
+def _actions(emulator: Emulator, search: Search, steps: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the templates give after some steps of the walkthrough, and what is added."""
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[:steps]:
+        emulator.step(command)
+    state = msgspec.structs.replace(emulator.save(), rng=RANDOM_STATES[0], narration=b"")
+    found = search.findings(state)
+    actions = search.extended(state, found).actions
+    assert actions[: len(found.actions)] == found.actions or found.actions == ("wait", "yes", "no")
+    return found.actions, tuple(action for action in actions if action not in found.actions)
+
+
+def test_what_is_added_depends_on_the_state_alone() -> None:
+    with _search(LOWWATER) as (emulator, search):
+        one_way = [_actions(emulator, search, steps) for steps in (0, 6, 12)]
+    with _search(LOWWATER) as (emulator, search):
+        other_way = [_actions(emulator, search, steps) for steps in (12, 0, 6)]
+    assert one_way == [other_way[1], other_way[2], other_way[0]]
+
+
+@pytest.mark.roms
+@pytest.mark.parametrize("name", ["balances", "enchanter"])
+def test_what_the_templates_find_is_the_same_with_the_whole_dictionary(
+    real_story: Callable[[str], Path], name: str
+) -> None:
+    """It is kept under the same key: what one search leaves in the atlas the other takes out."""
+    found = []
+    emulator = Emulator(find_story(str(real_story(name))))
+    for whole in (False, True):
+        engine = Engine.of(emulator)
+        search = Search(emulator, engine=engine, whole=whole)
+        emulator.reset(emulator.walkthrough_seed)
+        for i, command in enumerate(emulator.walkthrough[:31]):
+            if i % 10 == 0:
+                state = emulator.save()
+                found.append(search.findings(msgspec.structs.replace(state, rng=RANDOM_STATES[0], narration=b"")))
+                emulator.restore(state)
+            emulator.step(command)
+        engine.close()
+    emulator.close()
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
+
+
+def test_answers_are_heard_with_a_mark_for_the_word() -> None:
+    emulator = Emulator(find_story(str(LOWWATER)))
+    engine = Engine.of(emulator)
+    emulator.reset(1)
+    state = emulator.save()
+    asked = [(f"examine {word}", word) for word in ("quay", "gull", "sea", "xyzzy")]
+    by_engine = Hearing(emulator, engine).answers_without(state, asked, WORD_MARK)
+    by_emulator = Hearing(emulator, None).answers_without(state, asked, WORD_MARK)
+    engine.close()
+    emulator.close()
+    assert by_engine == by_emulator
+    assert all(by_engine) and not any("gull" in answer.lower().split() for answer in by_engine[1:2])
+
+
+def test_the_words_of_objects_are_read_from_the_story() -> None:
+    emulator = Emulator(find_story(str(LOWWATER)))
+    owners, names = read_name_words(emulator.tree), emulator.tree.names
+    numbers = read_initial_numbers(emulator.tree)
+    emulator.close()
+    named = {word for word, objects in owners.items() for o in objects if word in names[o].lower().split()}
+    assert len(named) > 20
+    assert all(number > 12 for number in numbers)
+
+
+@pytest.mark.roms
+def test_the_dark_first_room_of_hhgg_can_be_left(real_story: Callable[[str], Path]) -> None:
+    with _search(real_story("hhgg")) as (emulator, search):
+        templates, added = _actions(emulator, search, 0)
+    assert templates == ("stand",)
+    assert any(action.startswith("turn on ") for action in added)
+    assert len(added) < 8
+
+
+@pytest.mark.roms
+def test_a_spell_is_cast_in_the_dark(real_story: Callable[[str], Path]) -> None:
+    with _search(real_story("balances")) as (emulator, search):
+        templates, added = _actions(emulator, search, 32)
+    assert "frotz coin" in added and "frotz coin" not in templates
+
+
+@pytest.mark.roms
+def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> None:
+    with _search(real_story("zork2")) as (emulator, search):
+        templates, added = _actions(emulator, search, 79)
+    assert 'say "well"' in added and 'say "well"' not in templates

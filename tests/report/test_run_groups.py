@@ -1,0 +1,161 @@
+"""Which runs may be averaged, and what they are called."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from report_runs import read_board, write_run
+
+from xtx.agents.registry import preset
+from xtx.config.settings import RunConfig, xtx_settings
+from xtx.report.data.game_facts import reward_events
+from xtx.report.data.load_runs import read_run
+from xtx.report.data.paper_tables import read_paper
+from xtx.report.data.run_groups import BEYOND, deviations
+from xtx.report.pages.beside_paper import describe_filled_cells
+
+TABLES = [(read_paper().table(stochastic), figure) for stochastic, figure in ((False, 1), (True, 2))]
+
+
+def test_seeds_are_averaged(tmp_path: Path) -> None:
+    for seed, score in enumerate((30, 40, 50)):
+        write_run(tmp_path / str(seed), [score] * 3, seed=seed)
+    (group,) = read_board(tmp_path).groups
+    assert group.label == "xtx" and group.avg.tolist() == [30, 40, 50] and group.notes == []
+
+
+def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    small = asdict(xtx_settings())
+    small["q"]["hidden"] = 16
+    write_run(tmp_path / "b", [10], seed=1, settings=small)
+    labels = [group.label for group in read_board(tmp_path).groups]
+    assert labels == ["xtx", "xtx (q.hidden=16)"]  # those of the paper need no telling
+
+
+def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [10], seed=1, steps=1000)
+    write_run(tmp_path / "c", [20], seed=1, steps=2000, game="zork3")
+    labels = {(group.variant.game, group.label) for group in read_board(tmp_path).groups}
+    assert labels == {("zork1", "xtx"), ("zork1", "xtx (steps=1000)"), ("zork3", "xtx")}
+
+
+def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None:
+    old, new, other = (asdict(xtx_settings()) for _ in range(3))
+    del old["retrace"]
+    other["retrace"] = True
+    write_run(tmp_path / "a", [30], settings=old)
+    write_run(tmp_path / "b", [40], seed=1, settings=new)
+    write_run(tmp_path / "c", [90], seed=2, settings=other)
+    found = {group.label: group.avg.tolist() for group in read_board(tmp_path).groups}
+    assert found == {"xtx": [30, 40], "xtx (retrace=True)": [90]}
+
+
+def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
+    for name in BEYOND:
+        settings = asdict(preset(name, "zork1"))
+        assert deviations(RunConfig(game="zork1", agent=name, settings=settings), "zork1") == []
+    both = asdict(preset("xtx-plus", "zork1"))
+    write_run(tmp_path / "a", [30], agent="xtx-plus", settings=both)
+    write_run(tmp_path / "b", [40], agent="xtx-plus", settings=both | {"explore_steps": 70})
+    write_run(tmp_path / "c", [50], agent="xtx-plus", settings=both | {"retrace": False})
+    found = {group.label: group.other_settings for group in read_board(tmp_path).groups}
+    assert found == {
+        "xtx-plus": [],
+        "xtx-plus (explore_steps=70)": ["explore_steps=70"],
+        "xtx-plus (retrace=False)": ["retrace=False"],
+    }
+
+
+def test_a_score_in_one_byte_is_another_setting(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30], game="dragon")
+    write_run(tmp_path / "b", [126], game="dragon", byte_score=True)
+    found = {group.label: group.other_settings for group in read_board(tmp_path).groups}
+    assert found == {"xtx": [], "xtx (byte_score=True)": ["byte_score=True"]}
+
+
+def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [3], game="zork3")
+    write_run(tmp_path / "b", [3], game="/stories/zork3.z5", extra_actions=True)
+    write_run(tmp_path / "c", [3], game="zork3", extra_actions=True, stochastic=True)
+    write_run(tmp_path / "d", [3], extra_actions=True)  # zork1 has no added actions
+    assert [v.title for v in read_board(tmp_path).variants] == ["zork1", "zork3", "zork3*", "zork3* (stochastic)"]
+
+
+def test_runs_with_the_whole_dictionary_are_rows_of_their_own_without_published_scores(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [3])
+    write_run(tmp_path / "b", [9], actions="whole")
+    variants = {v.title: v for v in read_board(tmp_path).variants}
+    assert set(variants) == {"zork1", "zork1 (whole dictionary)"}
+    assert variants["zork1 (whole dictionary)"].wide  # the paper's scores are not beside it
+
+
+def test_finished_runs_alone_count_where_there_are_some(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [10], seed=1, finished=False)
+    (group,) = read_board(tmp_path).groups
+    assert group.avg.tolist() == [30] and len(group.left_out) == 1
+    assert "xtx on zork1: 1 unfinished run not counted" in group.notes
+    assert "xtx on zork1: one seed only, so nothing is known of its spread" in group.notes
+
+
+def test_the_same_seed_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [30])
+    (group,) = read_board(tmp_path).groups
+    assert len(group.runs) == 1 and "seed 0 is there more than once" in group.notes[0]
+
+
+def test_agents_keep_their_colours(tmp_path: Path) -> None:
+    for agent in ("random", "mine", "xtx-no-mix", "drrn"):
+        write_run(tmp_path / agent, [1], agent=agent)
+    assert read_board(tmp_path).colours == {"drrn": 2, "random": 5, "mine": 6, "xtx-no-mix": 7}
+
+
+def test_mixed_versions_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [30], seed=1, git="def")
+    assert any("different versions" in note and "def" in note for note in read_board(tmp_path).notes)
+
+
+def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    own = asdict(xtx_settings("deephome"))
+    write_run(tmp_path / "b", [30], game="deephome", settings=own)
+    assert not [note for note in read_board(tmp_path).notes if "not the same" in note], "the paper's own difference"
+    own["q"]["hidden"] = 64
+    write_run(tmp_path / "c", [30], game="detective", settings=own)
+    (note,) = [note for note in read_board(tmp_path).notes if "not the same" in note]
+    assert "q.hidden (128, 64)" in note
+
+
+def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", [30], games=4))
+    assert deviations(run.config, "zork1") == ["games=4"]
+    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "games=4"]
+    assert deviations(RunConfig("zork1", "random", {}, games=4), "zork1") == []
+
+
+def test_reward_events_are_new_highest_scores() -> None:
+    events = reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
+    assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]
+
+
+def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
+    filled = [describe_filled_cells(read_board(write_run(tmp_path / "other", [1], game="905")), *TABLES[0])]
+    for seed in range(3):
+        write_run(tmp_path / "all" / f"zork1-{seed}", [30], seed=seed)
+    write_run(tmp_path / "all" / "short", [30], agent="drrn", steps=200_000)
+    other = asdict(preset("drrn", "")) | {"episode_limit": 7}
+    write_run(tmp_path / "all" / "odd", [30], agent="drrn", game="detective", settings=other)
+    write_run(tmp_path / "all" / "ours", [30], agent="xtx-retrace", settings=asdict(preset("xtx-retrace", "")))
+    board = read_board(tmp_path / "all")
+    filled += [describe_filled_cells(board, *table) for table in TABLES]
+    assert filled == [
+        "",
+        "Cells of the paper's table 1 (games x agents) that are filled: 2 of 60, 1 of them with as many steps as the "
+        "paper's runs; 1 with 1 seed, 1 with 3 seeds. The paper has three seeds in each.",
+        "",
+    ]

@@ -1,0 +1,67 @@
+"""Run folders of earlier versions are resumed, reported, evaluated and played from.
+
+tests/runs/earlier_versions has one folder for each version: a run of a tiny XTX on the embedded adventure, stopped at
+step 320 of 480. A change that such a run does not survive needs code that reads the old form, not a new folder here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xtx.cli.main import main
+from xtx.report.data.load_runs import read_run
+from xtx.runs.run_folder import checkpoints, read_checkpoint, read_lines
+
+FOLDERS = sorted((Path(__file__).parent / "earlier_versions").iterdir())
+MEANS = ["--workers", "1", "--threads", "1", "--device", "cpu"]
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("XTX_NO_SHIPPED")  # searching what is known ahead would take half a minute
+    return Path(shutil.copytree(request.param, tmp_path / "run"))
+
+
+def test_there_is_one() -> None:
+    assert FOLDERS[0].name == "0.1.0-4f2b04f"
+    assert sum(path.stat().st_size for path in FOLDERS[0].rglob("*") if path.is_file()) < 300_000
+
+
+def test_it_goes_on_to_its_end(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {name: (run / f"{name}.jsonl").read_bytes() for name in ("metrics", "episodes", "rooms")}
+    assert main(["resume", str(run), *MEANS, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    for name, content in before.items():
+        assert (run / f"{name}.jsonl").read_bytes().startswith(content)
+    assert [line["step"] for line in read_lines(run, "metrics")] == list(range(20, 481, 20))
+    saved = read_checkpoint(checkpoints(run)[0])
+    assert saved["state"]["progress"]["steps"] == 480
+    assert set(saved["digests"]) == set(before), "from here on its files are tied to each other"
+    given, kept = json.loads((run / "config.json").read_text()), json.loads(saved["config"])
+    later = {"actions": "templates", "thorough_survey": False, "byte_score": False}
+    assert kept == {**later, **given}, "what came later is as it was before"
+    assert main(["resume", str(run), *MEANS, "--quiet"]) == 0, "it is no change that config.json lacks that"
+
+
+def test_it_is_reported(run: Path, tmp_path: Path) -> None:
+    found = read_run(run)
+    assert (found.reached, found.finished, found.config.agent) == (320, False, "xtx-demo")
+    assert found.notes == ["not finished: 320 of 480 steps"]
+    assert len(found.scores) == 38 and len(found.moves) == 5 and found.speed is not None
+    assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
+    assert "xtx-demo" in (tmp_path / "page.html").read_text()
+    assert main(["summarise", str(run), "--out", str(tmp_path / "summaries")]) == 0
+    assert len(list((tmp_path / "summaries").rglob("seed-3.json"))) == 1
+
+
+def test_its_agent_plays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play", "--agent", str(run)]) == 0
+    assert "Sennet Quay" in capsys.readouterr().out
+    assert main(["evaluate", str(run), *MEANS, "--episodes", "2"]) == 0
+    assert json.loads((run / "evaluation.json").read_text())["trained_steps"] == 320
+    assert main(["best", str(run)]) == 0
+    assert "points" in capsys.readouterr().out

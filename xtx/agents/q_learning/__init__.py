@@ -1,0 +1,1 @@
+"""DRRN, INV-DY and the Q-learner that XTX shares with them."""

@@ -1,0 +1,180 @@
+"""The Q-learner that DRRN, INV-DY and XTX share: replay memory, intrinsic reward, updates.
+
+The networks and their optimiser belong to an engine: plain_engine.py has the one for any device, cuda_engine.py the one
+for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xtx.agents.q_learning.plain_engine import PlainEngine
+from xtx.agents.state_ids import Library, Seen, unknown_actions
+from xtx.config.settings import InverseSettings, QSettings
+from xtx.core import State, Transition
+from xtx.memory import ReplayMemory
+from xtx.text.text_table import Ints
+
+Floats = NDArray[np.float32]
+_NONE = np.zeros(0, np.int32)
+
+
+class Engine(Protocol):
+    """Networks, target network and optimiser of a Q-learner."""
+
+    def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
+        """Return the values of all actions of all states, concatenated.
+
+        texts: [n, 3], ids of narration, look, inventory; actions: for each state the text ids of its actions.
+        """
+
+    def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
+        """Return the inverse-dynamics loss L_inv(o, a, o') of each row, with the current weights.
+
+        before, after: [n, 3], ids of narration, look, inventory; actions: [n], text ids; result: [n].
+        """
+
+    def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
+        """Update the network on rows of the replay memory, copy it to the target network every `target_every` updates,
+        and return the losses."""
+
+    def forget(self) -> None:
+        """Clear all caches by text id: the ids are about to be given to other texts."""
+
+    def forget_asked(self, texts: Sequence[int]) -> None:
+        """Clear the caches of some texts, for which only `q_values` was called."""
+
+    def state(self) -> State:
+        """Return weights, optimiser and caches for `load`."""
+
+    def load(self, state: State) -> None:
+        """Restore what `state` returned."""
+
+
+def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> Engine:
+    """Make the fastest engine that the device and the settings allow."""
+    if device.type == "cuda":
+        from xtx.agents.q_learning.cuda_engine import CudaEngine
+
+        if CudaEngine.can(q):
+            return CudaEngine(q, inverse, library, device)
+    return PlainEngine(q, inverse, library, device)
+
+
+class QLearner:
+    """Learns the values of actions from every transition."""
+
+    def __init__(
+        self,
+        q: QSettings,
+        inverse: InverseSettings | None,
+        library: Library,
+        games: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        """`inverse`: None for the learner of DRRN, otherwise that of INV-DY and XTX."""
+        self._inverse = inverse
+        self._library = library
+        torch.manual_seed(seed)
+        self.engine = make_engine(q, inverse, library, device)
+        self.memory = ReplayMemory(q.capacity, q.priority_share, q.batch_size, games, seed)
+        self._postponed: NDArray[np.void] | None = None
+        """The batch of an update that waits for `complete`, because the next actions of some of its rows are
+        unknown."""
+
+    def q_values(self, states: Sequence[Seen]) -> list[Floats]:
+        """Return for each state the values of its actions."""
+        lists = self._library.actions(states)
+        values = self.engine.q_values(_texts(states), lists)
+        return np.split(values, np.cumsum([len(actions) for actions in lists])[:-1])
+
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """Delete the states that are met in the block, and their values, when it ends."""
+        with self._library.in_passing() as freed:
+            yield
+        self.engine.forget_asked(freed)
+
+    def intrinsic_rewards(self, before: Sequence[Seen], actions: Sequence[int], after: Sequence[Seen]) -> Floats:
+        """Return alpha1 * L_inv(o, a, o') with the current weights; zeros without inverse dynamics."""
+        if self._inverse is None:
+            return np.zeros(len(before), np.float32)
+        surprises = self.engine.surprises(_texts(before), np.array(actions, np.int32), _texts(after))
+        rewards: Floats = np.float32(self._inverse.alpha1) * surprises
+        return rewards
+
+    def remember(
+        self,
+        transitions: Sequence[Transition],
+        before: Sequence[Seen],
+        actions: Sequence[int],
+        after: Sequence[Seen],
+    ) -> float:
+        """Store the transitions with their intrinsic reward, and return the mean of that.
+
+        An episode that the step limit ended counts as ended, as in the authors' program: no value follows it. The
+        actions of the states `after` may be unknown (`Library.glimpse`); `complete` must be called then.
+        """
+        bonus = self.intrinsic_rewards(before, actions, after)
+        for i, t in enumerate(transitions):
+            row = (*before[i][:3], actions[i], *after[i][:3], after[i].actions, t.reward + float(bonus[i]), t.ended)
+            self.memory.add(t.game, row)
+            if t.ended:
+                self.memory.end_episode(t.game, t.after.score)
+        return float(bonus.mean())
+
+    def update(self) -> Mapping[str, float]:
+        """Update on a batch of the memory and return the losses; nothing while the memory has fewer rows than a batch.
+
+        If the batch has a row whose next actions are unknown, `complete` makes the update instead.
+        """
+        if not self.memory.ready:
+            return {}
+        batch = self.memory.sample()
+        if (batch["next_actions"] < 0).any():
+            self._postponed = batch
+            return {}
+        return self.engine.update(batch)
+
+    def complete(self, transitions: Sequence[Transition], after: Sequence[Seen]) -> Mapping[str, float]:
+        """Fill in the next actions of the transitions that were stored last, make the update that waits for them if
+        there is one, and return its losses."""
+        for i, (t, state) in enumerate(zip(transitions, after, strict=True)):
+            if not t.ended:
+                self.memory.amend(len(transitions) - i, t.game, "next_actions", state.actions)
+        batch, self._postponed = self._postponed, None
+        if batch is None:
+            return {}
+        for i, state in enumerate(after):
+            batch["next_actions"][batch["next_actions"] == unknown_actions(i)] = state.actions
+        return self.engine.update(batch)
+
+    def sweep(self, current: Sequence[Seen], texts: NDArray[np.integer] = _NONE) -> None:
+        """Delete from the library what neither the memory, nor the current states, nor the given texts use."""
+        states = np.array(current, np.int32)
+        self._library.sweep(
+            np.concatenate((self.memory.live_texts(), states[:, :3].ravel(), texts)),
+            np.concatenate((self.memory.live_texts(["next_actions"]), states[:, 3])),
+        )
+        self.engine.forget()
+
+    def state(self) -> State:
+        """Return engine and memory for `load`."""
+        return {"engine": self.engine.state(), "memory": self.memory.state()}
+
+    def load(self, state: State) -> None:
+        """Restore what `state` returned."""
+        self.engine.load(state["engine"])
+        self.memory.load(state["memory"])
+
+
+def _texts(states: Sequence[Seen]) -> Ints:
+    """Return the ids of narration, look and inventory, [n, 3]."""
+    return np.array(states, np.int32)[:, :3]

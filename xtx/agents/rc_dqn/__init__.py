@@ -1,0 +1,1 @@
+"""RC-DQN and MPRC-DQN: acting as reading comprehension."""

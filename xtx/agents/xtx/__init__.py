@@ -1,0 +1,1 @@
+"""XTX: imitate the best trajectories, then explore from where they end."""

@@ -1,0 +1,165 @@
+"""A run's agent, taken out of its folder to be tried, watched or asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from tyro.conf import arg
+
+from xtx.agents.registry import find_agent
+from xtx.config.settings import Actions, RunConfig
+from xtx.core import Agent, EpisodeRecord, State, UserError
+from xtx.runs.run_folder import find_config_changes, find_newest, read_checkpoint, read_config, read_episodes, warn
+
+if TYPE_CHECKING:
+    from xtx.games.game_setup import Stage
+    from xtx.games.vector.game_vector import GameVector
+
+Which = Literal["newest", "best"]
+
+
+@dataclass(frozen=True)
+class Means:
+    """By what means games are played and networks computed. Nothing but device and threads changes results."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks are computed; auto takes a GPU if there is one."""
+    workers: Annotated[int | None, arg(metavar="N")] = None
+    """Processes that run the games, at least one; if not given, as many as there are processors."""
+    threads: Annotated[int | None, arg(metavar="N")] = None
+    """Threads of torch; if not given, as many as there are processors, at most 8."""
+    atlas: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Folder in which found actions are kept; if not given, in the user's cache folder."""
+    no_atlas: bool = False
+    """Keep what is found in memory only."""
+    search: Literal["zset", "jericho"] = "zset"
+    """How valid actions are searched: all candidates at once by set execution, or one by one."""
+
+    def check(self) -> None:
+        """Raises `UserError` if one of the numbers cannot be."""
+        for name, least in (("workers", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"--{name} takes a number from {least}, not {value}")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An agent as it was at a checkpoint, and what it was trained on."""
+
+    agent: Agent
+    """Made for as many games as the run has; it can be asked about fewer."""
+    config: RunConfig
+    stage: Stage
+    step: int
+    """Game steps that it was trained for."""
+    seeds_drawn: int
+    """Episodes that it had begun by then."""
+    forbidden: list[tuple[str, str, bool]]
+    """What the run found out that the emulator does not survive; for a vector of games."""
+
+    def open_games(self, games: int, workers: int | None) -> GameVector:
+        """So many of the run's games."""
+        from xtx.games.vector.game_vector import GameVector
+
+        return GameVector(self.stage.spec, games, self.stage.count_workers(workers), forbidden=self.forbidden)
+
+
+def load_agent(
+    folder: Path, which: Which = "newest", means: Means | None = None, actions: Actions | None = None
+) -> Loaded:
+    """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best. `actions`: what
+    its games try for valid actions, if not what it was trained with."""
+    config = read_config(folder)
+    find_agent(config.agent)  # for its complaint, before anything that takes time
+    found = _find_checkpoint(folder, which)
+    if found is None:
+        raise UserError(f"{folder} has no checkpoint yet, so there is no trained agent; wait a minute or train longer")
+    path, saved = found
+    state = _state_of(path, saved)
+    changes = [
+        change for change in find_config_changes(path, saved, config) if change.startswith(("agent ", "settings."))
+    ]
+    means = means or Means()
+    stage = open_stage(config, means, actions)
+    # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
+    import torch
+
+    from xtx.cli.training_session import make_agent, pick_device
+
+    torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
+    agent = make_agent(config, pick_device(means.device), stage.walkthrough, source=folder / "config.json")
+    changed = f"{folder / 'config.json'} is not that of the checkpoint {path}: {'; '.join(changes[:3])}"
+    try:
+        agent.load(state["agent"])
+        forbidden = [(key, action, deadly) for key, action, deadly in state["forbidden"]]
+        loaded = Loaded(agent, config, stage, int(state["progress"]["steps"]), int(state["seeds_drawn"]), forbidden)
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
+        if changes:
+            raise UserError(f"{changed}; put back the config") from error
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"the state of {config.agent} in {folder} was written by another version ({what})") from error
+    if changes:
+        warn(f"{changed}; the agent plays with config.json as it is")
+    return loaded
+
+
+def open_stage(config: RunConfig, means: Means, actions: Actions | None = None) -> Stage:
+    """The run's game."""
+    from xtx.games.game_setup import set_stage
+
+    return set_stage(
+        config.game,
+        extra_actions=config.extra_actions,
+        byte_score=config.byte_score,
+        wide_grammar=config.wide_grammar,
+        actions=actions or config.actions,
+        thorough_survey=config.thorough_survey,
+        atlas=means.atlas,
+        no_atlas=means.no_atlas,
+        engine=means.search,
+    )
+
+
+def read_state(folder: Path, which: Which = "newest") -> State | None:
+    """The state of a run at a checkpoint; None if there is none yet."""
+    found = _find_checkpoint(folder, which)
+    return None if found is None else _state_of(*found)
+
+
+def _state_of(path: Path, saved: State) -> State:
+    """The state in a checkpoint. Raises `UserError` if there is none."""
+    if not isinstance(state := saved.get("state"), dict):
+        raise UserError(f"{path} is not the checkpoint of a run; move it away")
+    return state
+
+
+def _find_checkpoint(folder: Path, which: Which) -> tuple[Path, State] | None:
+    """Where a checkpoint is, and what it holds; None if there is none yet."""
+    if which == "newest":
+        newest, saved = find_newest(folder)
+        return None if newest is None or saved is None else (newest, saved)
+    path = folder / "checkpoints" / "best"
+    try:
+        return path, read_checkpoint(path)
+    except FileNotFoundError:
+        raise UserError(f"{folder} has no best checkpoint before 100 episodes; try --checkpoint newest") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); try --checkpoint newest") from None
+
+
+def read_records(folder: Path) -> list[EpisodeRecord]:
+    """The run's episodes whose actions are known: each was better than all before it, so the last is the best."""
+    read_config(folder)  # for its complaint about a folder that is no run
+    try:
+        records = [episode for episode in read_episodes(folder) if episode.record and episode.actions]
+    except msgspec.MsgspecError as error:
+        raise UserError(f"{folder / 'episodes.jsonl'} is damaged ({error})") from None
+    except OSError as error:
+        raise UserError(f"{folder / 'episodes.jsonl'} cannot be read ({error.strerror})") from None
+    if not records:
+        raise UserError(f"no episode of {folder} has ended yet; train longer: xtx resume {folder}")
+    return records

@@ -1,0 +1,196 @@
+"""`xtx bench`: the real training loop on a game, and where its time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from xtx.agents.registry import preset
+from xtx.cli.training_session import Means, check_config, lasting_name, prepare
+from xtx.config.settings import Actions, RunConfig, usual_actions
+from xtx.core import UserError
+from xtx.files.bounded_reads import BadFileError, read_json_lines
+
+TRAINING = "imitation training"
+
+
+@dataclass(frozen=True)
+class Args:
+    """Trains for a while in a folder that is thrown away, and shows where the time went; or shows that of a run."""
+
+    USUAL: ClassVar = (
+        "agent",
+        "steps",
+        "warmup",
+        "actions",
+        "run",
+        "device",
+        "workers",
+    )
+
+    game: Annotated[Positional[str], arg(metavar="GAME")] = ""
+    """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
+    agent: Annotated[str, arg(metavar="NAME")] = "xtx"
+    """What learns: see `xtx agents`."""
+    steps: int = 8000
+    """Game steps that are measured; at least 4000 vector steps show imitation training of the paper's settings."""
+    warmup: int = 800
+    """Game steps before that, which are not."""
+    seed: int = 0
+    """Where all random numbers begin."""
+    games: int = 8
+    """Games played in lock-step."""
+    extra_actions: bool = False
+    """Also try the actions that the paper adds to the game's grammar."""
+    actions: Actions | None = None
+    """What is tried for valid actions; if not given, what `xtx train` tries with this agent."""
+    run: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Train nothing: show where the time of the run in this folder went, over all its starts."""
+    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+
+
+def run(args: Args) -> None:
+    """Prints the table."""
+    if args.run is not None:
+        print_run(Console(), args.run)
+        return
+    if args.steps < 1 or args.warmup < 0:
+        raise UserError("--steps takes a number from 1, --warmup from 0")
+    name = Path(args.game).stem.lower()
+    config = RunConfig(
+        game=lasting_name(args.game),
+        agent=args.agent,
+        settings=asdict(preset(args.agent, name)),
+        seed=args.seed,
+        steps=args.steps + args.warmup,
+        games=args.games,
+        extra_actions=args.extra_actions,
+        actions=args.actions or usual_actions(args.agent),
+    )
+    check_config(config)
+    cast = prepare(config, args.means)
+    from xtx.games.vector.game_vector import GameVector
+    from xtx.runs.run_folder import Run
+    from xtx.training.loop import Progress, Training
+
+    clock = cast.agent.brief.clock
+    console = Console()
+    began = [time.perf_counter(), 0.0]
+    busy = [0.0, 0.0, 0.0]
+
+    def watch(progress: Progress) -> bool:
+        if not began[1] and progress.steps >= args.warmup:
+            clock.seconds.clear()
+            busy[:] = games.worked, games.searched, games.searches
+            began[:] = time.perf_counter(), float(progress.steps)
+        return True
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Run.create(Path(folder) / "run", config) as run_,
+        contextlib.closing(
+            GameVector(
+                cast.stage.spec,
+                config.games,
+                cast.stage.count_workers(args.means.workers),
+                ahead=args.means.ahead,
+                tie=args.means.tie_workers == "auto",
+            )
+        ) as games,
+        console.status(f"{args.agent} learns {cast.stage.name} for {config.steps:,} steps on {cast.device} ..."),
+    ):
+        Training(run_, cast.agent, games, checkpoint_seconds=args.means.checkpoint_seconds).run(on_step=watch)
+        seconds = time.perf_counter() - began[0]
+        worked, searched, searches = games.worked - busy[0], games.searched - busy[1], games.searches - int(busy[2])
+    _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.games)
+    if worked:
+        console.print(
+            f"The games' processes were busy for {worked:.1f} s in all: {worked - searched:.1f} s with games, "
+            f"{searched:.1f} s with {searches:,} searches; training waited {clock.seconds.get('games', 0.0):.1f} s "
+            "for them.",
+            highlight=False,
+        )
+
+
+class Spent(msgspec.Struct):
+    """Where time went: what is read of a line of timing.jsonl, and the sum of several."""
+
+    step: int = 0
+    """Game steps so far."""
+    parts: dict[str, float] = {}
+    """Seconds by part of the loop."""
+    searches: int = 0
+    searched: float = 0.0
+    """Seconds of all processes that searched."""
+
+
+def sum_starts(lines: Iterable[Spent]) -> Spent:
+    """What all starts of a run have spent together. Each start counts its seconds from 0, and what it has spent after
+    its last line is not known."""
+    last: list[Spent] = []
+    for line in lines:
+        if last and sum(line.parts.values()) >= sum(last[-1].parts.values()):
+            last.pop()
+        last.append(line)
+    parts: Counter[str] = Counter()
+    for line in last:
+        parts.update(line.parts)
+    steps = last[-1].step if last else 0
+    return Spent(steps, dict(parts), sum(line.searches for line in last), sum(line.searched for line in last))
+
+
+def print_run(console: Console, folder: Path) -> None:
+    """Print the table of a run that is kept in a folder, or still goes on there."""
+    from xtx.runs.run_folder import read_config
+
+    config = read_config(folder)
+    path = folder / "timing.jsonl"
+    try:
+        spent = sum_starts(read_json_lines(path, Spent))
+    except (BadFileError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); give the folder of another run") from None
+    seconds = sum(spent.parts.values())
+    training = spent.parts.get(TRAINING, 0.0)
+    if not spent.step or not seconds > training:
+        raise UserError(f"{path} does not say where time went; a run writes that every {config.log_every} vector steps")
+    _print_table(console, spent.parts, seconds, spent.step, config.games)
+    console.print(
+        f"{spent.step / seconds:.1f} game steps/s; {spent.step / (seconds - training):.1f} outside imitation training, "
+        f"which took {training / seconds:.0%}; {spent.searches:,} searches took {spent.searched:.1f} s in all",
+        highlight=False,
+    )
+
+
+def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, games: int) -> None:
+    _print_table(console, parts, seconds, steps, games)
+    outside = seconds - parts.get(TRAINING, 0.0)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    console.print(
+        f"{steps / seconds:.1f} game steps/s; {steps / outside:.1f} outside imitation training; "
+        f"largest memory {memory:.2f} GiB (without the games' processes)",
+        highlight=False,
+    )
+
+
+def _print_table(console: Console, parts: Mapping[str, float], seconds: float, steps: int, games: int) -> None:
+    table = Table(title=f"{steps:,} game steps in {seconds:.1f} s")
+    for title in ("part", "seconds", "share", "ms per vector step"):
+        table.add_column(title, justify="left" if title == "part" else "right")
+    rows = sorted(parts.items(), key=lambda item: -item[1])
+    if seconds > sum(parts.values()):
+        rows.append(("the loop itself", seconds - sum(parts.values())))
+    for name, spent in rows:
+        table.add_row(name, f"{spent:.2f}", f"{spent / seconds:.1%}", f"{1000 * spent * games / steps:.2f}")
+    console.print(table)

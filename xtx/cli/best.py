@@ -1,0 +1,97 @@
+"""`xtx best`: the best episode of a run, to be read or played again."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from xtx.cli.agent_loading import Means, open_stage, read_records
+from xtx.core import EpisodeRecord
+from xtx.files.user_paths import open_out
+from xtx.runs.run_folder import read_config, warn
+
+if TYPE_CHECKING:
+    from xtx.games.game_setup import Stage
+    from xtx.play.screen import Screen
+
+PAGE = 80
+"""Columns of a transcript in a file."""
+
+
+@dataclass(frozen=True)
+class Args:
+    """Plays the best episode of a run once more and prints it as a transcript, with its actions at the end."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+    walkthrough: bool = False
+    """Print the actions only, one in each line, as `xtx play` reads them from a pipe."""
+    out: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Write to this file instead."""
+
+
+def run(args: Args) -> int:
+    """0, or 2 if playing it again does not give the same score."""
+    config = read_config(args.run)
+    best = max(read_records(args.run), key=lambda episode: episode.score)
+    stage = open_stage(config, Means(no_atlas=True))
+    from xtx.play.screen import Screen
+
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open_out(args.out)) if args.out is not None else None
+        console = Console(file=file, width=PAGE if file else None, highlight=False, markup=False, emoji=False)
+        screen = Screen(console)
+        if not args.walkthrough:
+            most = f" of {stage.max_score}" if stage.max_score > 0 else ""
+            screen.note(
+                f"The best episode of {config.agent} in {stage.name}: {best.score}{most} points in {best.length} steps "
+                f"(episode {best.episode:,} of the run, emulator seed {best.seed})"
+            )
+        score = _replay(stage, best, None if args.walkthrough else screen)
+        if args.walkthrough:
+            console.print("\n".join(best.actions), soft_wrap=True)
+        else:
+            screen.note(f"\nIts actions: {' / '.join(best.actions)}")
+    same = score == best.score
+    line = f"played again under emulator seed {best.seed}, it gives {score} points"
+    if not same:
+        warn(f"{line}, but the run says {best.score}: the story or the emulator is not the one of the run")
+    elif args.walkthrough and args.out is None:
+        warn(f"{line}, as in the run")  # not among the actions
+    else:
+        said = Console(highlight=False, markup=False, emoji=False)
+        said.print(f"Verified: {line}, as in the run.", soft_wrap=True)
+        there = args.out if args.walkthrough else "FILE"
+        if not args.walkthrough:
+            said.print(
+                f"Its actions alone, as a walkthrough: xtx best {args.run} --walkthrough --out FILE", soft_wrap=True
+            )
+        said.print(f"To play them: xtx play {config.game or stage.name} --seed {best.seed} < {there}", soft_wrap=True)
+    return 0 if same else 2
+
+
+def _replay(stage: Stage, best: EpisodeRecord, screen: Screen | None) -> int:
+    """The final score when the episode is played again; shown as it goes, if there is a screen."""
+    from xtx.games.vector.isolated_game import GuardedGame
+    from xtx.play.played_game import Table
+
+    # Nothing is searched: the actions are known.
+    table = Table(replace(stage.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
+    with contextlib.closing(table):
+        table.seed = best.seed
+        scene = table.begin()
+        if screen is not None:
+            screen.scene(scene, table.max_score)
+        for action in best.actions:
+            if scene.over:  # another story than the run's
+                break
+            scene, _ = table.move(action)
+            if screen is not None:
+                screen.echo(action)
+                screen.scene(scene, table.max_score)
+        return scene.score

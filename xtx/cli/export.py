@@ -1,0 +1,160 @@
+"""`xtx export`: episodes as data for other programs; docs/exporting.md says what is in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+from rich.console import Console
+from rich.progress import track
+from tyro.conf import Positional, arg
+
+from xtx.cli.agent_loading import Means, Which, load_agent, open_stage, read_records, read_state
+from xtx.core import EpisodeRecord, Observation, UserError
+from xtx.files.user_paths import open_out
+from xtx.runs.run_folder import read_config, warn
+
+if TYPE_CHECKING:
+    from xtx.games.game_setup import Stage
+    from xtx.training.evaluation import Played
+
+
+@dataclass(frozen=True)
+class Args:
+    """Writes episodes with all that was seen, what could be done and what was done: one episode in each line, as JSON.
+
+    A run keeps the actions of the episodes that were better than all before them. Those are played again; with --play,
+    the trained agent also plays new ones.
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+    out: Annotated[Path, arg(metavar="FILE")]
+    """The file to write."""
+    episodes: Annotated[int | None, arg(metavar="N")] = None
+    """Only the N best of the run's record episodes; 0 for none of them."""
+    play: Annotated[int, arg(metavar="N")] = 0
+    """Also let the agent, which no longer learns, play so many new episodes."""
+    checkpoint: Which = "newest"
+    """Which state of the agent plays them: the last one, or the one at its best mean score."""
+    seed: Annotated[int, arg(metavar="N")] = 0
+    """For new episodes of stochastic runs: another number gives other games, never those of the training."""
+    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+
+
+def run(args: Args) -> int:
+    """0, or 130 if Ctrl-C stopped it."""
+    _check(args)
+    read_config(args.run)
+    records = read_records(args.run) if args.episodes != 0 else []
+    records = records[-args.episodes :] if args.episodes else records
+    if not records and not args.play:
+        raise UserError("there is nothing to write; leave out --episodes 0, or add --play N")
+    console = Console(highlight=False, markup=False, emoji=False)
+    written = 0
+    with open_out(args.out, bit_by_bit=True) as file:
+        try:
+            for line in _lines(args, records, console):
+                _write(file, line)
+                written += 1
+        except KeyboardInterrupt:
+            console.print(f"xtx: interrupted; {written} whole episodes are in {args.out}", soft_wrap=True)
+            return 130
+    console.print(f"{written} {'episode' if written == 1 else 'episodes'} written to {args.out}", soft_wrap=True)
+    return 0
+
+
+def _check(args: Args) -> None:
+    args.means.check()
+    for name in ("episodes", "play"):
+        value = getattr(args, name)
+        if value is not None and value < 0:
+            raise UserError(f"--{name} takes a number from 0, not {value}")
+    if not 0 <= args.seed < 2**31:
+        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
+
+
+def _lines(args: Args, records: list[EpisodeRecord], console: Console) -> Iterator[dict[str, Any]]:
+    """The episodes, as they will be written."""
+
+    def shown(episodes: Any, what: str, total: int) -> Any:
+        return track(episodes, what, total, console=console, transient=True, disable=not console.is_terminal)
+
+    if records:
+        yield from shown(_records(args, records), "records", len(records))
+    if args.play:
+        yield from shown(_new(args), "new episodes", args.play)
+
+
+def _records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any]]:
+    """Record episodes, played again. One that comes out otherwise is left out."""
+    from xtx.games.vector.game_vector import GameVector
+    from xtx.training.evaluation import replay
+
+    config = read_config(args.run)
+    state = read_state(args.run)
+    forbidden = state["forbidden"] if state is not None else []
+    stage = open_stage(config, args.means)
+    with GameVector(stage.spec, 1, stage.count_workers(args.means.workers), forbidden=forbidden) as games:
+        for record in records:
+            played = replay(games, record.episode, record.seed, record.actions)
+            if played.score != record.score or len(played.moments) != record.length:
+                warn(
+                    f"episode {record.episode} gave {record.score} points in the run and {played.score} now, so it is "
+                    "left out: the story or the emulator is not the one of the run"
+                )
+                continue
+            yield _episode(played, stage, config.agent, "record")
+
+
+def _new(args: Args) -> Iterator[dict[str, Any]]:
+    """Episodes that the agent plays now."""
+    from xtx.training.evaluation import evaluation_seeds, play
+
+    loaded = load_agent(args.run, args.checkpoint, args.means)
+    with loaded.open_games(min(loaded.config.games, args.play), args.means.workers) as games:
+        seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed)
+        for played in play(loaded.agent, games, seeds, args.play):
+            yield _episode(played, loaded.stage, loaded.config.agent, "new")
+
+
+def _episode(played: Played, stage: Stage, agent: str, source: str) -> dict[str, Any]:
+    return {
+        "game": stage.name,
+        "agent": agent,
+        "source": source,
+        "episode": played.number,
+        "seed": played.seed,
+        "score": played.score,
+        "max_score": stage.max_score,
+        "ended": played.ended,
+        "steps": [
+            {
+                "observation": _seen(moment.before),
+                "actions": list(moment.before.actions),
+                "action": moment.decision.action,
+                "phase": moment.decision.phase,
+                "reward": moment.after.reward,
+            }
+            for moment in played.moments
+        ],
+        "end": _seen(played.last.observation),
+    }
+
+
+def _seen(observation: Observation) -> dict[str, str | int]:
+    return {
+        "text": observation.text,
+        "look": observation.look,
+        "inventory": observation.inventory,
+        "score": observation.score,
+        "step": observation.step,
+    }
+
+
+def _write(file: TextIO, line: dict[str, Any]) -> None:
+    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    file.flush()  # so that whole lines are there whatever happens next

@@ -1,0 +1,61 @@
+"""`xtx games profile`: describing a story that Jericho does not know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from xtx.core import UserError
+from xtx.games.catalog.profile import profile_from_debug, read_walkthrough, write_profile
+from xtx.games.catalog.story_file import check_story
+
+
+@dataclass(frozen=True)
+class Args:
+    """Makes the profile of a story of your own, from what the Inform 6 compiler says about it.
+
+    Compile with the option -k to get gameinfo.dbg; then `xtx games add STORY --profile PROFILE`.
+    """
+
+    story: Annotated[Positional[Path], arg(metavar="STORY")]
+    """The story file, compiled by Inform 6 with its library."""
+    debug: Annotated[Positional[Path], arg(metavar="DEBUG")]
+    """The file gameinfo.dbg that the compiler wrote with the story."""
+    out: Annotated[Path, arg(aliases=["-o"], metavar="FILE")]
+    """The profile to write."""
+    walkthrough: Annotated[Path | None, arg(metavar="FILE")] = None
+    """A file with the commands that win the game, one a line."""
+    name: Annotated[str, arg(metavar="NAME")] = ""
+    """What the game is called on the command line; the story file's name if not given."""
+    title: Annotated[str, arg(metavar="TEXT")] = ""
+    """The game's title; the story's own if not given."""
+    author: Annotated[str, arg(metavar="TEXT")] = ""
+    """Who wrote it."""
+    seed: Annotated[int, arg(metavar="N")] = 1
+    """The emulator seed under which the walkthrough works."""
+
+
+def run(args: Args) -> None:
+    """Writes the profile."""
+    try:
+        story = args.story.read_bytes()
+        check_story(story, str(args.story))
+        profile = profile_from_debug(
+            story,
+            args.debug.read_bytes(),
+            file=args.story.name,
+            name=args.name,
+            title=args.title,
+            author=args.author,
+            walkthrough=read_walkthrough(args.walkthrough) if args.walkthrough else (),
+            seed=args.seed,
+        )
+        write_profile(profile, args.out)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"no profile can be made of {args.story} and {args.debug}: {error}") from None
+    print(f"wrote {args.out}; add the game with: xtx games add {args.story} --profile {args.out}")

@@ -1,0 +1,293 @@
+"""The command `xtx`: finds the subcommand, reads its options, and answers what goes wrong in one line.
+
+A subcommand is a module with a dataclass `Args` (its docstrings are the help) and a function `run(args)` that gives
+back an exit status or None; it may have a function `help_more` with what its help ends with. It is loaded when it is
+called, so that a slow one does not slow down the others.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import difflib
+import importlib
+import importlib.metadata
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TextIO, cast
+
+from xtx.cli.option_help import build_help, wants_help
+from xtx.core import UserError
+from xtx.files.user_paths import DISK_TROUBLE
+from xtx.out_of_memory import explain_lack_of_memory
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a subcommand lives, and what `xtx --help` says of it."""
+
+    module: str
+    summary: str
+    own_arguments: bool = False
+    """Whether which options there are depends on the options: the module has `arguments(options, parse)` then, and
+    `options_of(options)` for the help."""
+
+
+COMMANDS = {
+    "train": Command("xtx.cli.train", "train an agent on a game", own_arguments=True),
+    "resume": Command("xtx.cli.resume", "go on with a run that was stopped"),
+    "evaluate": Command("xtx.cli.evaluate", "see how well a trained agent plays"),
+    "best": Command("xtx.cli.best", "read a run's best episode"),
+    "export": Command("xtx.cli.export", "write episodes as data for other programs"),
+    "compare": Command("xtx.cli.compare", "train several agents on a game and compare them"),
+    "sweep": Command("xtx.cli.sweep", "many runs: games x agents x seeds, or the paper's tables"),
+    "runs": Command("xtx.cli.runs", "list the runs in a folder, and make room on the disk"),
+    "report": Command("xtx.cli.report", "set runs beside the paper's tables, on one page"),
+    "summarise": Command("xtx.cli.summarise", "keep runs as small files that reports can be made from"),
+    "watch": Command("xtx.cli.watch", "see runs in a browser while they go on"),
+    "bench": Command("xtx.cli.bench", "see where the time of training goes"),
+    "play": Command("xtx.cli.play", "play a game, or watch an agent play it"),
+    "agents": Command("xtx.cli.agents", "list the agents, or the settings of one"),
+    "games": Command("xtx.cli.games.list", "list the games, and where their stories were found"),
+    "games add": Command("xtx.cli.games.add", "copy story files into your collection"),
+    "games info": Command("xtx.cli.games.info", "show a game's grammar, vocabulary and rewards"),
+    "games survey": Command("xtx.cli.games.survey", "find out ahead what makes up a story's world"),
+    "games check": Command("xtx.cli.games.check", "see whether the needed actions are among the valid ones"),
+    "games atlas": Command("xtx.cli.games.atlas", "show how much the atlas holds, and how often it helped"),
+    "games verify": Command("xtx.cli.games.verify", "play what you know, to see whether what was found is true"),
+    "games export-profile": Command("xtx.cli.games.export_profile", "write what was found out, to be passed on"),
+    "games profile": Command("xtx.cli.games.profile", "describe an Inform story of your own"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0, 2 for something the user can mend, 130 when interrupted."""
+    # Before torch is loaded: its threads would wait for work by turning in circles, on the processors that the games,
+    # or other runs, need meanwhile. With three runs on two processors that made training 17 times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _open_streams()
+    try:
+        try:
+            return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe or a full device is still caught
+    except UserError as error:
+        return _complain(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        return _hung_up()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which rich turns into this
+            return _hung_up()
+        raise
+    except (OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
+        line = _explain(error)
+        if not line:
+            raise
+        if isinstance(error, OSError) and error.filename == _OUTPUT:
+            _silence_output()
+        return _complain(line)
+
+
+def _explain(error: Exception) -> str:
+    """One line about an error of this machine that the user can do something about; empty for any other."""
+    if isinstance(error, OverflowError):
+        late = "timestamp" in str(error)
+        return "the clock of this machine is beyond the year 2262, where Python's ends; set it right" if late else ""
+    line = explain_lack_of_memory(error)
+    if not line and isinstance(error, OSError) and (error.errno in DISK_TROUBLE or error.filename is not None):
+        return f"{error.filename or 'writing'}: {error.strerror}"
+    return line
+
+
+_OUTPUT = "standard output"
+
+
+class _Output(io.FileIO):
+    """The standard output, whose errors say that they are its own: a full device is not the run's folder."""
+
+    def write(self, data: Any) -> int:
+        """As `FileIO`."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _OUTPUT
+            raise
+
+
+class _ErrorOutput(io.FileIO):
+    """The standard error stream. What cannot be written there is lost: there is no other place to say so."""
+
+    def write(self, data: Any) -> int:
+        """As `FileIO`, but without errors."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _encode_anything(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Bytes for letters that an encoding lacks: those of names that are not UTF-8 as they were, `?` for others."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return b"".join(bytes([ord(c) - 0xDC00]) if "\udc80" <= c <= "\udcff" else b"?" for c in letters), error.end
+
+
+def _wrap(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
+    """A stream of the process, written by way of `kind` and without errors of encoding; others, as of a test or an
+    embedding program, stay as they are."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # without a buffer where PYTHONUNBUFFERED is set
+    if type(raw) is not io.FileIO or raw.fileno() not in (1, 2) or not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.flush()
+    checked = kind(raw.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        cast(BinaryIO, checked if raw is buffer else io.BufferedWriter(checked)),
+        encoding=stream.encoding,
+        errors="xtx.anything",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def _silence_output() -> None:
+    """What is still to be written is lost, so that Python does not complain again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _open_streams() -> None:
+    """Somebody may have closed them (`>&-`): then the next file that is opened would be taken for one of them."""
+    while (null := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(null, True)
+    os.close(null)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 (as long as the program)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    codecs.register_error("xtx.anything", _encode_anything)
+    sys.stdout, sys.stderr = _wrap(sys.stdout, _Output), _wrap(sys.stderr, _ErrorOutput)
+
+
+def _hung_up() -> int:
+    """Whoever read our output went away, as `head` does. Python would complain again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + 13
+
+
+def _complain(line: str) -> int:
+    print(f"xtx: {line}", file=sys.stderr)
+    return 2
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "--help-all"):
+        print(_overview())
+        return 0
+    if words[0] == "--version":
+        print(f"xtx {importlib.metadata.version('xtx')}")
+        return 0
+    name, options = _split(words)
+    if options and options[0] in ("-h", "--help", "--help-all") and any(_group(name)):
+        print(_overview(name))
+        return 0
+    module = importlib.import_module(COMMANDS[name].module)
+    if wants_help(options):
+        kind = module.options_of(options) if COMMANDS[name].own_arguments else module.Args
+        more = module.help_more() if hasattr(module, "help_more") else ""
+        print(build_help(kind, name, complete="--help-all" in options, more=more))
+        return 0
+    if COMMANDS[name].own_arguments:
+        args = module.arguments(options, lambda kind: _parse(kind, name, options))
+    else:
+        args = _parse(module.Args, name, options)
+    return int(module.run(args) or 0)
+
+
+def _split(words: list[str]) -> tuple[str, list[str]]:
+    """The subcommand that is meant, and the words behind it."""
+    pair = " ".join(words[:2])
+    if pair in COMMANDS:
+        return pair, words[2:]
+    first = words[0]
+    rest = words[1:]
+    if first in COMMANDS and not (rest and any(_group(first)) and not rest[0].startswith("-")):
+        return first, rest
+    typed = pair if first in COMMANDS else first
+    close = difflib.get_close_matches(typed, COMMANDS, n=1)
+    hint = f"did you mean `xtx {close[0]}`?" if close else "see: xtx --help"
+    raise UserError(f"there is no command {typed!r}; {hint}")
+
+
+def _group(name: str) -> list[str]:
+    """The subcommands below a command."""
+    return [other for other in COMMANDS if other.startswith(name + " ")]
+
+
+def _overview(group: str = "") -> str:
+    """The help that lists commands: all of them, or those of a group."""
+    names = [group, *_group(group)] if group else list(COMMANDS)
+    width = max(map(len, names)) + 3
+    lines = [
+        f"usage: xtx {group + ' [COMMAND]' if group else 'COMMAND'} [OPTIONS]",
+        "",
+        "Agents that learn to play text adventures." if not group else f"{COMMANDS[group].summary}.".capitalize(),
+        "",
+        *(f"  {name:{width}}{COMMANDS[name].summary}" for name in names),
+        "",
+        "`xtx COMMAND --help` says more about each." + ("" if group else " `xtx --version` shows the version."),
+    ]
+    return "\n".join(lines)
+
+
+def _parse(kind: Any, name: str, options: list[str]) -> Any:
+    """The options as an object of the subcommand's dataclass. Raises `UserError` for wrong ones."""
+    import tyro
+
+    from xtx.cli.option_numbers import make_registry
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                kind, prog=f"xtx {name}", args=options, config=(tyro.conf.DisallowNone,), registry=make_registry()
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UserError(f"{_flatten(said.getvalue())} (see: xtx {name} --help)") from None
+
+
+# What tyro says in several lines of Python's words.
+_NO_NUMBER = re.compile(
+    r"error parsing ([^\s:]+):.*(?:invalid literal for (int)\(\) with base 10|could not convert string to float): (.+)"
+)
+
+
+def _flatten(message: str) -> str:
+    """tyro's framed error message as one line: the error itself and, where there is one, the suggestion."""
+    plain = re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯|+]", "", message)
+    # A title, the error, perhaps a suggestion, and where to read more, with rules between them.
+    parts = [part.strip("─- \n") for part in re.split(r"(?:─|-){3,}", plain)]
+    _, error, *rest = [[line.strip() for line in part.splitlines()] for part in parts if part] + [[plain]]
+    if error[0].startswith("Missing from"):
+        error = ["missing:", *error[1:2]]
+    suggestion = next((part[1].split()[0] for part in rest if "meant" in part[0] and len(part) > 1), "")
+    text = " ".join(" ".join(error).split())
+    if wrong := _NO_NUMBER.match(text[:1].lower() + text[1:]):
+        option, whole, given = wrong.groups()
+        return f"{option} takes a {'whole ' if whole else ''}number, not {given}"
+    return text[:1].lower() + text[1:] + (f"; perhaps you meant {suggestion}" if suggestion else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What a person sees of a run: a live panel in a terminal, plain lines elsewhere, and a summary at the end."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from xtx.cli.closing_summary import print_summary
+from xtx.games.game_setup import Stage
+from xtx.runs.run_folder import Run
+from xtx.terminal_panel import LiveShow, SurveyProgress
+from xtx.training.loop import LAST, Progress
+
+LINE_EVERY = 30.0
+"""Seconds between lines where there is no terminal."""
+SPEED_OVER = 20.0
+"""Seconds over which the speed is measured."""
+
+
+class Display(LiveShow):
+    """Shows a run while it is under way."""
+
+    def __init__(self, run: Run, stage: Stage, device: str, *, quiet: bool = False) -> None:
+        super().__init__(Console(stderr=False), quiet=quiet)
+        self._run = run
+        self._stage = stage
+        self._progress: Progress | None = None
+        self._marks: list[tuple[float, int]] = []
+        self._shown = 0.0
+        self._began = time.monotonic()
+        self._is_stopping = False
+        config = run.config
+        self._console.print(
+            f"xtx: {config.agent} learns {stage.name} (at most {stage.max_score} points) on {device}, "
+            f"seed {config.seed}, {config.steps:,} steps, actions: {config.actions}; run folder: {run.folder}",
+            highlight=False, soft_wrap=not self._console.is_terminal,
+        )  # fmt: skip
+        if not quiet:
+            self._console.print("looking into the game ...", highlight=False)
+
+    def surveying(self) -> SurveyProgress:
+        """Shows how far the survey of the story has come, within `with`."""
+        return SurveyProgress(self._console, quiet=self._quiet)
+
+    def note(self, line: str) -> None:
+        """A line for the user, above the panel."""
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal)
+
+    def stopping(self) -> bool:
+        """Says that the run stops when what is under way is done, in the panel; False where there is none. Called in a
+        signal handler, so it only sets what is drawn next."""
+        self._is_stopping = True
+        return self._live is not None
+
+    def draw(self) -> RenderableType:
+        """The panel."""
+        return "" if self._progress is None else self._panel(self._progress)
+
+    def is_kept(self) -> bool:
+        """The panel of a run that was stopped stays."""
+        return self._is_stopping
+
+    def show(self, progress: Progress) -> None:
+        """The state of the run, not more often than a person can read."""
+        self._progress = progress
+        now = time.monotonic()
+        if not self._marks or now - self._marks[-1][0] > 1:
+            self._marks = [*(m for m in self._marks if now - m[0] < SPEED_OVER), (now, progress.steps)]
+        if self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
+            self._shown = now
+            self._console.print(self._line(progress), highlight=False, soft_wrap=True)
+
+    def _speed(self) -> float:
+        """Game steps a second, of late."""
+        if len(self._marks) < 2:
+            return 0.0
+        (t0, s0), (t1, s1) = self._marks[0], self._marks[-1]
+        return (s1 - s0) / max(t1 - t0, 1e-9)
+
+    def _line(self, p: Progress) -> str:
+        speed = self._speed()
+        plan = f", target {p.plan['target_score']:.0f}" if "target_score" in p.plan else ""
+        return (
+            f"{p.steps:,}/{p.total:,} steps, {p.episodes:,} episodes, score mean {p.score_mean:.1f} "
+            f"max {p.score_max}{plan}, {speed:.0f} steps/s, {_eta(p, speed)} left"
+        )
+
+    def _panel(self, p: Progress) -> Panel:
+        speed = self._speed()
+        bar = Bar(TextColumn("{task.description}"), BarColumn(bar_width=None), TaskProgressColumn(), expand=True)
+        bar.add_task(f"{p.steps:,} of {p.total:,} steps", total=p.total, completed=p.steps)
+        table = Table.grid(padding=(0, 3), expand=True)
+        phases = {phase: p.phases.count(phase) for phase in sorted(set(p.phases)) if phase}
+        cells = {
+            "score (mean of last 100)": f"{p.score_mean:.1f} of {self._stage.max_score}",
+            "best score": str(p.score_max),
+            "episodes": f"{p.episodes:,}",
+            "speed": f"{speed:.0f} steps/s, {_eta(p, speed)} left",
+        }
+        if "target_score" in p.plan:
+            cells["target score M"] = f"{p.plan['target_score']:.0f}"
+            cells["l_max"] = f"{p.plan['l_max']:.0f}, episodes end at {p.plan['episode_limit']:.0f}"
+        if phases:
+            cells["phase"] = ", ".join(f"{count} {phase}" for phase, count in phases.items())
+        losses = {name: number for name, number in p.numbers.items() if "loss" in name}
+        if losses:
+            cells["losses"] = ", ".join(f"{name.removeprefix('loss_')} {n:.3f}" for name, n in losses.items())
+        for name, value in cells.items():
+            table.add_row(f"[dim]{name}[/dim]", value)
+        subtitle = (
+            "saving and stopping; Ctrl-C again ends it at once" if self._is_stopping else "Ctrl-C saves and stops"
+        )
+        title = f"{self._run.config.agent} learns {self._stage.name}"
+        return Panel(Group(bar, table), title=title, subtitle=subtitle, border_style="cyan")
+
+    def summary(self, finished: bool) -> None:
+        """What came of it, in words."""
+        console, folder = self._console, self._run.folder
+        if not finished:
+            if (p := self._progress) is not None:
+                score = f"mean of the last {min(LAST, p.episodes)} episodes {p.score_mean:.1f}, best {p.score_max}"
+                so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
+                self.note(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
+            self.note(f"stopped and saved; go on with: xtx resume {folder}")
+            return
+        print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
+
+
+def _eta(p: Progress, speed: float) -> str:
+    return _time((p.total - p.steps) / speed) if speed > 0 else "?"
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"

@@ -1,0 +1,109 @@
+"""`xtx summarise`: runs as small files that can be kept, committed and reported without the runs' folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from xtx.cli.report import Facts, NoFacts
+from xtx.core import UserError
+from xtx.report.data.load_runs import RunData, from_summary, read_runs, runs_below
+from xtx.report.data.run_groups import deviations, same_run, variant_of
+from xtx.report.data.run_summary import Summary, place, read_summary, summarise, to_json
+from xtx.report.number_format import some
+from xtx.runs.run_folder import replace_text, warn
+
+
+@dataclass(frozen=True)
+class Args:
+    """Writes a small summary of each run: settings, versions, curve, figures and the best list of actions, without
+    checkpoints and without any text of the games. `xtx report` reads summaries as it reads runs."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...")]
+    """Folders of runs, or folders with runs in them; runs may still be going on."""
+    out: Annotated[Path, arg(metavar="DIR")] = Path("results")
+    """Folder of summaries: each lies in game/agent/seed-0.json below it, and takes the place of an older one of the
+    same run."""
+    no_walkthroughs: bool = False
+    """Do not open the games; then the summaries do not know the rewards along their walkthroughs."""
+
+
+def run(args: Args) -> None:
+    """Writes the summaries and says where they are."""
+    if not args.runs:
+        raise UserError("give the folder of a run, or one with runs in it")
+    runs = _read(args.runs)
+    finder = NoFacts() if args.no_walkthroughs else Facts()
+    made: dict[Path, tuple[RunData, Summary]] = {}
+    for one in runs:
+        facts = finder.find(one.config)
+        variant = variant_of(one.config, facts)
+        path = args.out / place(variant, one.config, deviations(one.config, variant.game))
+        if path in made:
+            other = made[path][0].folder
+            raise UserError(f"{other} and {one.folder} would both be {path}; summarise one of them into another --out")
+        made[path] = one, summarise(one, facts)
+    for line in finder.troubles:
+        warn(line)
+    written = [path for path, (one, summary) in made.items() if _may_be_written(path, one, summary)]
+    for path in written:  # all that can be refused is refused before the first is written
+        _write(path, to_json(made[path][1]))
+    console = Console(highlight=False, markup=False, emoji=False)
+    for path in written:
+        console.print(f"{made[path][0].folder} -> {path}", soft_wrap=True)
+    same = f", {len(made) - len(written)} stayed as they were" if len(written) < len(made) else ""
+    console.print(f"{some(len(written), 'run')} summarised{same}", soft_wrap=True)
+
+
+def _read(paths: Sequence[Path]) -> list[RunData]:
+    """The runs of which there is something to tell. Raises `UserError` if there is none."""
+    folders: dict[Path, Path] = {}
+    for path in paths:
+        here = list(runs_below(path))
+        if not here:
+            raise UserError(f"{path}: there is no run in it; give the folder of a run, or one with runs in it")
+        for folder in here:
+            folders.setdefault(folder.resolve(), folder)
+    runs, failed = read_runs(folders.values())
+    troubles = [f"{one.folder} is left out: {one.why}" for one in failed]
+    troubles += [f"{one.folder} is left out: no episode has ended yet" for one in runs if not one.digest.episodes]
+    able = [one for one in runs if one.digest.episodes]
+    if not able:
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        raise UserError(f"there is nothing to summarise: {troubles[0]}{more}")
+    for trouble in troubles:
+        warn(trouble)
+    return able
+
+
+def _may_be_written(path: Path, run: RunData, new: Summary) -> bool:
+    """Whether what lies there is to be replaced; not if it says more of the same run. Raises `UserError` if it is
+    another run's, which may be all that is left of that one."""
+    if not path.exists():
+        return True
+    try:
+        old = read_summary(path)
+    except UserError as error:
+        warn(f"{error}; it is made anew")
+        return True
+    if to_json(old) == to_json(new):
+        return False
+    if not same_run(from_summary(path, old), run):
+        raise UserError(f"{path} is the summary of another run than {run.folder}; delete it, or give another --out")
+    if old.reached > new.reached:
+        warn(f"{path} stays as it is: it is of the same run at {old.reached:,} steps, {run.folder} has {new.reached:,}")
+        return False
+    return True
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, text)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); give another --out") from None

@@ -1,0 +1,134 @@
+"""`xtx train`: an agent learns a game."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import Positional, arg
+
+from xtx.agents.from_file import accept_agent
+from xtx.agents.registry import find_agent, preset
+from xtx.cli.agents import grouped_summaries
+from xtx.cli.option_help import build_rows
+from xtx.cli.training_session import Means, check_config, lasting_name, train
+from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
+from xtx.training.prepare import new_run_folder
+
+DEMO = "xtx-demo"
+_STEPS, _GAMES = usual_length("xtx")
+_READING_STEPS, _READING_GAMES = usual_length("rc-dqn")
+_AGENT = (
+    "What learns: see `xtx agents`; or a class of your own: FILE.py:CLASS. "
+    f"If not given xtx, or {DEMO} where no game is given."
+)
+_STEPS_HELP = (
+    f"Game steps in all; if not given {_STEPS}, {_READING_STEPS} for rc-dqn and mprc-dqn, "
+    f"{usual_length(DEMO)[0]} for {DEMO}."
+)
+_GAMES_HELP = f"Games played in lock-step; if not given {_GAMES}, or {_READING_GAMES} for rc-dqn and mprc-dqn."
+
+
+@dataclass(frozen=True)
+class Args:
+    """Trains an agent on a game. Without arguments: XTX with its demo settings on the adventure that comes with xtx,
+    some minutes on two cores."""
+
+    USUAL: ClassVar = (
+        "agent", "steps", "seed", "stochastic", "extra_actions", "actions", "out", "device", "workers", "tensorboard",
+        "wandb", "quiet",
+    )  # fmt: skip
+
+    game: Annotated[Positional[str], arg(metavar="GAME")] = ""
+    """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
+    agent: Annotated[str | None, arg(metavar="NAME", help=_AGENT)] = None
+    seed: int = 0
+    """Where all random numbers begin."""
+    steps: Annotated[int | None, arg(metavar="N", help=_STEPS_HELP)] = None
+    games: Annotated[int | None, arg(metavar="N", help=_GAMES_HELP)] = None
+    stochastic: bool = False
+    """Another emulator seed in every episode."""
+    extra_actions: bool = False
+    """Also try the actions that the paper adds to the game's grammar."""
+    byte_score: bool = False
+    """Take the score as one signed byte, as the paper's version of Jericho did in Dragon: -130 counts as 126."""
+    wide_grammar: bool = False
+    """Also try object and direction, numbers, orders, and all but."""
+    actions: Actions | None = None
+    """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary too.
+    If not given, whole; but templates for the agents of the paper, so that results can be compared, and the demo."""
+    thorough_survey: bool = False
+    """Spend minutes instead of seconds on the survey of the story, so that more states share their valid actions."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder of the run; if not given, a new one in runs/."""
+    log_every: int = 100
+    """Vector steps between lines of metrics.jsonl."""
+    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+
+
+def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
+    """The options, with the settings of the agent that they name, as published for the game that they name."""
+    name = _agent_named(options)
+    game = parse(_kind(name or DEMO, "")).game
+    return parse(_kind(name or _default_agent(game), game))
+
+
+def options_of(options: Sequence[str]) -> Any:
+    """The dataclass of the options, with the settings of the agent that the words name."""
+    return _kind(_agent_named(options) or DEMO, "")
+
+
+def help_more() -> str:
+    """What the help ends with: the agents."""
+    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in grouped_summaries().items() if rows]
+    settings = "`xtx agents AGENT` shows an agent's settings, which are options too: `--q.hidden 64`."
+    return "\n\n".join([*parts, settings])
+
+
+def _default_agent(game: str) -> str:
+    return "xtx" if game else DEMO
+
+
+def _kind(agent: str, game: str) -> Any:
+    """Args with the settings of an agent."""
+    settings = preset(agent, Path(game).stem.lower())
+    # No prefix for the settings themselves, but one for each group in them: --q.learning-rate.
+    group = ("settings", Annotated[type(settings), arg(name="")], field(default=settings))
+    kind = make_dataclass("Args", [group], bases=(Args,), frozen=True)
+    kind.__doc__ = Args.__doc__
+    return kind
+
+
+def _agent_named(options: Sequence[str]) -> str | None:
+    for place, word in enumerate(options):
+        if word == "--agent" and place + 1 < len(options):
+            return options[place + 1]
+        if word.startswith("--agent="):
+            return word.partition("=")[2]
+    return None
+
+
+def run(args: Any) -> int:
+    """0, or 130 if Ctrl-C stopped it."""
+    agent = accept_agent(args.agent or _default_agent(args.game))
+    find_agent(agent)
+    steps, games = usual_length(agent)
+    config = RunConfig(
+        game=lasting_name(args.game),
+        agent=agent,
+        settings=asdict(args.settings),
+        seed=args.seed,
+        steps=steps if args.steps is None else args.steps,
+        games=games if args.games is None else args.games,
+        stochastic=args.stochastic,
+        extra_actions=args.extra_actions,
+        byte_score=args.byte_score,
+        wide_grammar=args.wide_grammar,
+        actions=args.actions or usual_actions(agent),
+        thorough_survey=args.thorough_survey,
+        log_every=args.log_every,
+    )
+    check_config(config)
+    return train(config, args.out or new_run_folder(config), args.means)

@@ -1,0 +1,1 @@
+"""The atlas: a persistent store of what was found out about states."""

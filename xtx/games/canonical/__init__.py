@@ -1,0 +1,1 @@
+"""Canonical states and their keys, and the survey that finds what they are made of."""

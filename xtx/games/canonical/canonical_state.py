@@ -1,0 +1,238 @@
+"""The state of the world apart from how the player came to it: canonical states and their keys.
+
+What was found out about a state (its valid actions, `look`, `inventory`) is to be found out once. For that two
+states must count as equal that differ only in what the parser left behind, in the number of moves, or in a lamp
+that has 181 turns left and not 180; and what is found must be a function of the key alone, whoever found it.
+So the key is not a summary of the state but the state itself, made canonical: every byte that does not belong
+to the world is set to a fixed value, and the search then starts *from that canonical state*. Which bytes those
+are is found by trying: see survey.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.canonical.move_timestamps import elapsed, set_word, word
+from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.emulator.printed_text import clean
+from xtx.games.zmachine.story_memory import Ram
+from xtx.games.zset.engine import UNJUDGED, Engine
+from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
+
+CANONICAL_VERSION = 8
+"""The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
+does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
+adventure must then be found anew."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Which parts of a story's memory make up the world, and what the others are set to."""
+
+    mask: bytes
+    """One byte for each byte of RAM: the bits that belong to the world."""
+    fill: bytes
+    """RAM at a usual prompt, from which the other bits are taken."""
+    counters: tuple[int, ...]
+    """Addresses of bytes that count turns."""
+    running: int
+    """What those are set to unless they are 0: they run, and nothing falls due at once."""
+    idle: tuple[int, ...]
+    """Addresses of bytes that belong to the world, but on which nothing that can be seen or done next depends: the key
+    leaves them out, but a command that changes them does something."""
+    due: tuple[tuple[tuple[int, int], ...], ...]
+    """Addresses and values of bytes, mostly clocks, that together make something happen this turn, whatever is done:
+    where all have these values, they keep them."""
+    local: dict[int, tuple[int, ...]]
+    """By room (object number): bytes that belong to the world there though not elsewhere, such as the clock behind
+    a trap."""
+    folds: tuple[tuple[int, int, bytes], ...]
+    """Rooms (0 for all), addresses of bytes, and what each of their values is set to: values that come to the same."""
+    thorough: bool
+    """Whether all attributes of the things in the player's room belong to the world, also those that Jericho leaves
+    out: where they decide how a thing is described."""
+    prompt: tuple[int, int, int]
+    """Program counter, opcode and number of frames when the story waits for a command as usual."""
+    stack: bytes
+    sp: int
+    fp: int
+    cut_short: tuple[str, ...] = ()
+    """Stages of the survey that their budget did not suffice for: keys are finer than they need be."""
+    since: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Addresses of words that hold the number of moves at which something happened, with the numbers of moves after
+    which that makes a difference: not when it was counts, but how long ago."""
+
+    unchecked: dict[int, tuple[int, ...]] = {}
+    """By room: bytes that keep their values there because there was no time to see whether anything depends on them.
+    The key has them, and so is finer than need be; that a command changes them means nothing."""
+
+    @property
+    def stamped(self) -> list[int]:
+        """The bytes of those words, of which neither means anything without the other."""
+        return [byte for address, _ in self.since for byte in (address, address + 1)]
+
+
+class World:
+    """Canonical states and keys for one emulator."""
+
+    def __init__(self, emulator: Emulator, layout: Layout, engine: Engine | None = None) -> None:
+        """`engine` runs commands from canonical states, which no story came to by itself and on which Frotz may crash;
+        without one they are run in the emulator."""
+        self._emulator = emulator
+        self._engine = engine
+        self.layout = layout
+        self._idle = np.array(layout.idle, dtype=np.intp)
+        self._mask: Ram = np.frombuffer(layout.mask, np.uint8).copy()
+        self._mask[self._idle] = 0
+        self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
+        self._counters = np.array(layout.counters, dtype=np.intp)
+        self._folds = {room: self._folds_in(room) for room in {room for room, _, _ in layout.folds}}
+        together = [byte for due in layout.due for byte in due]
+        self._due = (
+            np.array([address for address, _ in together], dtype=np.intp),
+            np.array([value for _, value in together], dtype=np.uint8),
+            np.cumsum([0, *map(len, layout.due)])[:-1],
+        )
+        """All bytes that make something happen, one after the other, and where each of the sets begins."""
+        tree = emulator.tree
+        self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
+        tree.entries(self._watched)[:] = 0
+        self._watched[self._counters] = 0
+        self._moves = emulator.moves_addresses[0] if layout.since else 0
+        links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
+        self._homes = {roamer: self._places(links, roamer) for roamer in emulator.roamers}
+
+    def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
+        """The emulator's present state made canonical, with the given random numbers to come."""
+        emulator, layout = self._emulator, self.layout
+        present = self._timeless(emulator.ram) if layout.since else emulator.ram
+        ram = present & self._mask
+        ram |= self._fill
+        around = emulator.tree.around(present, emulator.player)
+        room = around[-1] if around else emulator.player  # rooms may have no names
+        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
+        local = layout.local.get(room)
+        if local:
+            ram[list(local)] = present[list(local)]
+        if layout.due:
+            addresses, values, starts = self._due
+            for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
+                for address, value in layout.due[i]:
+                    ram[address] = value
+        self._keep_attributes(ram, present, around)
+        for fold in (self._folds.get(0), self._folds.get(room)):
+            if fold is not None:
+                addresses, tables = fold
+                ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
+        unchecked = layout.unchecked.get(room)
+        if unchecked:
+            ram[list(unchecked)] = present[list(unchecked)]
+        for roamer, homes in self._homes.items():
+            self._send_home(ram, roamer, homes)
+        pc, opcode, frames = layout.prompt
+        usual = Snapshot(ram.tobytes(), layout.stack, pc, layout.sp, layout.fp, frames, opcode, rng, b"")
+        state = emulator.save_registers()
+        if prompt_of(state) == layout.prompt:
+            return usual
+        # A prompt of another kind: what the parser remembers may matter, so nothing is left out.
+        odd = msgspec.structs.replace(state, ram=emulator.ram.tobytes(), rng=rng, narration=b"")
+        return usual if self._only_asks_back(odd, usual) else odd
+
+    def _timeless(self, ram: Ram) -> Ram:
+        """The memory with what happened so many moves ago put as long before the canonical number of moves: as long as
+        makes the difference, and no longer."""
+        ram, now, canonical = ram.copy(), word(ram, self._moves), word(self._fill, self._moves)
+        for address, breaks in self.layout.since:
+            ago = elapsed(now, word(ram, address))
+            set_word(ram, address, canonical - max((after for after in breaks if after <= ago), default=0))
+        return ram
+
+    def _keep_attributes(self, ram: Ram, present: Ram, around: list[int]) -> None:
+        """Gives what is around the player all its attributes. Where he is he has been before: a room that forgot it
+        would welcome him again."""
+        if not around:
+            return
+        tree, places = self._emulator.tree, around
+        if self.layout.thorough:
+            places = around + tree.below(tree.links(present), around[-1])
+        rows, width = np.array(places) - 1, self._emulator.header.attribute_bytes
+        tree.entries(ram)[rows, :width] = tree.entries(present)[rows, :width]
+
+    def _only_asks_back(self, odd: Snapshot, usual: Snapshot) -> bool:
+        """Whether the parser just wants to know more ("which one do you mean?") and would as well take a new
+        command: then `look` begins the same way from here as from the usual prompt. (How it goes on may depend on
+        clocks, which run on in one of the two.)"""
+        emulator = self._emulator
+        if odd.opcode != usual.opcode:
+            return False  # it waits for a key
+        if self._engine is not None:
+            (flags, one), (other_flags, other) = (self._engine.step(state, "look") for state in (odd, usual))
+            said = [clean(state.narration.decode("cp1252", "replace"))[:60] for state in (one, other)]
+            unjudged = (flags | other_flags) & UNJUDGED
+            return not unjudged and said[0] == said[1] and prompt_of(one) == prompt_of(other)
+        present = emulator.save()
+        results = []
+        for state in (odd, usual):
+            emulator.restore(state)
+            status = emulator.step("look", CANDIDATE_LIMIT)
+            results.append((status, clean(emulator.narration)[:60], prompt_of(emulator.save_registers())))
+        emulator.restore(present)
+        return results[0] == results[1] and results[0][0] is Status.DONE
+
+    @staticmethod
+    def key(state: Snapshot) -> bytes:
+        """The key of a canonical state: 16 bytes."""
+        digest = hashlib.blake2b(state.ram, digest_size=16)
+        digest.update(state.stack)
+        digest.update(b"%d,%d,%d" % (state.pc, state.opcode, state.frames))
+        return digest.digest()
+
+    def watched(self, ram: Ram) -> Ram:
+        """The bits beyond the object tree that belong to the world in a state with that RAM, also those that the key
+        leaves out: a command that changes one of them does something."""
+        local = self.layout.local.get(self._emulator.tree.room(ram, self._emulator.player))
+        if not local:
+            return self._watched
+        mask = self._watched.copy()
+        mask[list(local)] = 0xFF
+        self._emulator.tree.entries(mask)[:] = 0  # changes of the tree are seen anyway
+        mask[self._counters] = 0
+        return mask
+
+    def _folds_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
+        """Addresses of the bytes that are folded in a room, and a row of new values for each."""
+        folds = [(address, table) for where, address, table in self.layout.folds if where == room]
+        tables = np.frombuffer(b"".join(table for _, table in folds), np.uint8).reshape(len(folds), 256)
+        return np.array([address for address, _ in folds], dtype=np.intp), tables
+
+    @staticmethod
+    def _places(links: npt.NDArray[np.int64], roamer: int) -> list[int]:
+        """Where an object was at the beginning of the game, then the places beside that, the next one first."""
+        home = int(links[roamer, 0])
+        beside = np.flatnonzero(links[:, 0] == links[home, 0]).tolist()
+        return [home, *(o for o in beside if o > home), *(o for o in beside if 0 < o < home)]
+
+    def _send_home(self, ram: Ram, roamer: int, homes: Sequence[int]) -> None:
+        """Puts a roamer that is out of the player's sight where it was at the beginning of the game; or next door if
+        the player is there, where one sees that it is away but not how far."""
+        tree = self._emulator.tree
+        links = tree.links(ram)
+        here = {self._emulator.player}
+        room = self._emulator.player
+        while 0 < room <= tree.count and links[room, 0] and int(links[room, 0]) not in here:
+            room = int(links[room, 0])
+            here.add(room)
+        home = next((place for place in homes if place not in here), 0)
+        if int(links[roamer, 0]) in here or not 0 < home <= tree.count:
+            return
+        tree.unlink(ram, links, roamer)
+        tree.insert(ram, links, roamer, home)
+
+
+def prompt_of(state: Snapshot) -> tuple[int, int, int]:
+    """What tells one kind of prompt from another: program counter, opcode and number of frames."""
+    return state.pc, state.opcode, state.frames

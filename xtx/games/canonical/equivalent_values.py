@@ -1,0 +1,228 @@
+"""Values of a byte that come to the same: a jug with three or four draughts of water left, the middle of a desert.
+
+A byte that belongs to the world counts with every value by itself, though often only one or two of them make a
+difference: none is left, or this is where something lies buried. Here values are put in the place of others in states
+all over the game: those that never make a difference are folded into one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.canonical.command_trials import CHUNK
+from xtx.games.emulator.frotz import Snapshot
+
+Fold = tuple[int, int, bytes]
+"""A room (0 for all), the address of a byte, and what each of its 256 values is replaced by."""
+
+_GAIN = 3
+"""Without a byte there must be so many states fewer, or it is not worth comparing its values all over the game."""
+_SOME = 4
+"""States with a value, states with the other, and states with neither, in which two values are compared."""
+_ENOUGH = 6
+"""Two values are told to be alike all over the game by so many states at least."""
+_ENOUGH_HERE = 4
+"""The same in one room."""
+_EVERYWHERE = 4
+"""What varies in so many rooms is compared all over the game at first, and then in each of them by itself."""
+_MANY = 5
+"""In no more rooms than that a byte is compared, unless it is worth something there."""
+
+
+class Folding:
+    """Finds folds from canonical states of one story."""
+
+    def __init__(
+        self,
+        states: Sequence[Snapshot],
+        rooms: Sequence[int],
+        appearances: Callable[[Sequence[tuple[int, Snapshot]]], Sequence[Hashable]],
+        covered: npt.NDArray[np.uint8],
+        may_compare: Callable[[], bool] = lambda: True,
+        may_verify: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`states` are canonical and all different, with the room of each; those that matter most come first.
+        `appearances` says what states look like to a player who tries this and that in them; each is one of the states,
+        or made of the one with that number. `covered` are the bits of memory that always count. `may_compare` and
+        `may_verify` say whether there is time left for either: values that were not compared, or whose fold was not
+        verified in all states, count each by itself."""
+        self._states = states
+        self._rooms = np.array(rooms)
+        self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])
+        self._appearances = appearances
+        self._may_compare, self._may_verify = may_compare, may_verify
+        self._varying = np.flatnonzero((self._memory != self._memory[:1]).any(axis=0))
+        self._narrow = self._memory[:, self._varying]
+        """The memories without the bytes in which all of them agree."""
+        self._covered = covered
+        self._seen: dict[tuple[int, bytes], Hashable] = {}
+
+    @property
+    def memory(self) -> npt.NDArray[np.uint8]:
+        """The states' memories, one in each row."""
+        return self._memory
+
+    def folds(self, suspects: Iterable[int], local: Mapping[int, Iterable[int]]) -> tuple[Fold, ...]:
+        """Folds of the suspected bytes. `local`, by room: bytes that count there only."""
+        worth = [address for address in suspects if self._gain(address, 0)]
+        # What is worth most comes first, should there be no time for all.
+        worth.sort(key=lambda address: -self._gain(address, 0))
+        only_here = {address for bytes_ in local.values() for address in bytes_}
+        found = self._held_to_all(
+            [fold for address in worth if address not in only_here for fold in self._everywhere(address)]
+        )
+        return self._held_to_all([*found, *(fold for address in worth for fold in self._in_rooms(address, found))])
+
+    def _everywhere(self, address: int) -> list[Fold]:
+        """A fold of a byte all over the game, if there is one."""
+        if not self._may_compare() or len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
+            return []
+        table = self._table(address, self._rows(0), self._memory[:, address], _ENOUGH)
+        return [] if table is None else [(0, address, table)]
+
+    def _in_rooms(self, address: int, everywhere: Sequence[Fold]) -> list[Fold]:
+        """Folds of a byte in single rooms, after those all over the game: first where it is worth the most."""
+        column, folds = self._memory[:, address], []
+        for _, _, table in (fold for fold in everywhere if fold[1] == address):
+            column = np.frombuffer(table, np.uint8)[column]
+        rooms = [room for room in self._varied(address) if len(self._rows(room)) >= _ENOUGH_HERE]
+        gains = {room: self._gain(address, room) for room in rooms}
+        rooms.sort(key=lambda room: -gains[room])
+        for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MANY):
+            if not self._may_compare():
+                break
+            rows = self._rows(room)
+            table_here = self._table(address, rows, column[rows], _ENOUGH_HERE)
+            if table_here is not None:
+                folds.append((room, address, table_here))
+        return folds
+
+    def _rows(self, room: int) -> npt.NDArray[np.intp]:
+        """The states in a room; all for 0."""
+        return np.flatnonzero((self._rooms == room) | (room == 0))
+
+    def _gain(self, address: int, room: int) -> int:
+        """How many fewer states there would be in a room if a byte did not count."""
+        memory = self._narrow[self._rows(room)]
+        memory[:, self._varying == address] = 0
+        return len(memory) - len({row.tobytes() for row in memory})
+
+    def _varied(self, address: int) -> list[int]:
+        """The rooms in which a byte has more than one value."""
+        values: dict[int, set[int]] = defaultdict(set)
+        for room, value in zip(self._rooms.tolist(), self._memory[:, address].tolist(), strict=True):
+            values[room].add(value)
+        return [room for room, seen in sorted(values.items()) if len(seen) > 1]
+
+    def _table(
+        self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], enough: int
+    ) -> bytes | None:
+        """What the values that a byte has in some states are to be replaced by there; None if all of them matter."""
+        values, counts = np.unique(column, return_counts=True)
+        table = bytearray(range(256))
+        kinds: list[int] = []
+        for value in values[np.argsort(-counts, kind="stable")].tolist():
+            alike = next((kind for kind in kinds if self._alike(address, rows, column, value, kind, enough)), None)
+            if alike is None:
+                kinds.append(value)
+            else:
+                table[value] = alike
+        return bytes(table) if len(kinds) < len(values) else None
+
+    def _alike(
+        self,
+        address: int,
+        rows: npt.NDArray[np.intp],
+        column: npt.NDArray[np.uint8],
+        one: int,
+        other: int,
+        enough: int,
+    ) -> bool:
+        """Whether two values of a byte make no difference in some states."""
+        if (one ^ other) & int(self._covered[address]):
+            return False
+        kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
+        chosen = [i for kind in kinds for i in self._spread(kind)]
+        if len(chosen) < enough or not self._may_compare():
+            return False
+        for begin in range(0, len(chosen), CHUNK // 2):
+            some = chosen[begin : begin + CHUNK // 2]
+            looks = self._looks([(i, self._with(i, address, value)) for value in (one, other) for i in some])
+            if looks[: len(some)] != looks[len(some) :] or not self._may_compare():
+                return False
+        return True
+
+    def _spread(self, rows: npt.NDArray[np.intp]) -> list[int]:
+        """Some of the states: the first ones, of which most is known, and others from all over."""
+        some = rows.tolist()
+        first, others = some[: _SOME // 2], some[_SOME // 2 :]
+        return [*first, *others[:: 1 + len(others) // (_SOME - _SOME // 2)]]
+
+    def _with(self, index: int, address: int, value: int) -> bytes:
+        ram = bytearray(self._states[index].ram)
+        ram[address] = value
+        return bytes(ram)
+
+    def _looks(self, asked: Sequence[tuple[int, bytes]]) -> list[Hashable]:
+        """What states look like, each given by the number of the state that it was made of, and its RAM."""
+        new = [pair for pair in dict.fromkeys(asked) if pair not in self._seen]
+        states = [(index, msgspec.structs.replace(self._states[index], ram=ram)) for index, ram in new]
+        self._seen |= dict(zip(new, self._appearances(states), strict=True))
+        return [self._seen[pair] for pair in asked]
+
+    def _held_to_all(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
+        """The folds without what makes a difference in any of the states: values were compared in some of them, and one
+        byte at a time. None if there is no time to see that."""
+        tables = [(room, address, bytearray(table)) for room, address, table in folds]
+        changed = True
+        while changed:  # what is taken out for one state may matter in another that was right before
+            changed = False
+            for begin in range(0, len(self._states), CHUNK):
+                some = range(begin, min(begin + CHUNK, len(self._states)))
+                here = {i: [fold for fold in tables if fold[0] in (0, self._rooms[i])] for i in some}
+                folded = {i: _folded(self._states[i].ram, here[i]) for i in some}
+                different = [i for i in some if folded[i] != self._states[i].ram]
+                self._looks([(i, ram) for i in different for ram in (self._states[i].ram, folded[i])])
+                for i in different:
+                    while (guilty := self._guilty(i, here[i])) is not None:
+                        before = _folded(self._states[i].ram, here[i][:guilty])
+                        _, address, table = here[i][guilty]
+                        table[before[address]] = before[address]
+                        changed = True
+                        if not self._may_verify():
+                            return ()
+                if not self._may_verify():
+                    return ()
+        unchanged = bytes(range(256))
+        return tuple((room, address, bytes(t)) for room, address, t in tables if bytes(t) != unchanged)
+
+    def _guilty(self, index: int, folds: Sequence[tuple[int, int, bytearray]]) -> int | None:
+        """Which of the folds is the first that, with those before it, makes a difference in a state; None if even all
+        of them do not."""
+        ram = self._states[index].ram
+        folded = _folded(ram, folds)
+        if folded == ram:
+            return None
+        truth, look = self._looks([(index, ram), (index, folded)])
+        if look == truth:
+            return None
+        without, needed = 0, len(folds)  # halving
+        while needed - without > 1:
+            middle = (without + needed) // 2
+            if self._looks([(index, _folded(ram, folds[:middle]))])[0] != truth:
+                needed = middle
+            else:
+                without = middle
+        return needed - 1
+
+
+def _folded(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:
+    changed = bytearray(ram)
+    for _, address, table in folds:
+        changed[address] = table[changed[address]]
+    return bytes(changed)

@@ -1,0 +1,191 @@
+"""Bytes that tell states apart in which all is the same to a player: they belong to the world, but not to the key.
+
+Suspected is every byte beyond the object tree in which two states differ that Jericho's hash takes for one. From states
+all over the game it is tried whether commands, `look` or `inventory` depend on any of them. One that matters in a few
+rooms counts there; one that matters in many stays as it is, and so does one that there was no time to try.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.canonical.byte_roles import NONSENSE, Traces
+from xtx.games.canonical.canonical_state import Layout, World
+from xtx.games.canonical.command_trials import CHUNK, RNG, Trial, Trials, first_to_matter
+from xtx.games.emulator.frotz import Snapshot
+from xtx.games.zmachine.story_memory import Ram
+
+_ROOMS = 12
+"""In so many rooms it is tried with all kinds of commands whether a byte matters."""
+_SELDOM = 3
+"""A byte that matters in at most one of so many rooms is left out of the key in the others."""
+_OFTEN = 4
+"""In so many rooms a byte must have mattered before it is no longer tried."""
+_ENOUGH = 6
+"""A byte that there was no time to try in all rooms must have been tried in so many."""
+_TABLE_GAP = 16
+"""Bytes that matter are taken to lie in one table if there is no more than that between them."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Which of some bytes make a difference in a state if they have their usual values."""
+
+    state: Snapshot
+    room: int
+    suspects: tuple[int, ...]
+    commands: tuple[str, ...]
+    watched: Ram
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """By suspect: the rooms in which it was tried, in which there was no time to try it, and in which it matters."""
+
+    tested: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    untried: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    guilty: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    @staticmethod
+    def add(questions: Sequence[_Question], rooms: dict[int, set[int]]) -> None:
+        """Adds the rooms of some questions for all of their suspects."""
+        for question in questions:
+            for address in question.suspects:
+                rooms[address].add(question.room)
+
+    def is_idle(self, address: int) -> bool:
+        """Whether a byte was tried often enough and seldom matters."""
+        too_few = self.untried[address] and len(self.tested[address]) < _ENOUGH
+        return not too_few and len(self.guilty[address]) * _SELDOM <= len(self.tested[address])
+
+
+class IdleBytes:
+    """Finds the idle bytes of one story."""
+
+    def __init__(
+        self, trials: Trials, traces: Traces, layout: Layout, usual: Sequence[str], states: Sequence[Snapshot]
+    ) -> None:
+        """`usual` are commands that are tried in every state; `states` are of the usual prompt."""
+        self._trials = trials
+        self._traces = traces
+        self._layout = layout
+        self._world = World(trials.emulator, layout)
+        self._commands = tuple(command for command in usual if command not in trials.avoid)
+        made = []
+        for state in states:
+            trials.emulator.restore(state)
+            made.append(self._world.canonical(RNG))
+        self._states = made
+        self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in made])
+        self._rooms = [trials.emulator.tree.room(row, trials.emulator.player) for row in self._memory]
+
+    def find(self, needless: npt.NDArray[np.bool_]) -> Layout:
+        """The layout without the idle ones of the bytes that seem to be needless."""
+        suspects = np.flatnonzero(needless).tolist()
+        if not suspects:
+            return self._layout
+        usual = {a: int(np.bincount(self._memory[:, a]).argmax()) for a in suspects}
+        tried = self._try(suspects, usual)
+        for address, others in self._tables(suspects).items():
+            tried.guilty[address] |= set().union(*(tried.guilty[a] for a in others)) & tried.tested[address]
+        fill = bytearray(self._layout.fill)
+        idle, local = [], dict(self._layout.local)
+        for address in suspects:
+            if not tried.is_idle(address):
+                continue
+            idle.append(address)
+            fill[address] = usual[address]
+            # Where it was not tried it may matter.
+            for room in sorted(tried.guilty[address] | (tried.untried[address] - tried.tested[address])):
+                local[room] = (*local.get(room, ()), address)
+        return msgspec.structs.replace(self._layout, fill=bytes(fill), idle=tuple(idle), local=local)
+
+    def _try(self, suspects: Sequence[int], usual: Mapping[int, int]) -> _Tried:
+        tried = _Tried()
+        for questions in self._in_chunks(suspects, usual, tried):
+            if self._trials.budget.is_spent:
+                tried.add(questions, tried.untried)
+                continue
+            limit = self._trials.budget.left // (2 * len(questions))
+            culprits = self._trials.each(_culprits_finder(usual, limit), questions)
+            tried.add(questions, tried.tested)
+            for question, found in zip(questions, culprits, strict=True):
+                for address in found:
+                    tried.guilty[address].add(question.room)
+        return tried
+
+    def _in_chunks(self, suspects: Sequence[int], usual: Mapping[int, int], tried: _Tried) -> Iterator[list[_Question]]:
+        thorough = self._choose_states(usual, _ROOMS)
+        chosen = sorted(self._choose_states(usual, len(self._memory)), key=lambda i: (i not in thorough, i))
+        for begin in range(0, len(chosen), CHUNK):
+            some = chosen[begin : begin + CHUNK]
+            # A byte that matters in many rooms belongs to the key: it need not be found again.
+            doubtful = [a for a in suspects if len(tried.guilty[a]) < _OFTEN or tried.is_idle(a)]
+            yield [self._ask(i, [a for a in doubtful if self._memory[i, a] != usual[a]], i in thorough) for i in some]
+
+    def _ask(self, index: int, suspects: Sequence[int], thorough: bool) -> _Question:
+        """The question of a state: what is seen, where one can go, or, thoroughly, what any command does."""
+        state, commands = self._states[index], self._commands
+        if thorough and not self._trials.budget.is_spent:
+            more = self._traces.commands(state)[len(NONSENSE) :]
+            commands = (*commands, *(c for c in more if c not in self._trials.avoid))
+        watched = self._world.watched(self._memory[index])
+        return _Question(state, self._rooms[index], tuple(suspects), commands, watched)
+
+    def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
+        """By suspect: those that lie in the same table, it seems. If one square of a board matters, all do."""
+        tables, end = [[-_TABLE_GAP - 1]], self._trials.emulator.header.globals + 480
+        for address in suspects:
+            if address >= end:
+                if address - tables[-1][-1] > _TABLE_GAP:
+                    tables.append([])
+                tables[-1].append(address)
+        return {address: table for table in tables[1:] for address in table}
+
+    def _choose_states(self, usual: Mapping[int, int], most: int) -> set[int]:
+        """Which states to try, so that every byte has unusual values in as many rooms as there are, up to some."""
+        chosen: set[int] = set()
+        for address, value in usual.items():
+            by_room: dict[int, int] = {}
+            for i in np.flatnonzero(self._memory[:, address] != value).tolist():
+                by_room.setdefault(self._rooms[i], i)
+            places = list(by_room.values())
+            chosen |= set(places[:: len(places) // most + 1])
+        return chosen
+
+    @property
+    def memory(self) -> npt.NDArray[np.uint8]:
+        """RAM of the canonical states, one in each row."""
+        return self._memory
+
+
+def _culprits_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _Question], list[int]]:
+    """A function that finds those of a question's suspects on which something depends. When it has done that much work,
+    it takes those that are left for culprits too."""
+
+    def find_culprits(trial: Trial, question: _Question) -> list[int]:
+        raw = np.frombuffer(question.state.ram, np.uint8)
+
+        def appearance(addresses: Sequence[int]) -> tuple[tuple[str, ...], bytes]:
+            ram = raw.copy()
+            ram[list(addresses)] = [usual[a] for a in addresses]
+            state = msgspec.structs.replace(question.state, ram=ram.tobytes())
+            outcomes = trial.outcomes(state, question.commands, question.watched)
+            return trial.answers(state, ("look", "inventory")), outcomes.tobytes()
+
+        end = trial.work + limit
+        truth, found, left = appearance(()), [], list(question.suspects)
+        while (culprit := first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
+            found.append(culprit)
+            left.remove(culprit)
+            if trial.work > end:
+                return [*found, *left]
+        return found
+
+    return find_culprits

@@ -1,0 +1,252 @@
+"""Which games there are, and where their story files lie.
+
+Three kinds of games are known: those that Jericho supports (`games/catalog/data/catalog.json`), the adventure that
+comes with xtx, and stories of the user's own that have a profile. Jericho itself is not imported here, so listing games
+is quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from xtx.core import UserError
+from xtx.games.atlas.store import default_path
+from xtx.games.catalog.profile import Profile, read_profile
+from xtx.games.catalog.story_file import Story, read_story
+from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
+from xtx.games.discovery.from_file import bare_profile
+
+DATA = Path(__file__).parent / "data"
+"""The package's own data."""
+
+SUFFIXES = (*(f".z{version}" for version in range(1, 9)), *BLORB_SUFFIXES)
+"""How the names of story files end."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What is known of a game before its story is read."""
+
+    name: str
+    file: str
+    md5: str
+    max_score: int
+    walkthrough_length: int
+    """Commands in the walkthrough; 0 where there is none."""
+    seed: int
+    """The emulator seed under which the walkthrough works."""
+    paper: bool = False
+    """Whether it is one of the XTX paper's twelve games."""
+    embedded: bool = False
+    """Whether it comes with xtx."""
+
+
+def user_folder() -> Path:
+    """The folder into which `xtx games add` copies stories."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG rules: a path that is empty or relative counts as not set.
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share"
+    return root / "xtx" / "games"
+
+
+def folders() -> tuple[Path, ...]:
+    """The folders that are searched for stories, in order: those in XTX_GAMES, the user's, the package's."""
+    listed = os.environ.get("XTX_GAMES", "").split(os.pathsep)
+    return (*(Path(folder).expanduser() for folder in listed if folder), user_folder(), DATA)
+
+
+def absent_folders() -> tuple[Path, ...]:
+    """The folders named in XTX_GAMES that are not there, or cannot be read."""
+    return tuple(f for f in folders()[:-2] if not (os.path.isdir(f) and os.access(f, os.R_OK | os.X_OK)))
+
+
+def is_story_name(path: Path) -> bool:
+    """Whether a file is called as stories are."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def is_story_path(text: str) -> bool:
+    """Whether what was typed for a game is the path of a file, and not a game's name. Files of other formats count, so
+    that they are refused as what they are."""
+    path = Path(text)
+    named = is_story_name(path) or path.suffix.lower() in FOREIGN_SUFFIXES
+    return os.sep in text or (named and path.is_file())
+
+
+def story_files(folder: Path) -> list[Path]:
+    """The files in a folder that are called as stories are, by name; none if the folder cannot be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if is_story_name(path) and path.is_file())
+    except OSError:
+        return []
+
+
+def entries() -> tuple[Entry, ...]:
+    """Every game that is known: Jericho's, the embedded adventures, and those that the user described.
+
+    Where two have the same name, the one that comes first counts.
+    """
+    found = {entry.name: entry for entry in _jericho_entries()}
+    for folder in (DATA, *folders()):
+        for _, profile in _profiles(folder):
+            found.setdefault(profile.name, _from_profile(profile, embedded=folder == DATA))
+    return tuple(found.values())
+
+
+def default_game() -> str:
+    """The name of the adventure that comes with xtx."""
+    for _, profile in _profiles(DATA):
+        return profile.name
+    raise UserError("this copy of xtx lacks its own adventure: install it again, or name a game")
+
+
+def extra_actions(name: str) -> tuple[str, ...]:
+    """The commands that the paper added to a game's grammar; none for most games."""
+    return _extra_actions().get(name, ())
+
+
+def find_story(name_or_path: str) -> Story:
+    """The story of that name, or in that file, with its profile where it needs one. Raises `UserError`."""
+    if is_story_path(name_or_path):
+        return _described(read_story(Path(name_or_path)))
+    entry = find_entry(name_or_path)
+    found, notes = locate(entry)
+    if found is None:
+        raise UserError(_missing(entry, notes))
+    return _described(read_story(found))
+
+
+def find_entry(name: str) -> Entry:
+    """The game of that name; a file ending and upper case do not matter. Raises `UserError`."""
+    wanted = name.lower()
+    if Path(wanted).suffix in SUFFIXES:
+        wanted = Path(wanted).stem
+    known = {entry.name.lower(): entry for entry in entries()}
+    if wanted in known:
+        return known[wanted]
+    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}?" if close else "run `xtx games` for the names"
+    raise UserError(f"there is no game called {name!r}; {hint} (a story file is given by its path: ./{name})")
+
+
+def locate(entry: Entry) -> tuple[Path | None, list[str]]:
+    """Where the game's story lies, or None; and what was passed over on the way, in words."""
+    notes: list[str] = []
+    for folder in folders():
+        path = folder / entry.file
+        md5 = _md5(path)
+        if md5 == entry.md5:
+            return path, notes
+        if md5:
+            notes.append(f"{path} is another story or release: its md5 does not fit")
+        elif os.path.exists(path):
+            notes.append(f"{path} cannot be read")
+    for folder in folders():
+        for path in story_files(folder):
+            if _md5(path) == entry.md5:
+                return path, notes
+    return None, notes
+
+
+def find_profile(md5: str) -> Profile | None:
+    """The profile of the story with that md5, among those in the searched folders."""
+    for folder in folders():
+        for _, profile in _profiles(folder):
+            if profile.md5 == md5:
+                return profile
+    return None
+
+
+def supported(md5: str) -> Entry | None:
+    """Jericho's game whose story has that md5."""
+    return next((entry for entry in _jericho_entries() if entry.md5 == md5), None)
+
+
+def found_folder() -> Path:
+    """Where profiles are kept that were found of stories which nobody added."""
+    return default_path().parent / "found"
+
+
+def _described(story: Story) -> Story:
+    """The story with a profile where Jericho does not know it: at the least with what its file says."""
+    if supported(story.md5) is not None or story.profile is not None:
+        return story
+    profile = find_profile(story.md5) or _find_kept(story.md5)
+    return replace(story, profile=profile or bare_profile(story.content, story.md5, story.path))
+
+
+def _find_kept(md5: str) -> Profile | None:
+    """What was found before of a story that was not added."""
+    with contextlib.suppress(ValueError):
+        profile = read_profile(found_folder() / f"{md5}.json")
+        return profile if profile.md5 == md5 else None
+    return None
+
+
+def _missing(entry: Entry, notes: list[str]) -> str:
+    return "; ".join(
+        [
+            f"{entry.name} is not here: put {entry.file} into {user_folder()} or a folder named in XTX_GAMES, "
+            "or run: xtx games add FILE_OR_FOLDER",
+            f"the community has it in the Jericho game suite (md5 {entry.md5}), "
+            "and many free stories are in the Interactive Fiction Archive",
+            *(f"XTX_GAMES names {folder}, which is no folder that can be read" for folder in absent_folders()),
+            *notes,
+        ]
+    )
+
+
+@cache
+def _jericho_entries() -> tuple[Entry, ...]:
+    return msgspec.json.decode((DATA / "catalog.json").read_bytes(), type=tuple[Entry, ...])
+
+
+@cache
+def _extra_actions() -> dict[str, tuple[str, ...]]:
+    return msgspec.json.decode((DATA / "extra_actions.json").read_bytes(), type=dict[str, tuple[str, ...]])
+
+
+def _profiles(folder: Path) -> Iterator[tuple[Path, Profile]]:
+    """The stories in a folder that have a good profile beside them. Bad ones speak up when they are played."""
+    for path in story_files(folder):
+        companion = path.with_suffix(".json")
+        if companion.is_file():
+            try:
+                yield path, read_profile(companion)
+            except (OSError, ValueError):
+                continue
+
+
+def _from_profile(profile: Profile, embedded: bool) -> Entry:
+    return Entry(
+        name=profile.name,
+        file=profile.file,
+        md5=profile.md5,
+        max_score=profile.max_score,
+        walkthrough_length=len(profile.walkthrough),
+        seed=profile.seed,
+        embedded=embedded,
+    )
+
+
+def _md5(path: Path) -> str:
+    """The md5 of a file; empty if it cannot be read."""
+    try:
+        status = path.stat()
+        return _md5_of(path, status.st_size, status.st_mtime_ns)
+    except OSError:
+        return ""
+
+
+@cache
+def _md5_of(path: Path, size: int, changed: int) -> str:
+    # Size and time of change are there for the cache alone: a file that was replaced is read again.
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,1 @@
+"""Several games stepped in lock-step over worker processes."""

@@ -1,0 +1,61 @@
+"""The actions that are forbidden in certain states, and which of them the workers of a vector were sent already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xtx.games.vector.worker import Verdict
+
+
+class Ledger:
+    """All verdicts of a run, in the order in which they were found."""
+
+    def __init__(self, forbidden: Iterable[tuple[str, str, bool]]) -> None:
+        """forbidden: verdicts of an earlier vector: the key of a state in hex, an action, whether it ends the
+        process."""
+        self._all: list[Verdict] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
+        self._known = {(key, action) for key, action, _ in self._all}
+        self._num_given = len(self._all)
+        """How many of them come from an earlier vector."""
+        self._is_frozen = False
+        self.told = 0
+        """How many of them were sent to workers."""
+
+    @property
+    def forbidden(self) -> list[tuple[str, str, bool]]:
+        """All verdicts, in the form in which `__init__` takes them."""
+        return [(key.hex(), action, deadly) for key, action, deadly in self._all]
+
+    @property
+    def untold(self) -> bool:
+        """Whether there are verdicts that were not sent to any worker."""
+        return self.told < len(self._all)
+
+    def add(self, found: Iterable[Verdict]) -> list[str]:
+        """Add verdicts, and return the actions of those that are new."""
+        # A deadly verdict sorts behind a harmless one about the same action, and replaces it.
+        new = {(key, action): deadly for key, action, deadly in sorted(found) if (key, action) not in self._known}
+        self._known.update(new)
+        self._all += [(key, action, deadly) for (key, action), deadly in new.items()]
+        return [action for _, action in new]
+
+    def freeze(self) -> None:
+        """Send no verdicts beyond those sent so far, not even to a new worker.
+
+        All games of a vector step must search with the same verdicts, or the result would depend on the workers.
+        """
+        self._is_frozen = True
+
+    def thaw(self) -> None:
+        """Allow new verdicts to be sent again."""
+        self._is_frozen = False
+
+    def news(self, known: int) -> tuple[list[Verdict], list[Verdict]]:
+        """Return the verdicts to send to a worker that has the first `known` of them, and count them as sent.
+
+        Returns those that were found by this vector, then those of an earlier one.
+        """
+        if not self._is_frozen:
+            self.told = len(self._all)
+        first_own = max(known, min(self._num_given, self.told))
+        return self._all[first_own : self.told], self._all[known:first_own]

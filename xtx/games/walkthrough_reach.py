@@ -1,0 +1,367 @@
+"""How far the offered actions carry: a walkthrough played with valid actions only.
+
+The share of a walkthrough's steps that valid actions reproduce (walkthrough_coverage.py) hides that one missing step
+can block a game. Here the walkthrough is really played: a step that is not offered is replaced by offered actions that
+lead to the same world, and left out where there are none. What counts is the score at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from xtx.games.actions.search import RANDOM_STATES
+from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Verdict, Verdicts
+from xtx.games.story_game import StoryGame
+
+MAX_REPLACEMENTS, MAX_FOR_ALL = 4, 16
+"""Most offered actions that may stand for one step of the walkthrough, and for one that says `all`, which stands for as
+many commands as there are things."""
+
+_BEAM = 6
+"""Worlds from which the search for a replacement goes on, at each depth. Only worlds that differ less from the wanted
+one than the world before are followed, so that a few are enough."""
+
+_ROUND_TRIPS = 8
+"""Actions that are tried, at most, in looking for two that do nothing together."""
+
+_LIST = re.compile(r"\band\b|\bthen\b|\.|\ball\b|\bboth\b|\beverything\b|\bexcept\b|\bbut\b")
+_SPEECH = re.compile(r"^(say|answer|shout|yell|scream|whisper|recite|sing|type|write|spell|speak)\b|[\"']")
+_TOPIC = re.compile(r"\babout\b|^(ask|tell|consult|look up|order)\b|\bfor\b")
+_NUMBER = re.compile(r"\d|\b(one|two|three|four|five|six|seven|eight|nine|ten)\b")
+_PASSING_TIME = frozenset(("z", "wait", "look", "l", "g", "again"))
+_IDLE = ("wait", "look", "inventory")
+"""Actions that may stand for a step that cannot work."""
+
+FOLLOWS = "after an earlier miss"
+"""The kind of a step that changes the world in the walkthrough and cannot here, because of a step missed before it."""
+
+
+@dataclass(frozen=True)
+class PlayedStep:
+    """One step of the walkthrough, and what was played for it."""
+
+    step: int
+    """Its number, from 1."""
+    command: str
+    room: str
+    played: tuple[str, ...]
+    """The offered actions that were played; none where the step was left out."""
+    kind: str
+    """Why a step that changes the world has no part in the game, see `classify_miss` and `FOLLOWS`; empty for all other
+    steps."""
+    actions: int
+    """Number of offered actions."""
+    score: int
+    """The score after it."""
+    won: bool = False
+    """Whether it won the game."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a walkthrough comes to when it is played with offered actions only."""
+
+    steps: tuple[PlayedStep, ...]
+    score: int
+    """Highest score reached."""
+    walkthrough_score: int
+    """Highest score of the walkthrough as it is written."""
+    max_score: int
+    won: bool
+
+    @property
+    def misses(self) -> tuple[PlayedStep, ...]:
+        """The steps that change the world and are not offered, or cannot work any more."""
+        return tuple(step for step in self.steps if step.kind)
+
+    @property
+    def causes(self) -> tuple[PlayedStep, ...]:
+        """The misses that do not follow from an earlier one."""
+        return tuple(step for step in self.misses if step.kind != FOLLOWS)
+
+    @property
+    def replaced(self) -> int:
+        """Number of steps for which several other actions were played."""
+        return sum(len(step.played) > 1 for step in self.steps)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many misses there are of each kind, most first."""
+        return dict(Counter(step.kind for step in self.misses).most_common())
+
+    @property
+    def mean_actions(self) -> float:
+        """Mean number of offered actions."""
+        counts = [step.actions for step in self.steps if step.actions] or [0]
+        return sum(counts) / len(counts)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Where a command leads."""
+
+    state: Snapshot
+    key: bytes
+    """Key of the canonical state, or of the whole state at a prompt of another kind."""
+    world: bytes
+    """The canonical RAM, but for the order in which things lie in the same place: how near two outcomes are."""
+    score: int
+    over: bool
+    won: bool
+
+    def is_same(self, other: _Outcome) -> bool:
+        return (self.key, self.score, self.over, self.won) == (other.key, other.score, other.over, other.won)
+
+    def distance(self, other: _Outcome) -> int:
+        """In how many bytes the two worlds differ."""
+        ours, theirs = np.frombuffer(self.world, np.uint8), np.frombuffer(other.world, np.uint8)
+        return int(np.count_nonzero(ours != theirs)) + (self.score != other.score)
+
+    def memory_distance(self, other: _Outcome) -> int:
+        """In how many bytes of RAM the two states differ, also where no key knows of it."""
+        ours, theirs = np.frombuffer(self.state.ram, np.uint8), np.frombuffer(other.state.ram, np.uint8)
+        return int(np.count_nonzero(ours != theirs))
+
+
+def classify_miss(command: str, is_chance: bool, texts: Sequence[str]) -> str:
+    """The kind of a step that is not offered, from its wording, from whether it draws random numbers, and from
+    `texts`, what can be read where it is due."""
+    text = command.lower().strip()
+    words = re.findall(r"[a-z0-9'-]+", text)
+    if re.match(r"^[a-z -]+,", text):
+        return "order to a person"
+    kinds = (
+        ("time passes", text in _PASSING_TIME),
+        ("spoken words", bool(_SPEECH.search(text))),
+        ("topic", bool(_TOPIC.search(text))),
+        ("number", bool(_NUMBER.search(text))),
+        ("list", bool(_LIST.search(text))),
+        ("single word", len(words) == 1),
+        ("chance", is_chance),
+    )
+    found = next((kind for kind, holds in kinds if holds), "")
+    if found:
+        return found
+    seen = " ".join(texts).lower()
+    return "thing in sight" if words[-1][:6] in seen else "thing that no text names"
+
+
+class _Player:
+    """Plays commands from given states and says where they lead."""
+
+    def __init__(self, game: StoryGame) -> None:
+        self._game = game
+        self._emulator: Emulator = game.emulator
+
+    def outcome(self, state: Snapshot, command: str) -> _Outcome | None:
+        """Where the command leads from a state; None if the emulator cannot finish it."""
+        emulator = self._emulator
+        emulator.restore(state)
+        if emulator.step(command) is not Status.DONE:
+            return None
+        return self.present()
+
+    def present(self) -> _Outcome:
+        """The state that the emulator is in."""
+        emulator, world = self._emulator, self._game.world
+        score, over, won = emulator.score, emulator.over, emulator.won
+        state = emulator.save()
+        if over:
+            return _Outcome(state, b"over", state.ram, score, over, won)
+        canonical = world.canonical(RANDOM_STATES[0])
+        return _Outcome(state, world.key(canonical), self._without_order(canonical.ram), score, over, won)
+
+    def changes_world(self, state: Snapshot, command: str) -> bool:
+        """Whether the command changes the world, the score, or ends the game."""
+        self._emulator.restore(state)
+        before, after = self.present(), self.outcome(state, command)
+        return after is not None and not after.is_same(before)
+
+    def _without_order(self, ram: bytes) -> bytes:
+        """The RAM without the links to siblings and children, which follow from what holds what, but for its order."""
+        tree, copy = self._emulator.tree, np.frombuffer(ram, np.uint8).copy()
+        columns = slice(5, 7) if tree.header.small else slice(8, 12)
+        tree.entries(copy)[:, columns] = 0
+        return copy.tobytes()
+
+    def offered(self, state: Snapshot) -> tuple[str, ...]:
+        """The valid actions of a state, as an agent would get them."""
+        return self._game.findings_in(state).actions
+
+    def replacements(
+        self, start: _Outcome, wanted: _Outcome, offered: Sequence[str], most: int
+    ) -> tuple[str, ...] | None:
+        """The shortest sequence of at most so many offered actions that leads to the wanted world; None if none was
+        found."""
+        paths: list[tuple[_Outcome, tuple[str, ...]]] = [(start, ())]
+        for depth in range(most):
+            nearer: dict[bytes, tuple[int, _Outcome, tuple[str, ...]]] = {}
+            for place, path in paths:
+                before = place.distance(wanted)
+                for action in offered if depth == 0 else self.offered(place.state):
+                    after = self.outcome(place.state, action)
+                    if after is None:
+                        continue
+                    distance = after.distance(wanted)
+                    if after.is_same(wanted) or (distance == 0 and after.over == wanted.over):
+                        return (*path, action)
+                    if not after.over and distance < before and after.key not in nearer:
+                        nearer[after.key] = distance, after, (*path, action)
+            best = sorted(nearer.values(), key=lambda one: (one[0], one[2]))[:_BEAM]
+            paths = [(place, path) for _, place, path in best]
+        return None
+
+    def round_trip(self, start: _Outcome, offered: Sequence[str]) -> tuple[str, ...]:
+        """Two offered actions of which the second undoes the first, so that only time passes; none if there are no
+        such."""
+        # What is taken can be dropped, mostly; other actions more seldom.
+        for action in sorted(offered, key=lambda a: not a.startswith(("take ", "drop ", "get ")))[:_ROUND_TRIPS]:
+            there = self.outcome(start.state, action)
+            if there is None or there.over or there.score != start.score:
+                continue
+            for other in self.offered(there.state):
+                back = self.outcome(there.state, other)
+                if back is not None and back.is_same(start):
+                    return action, other
+        return ()
+
+
+def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
+    """The steps of the walkthrough as they can be played, one after the other; `limit` ends after so many, if not 0.
+
+    Random numbers are those that the walkthrough itself meets at each step, so that a step that was left out does not
+    change what chance decides later. Steps that only let time pass are left out where no offered action does that; for
+    two of them in a row, two offered actions are played of which the second undoes the first, where there are such.
+    """
+    emulator, player = game.emulator, _Player(game)
+    emulator.reset(emulator.walkthrough_seed)
+    script = emulator.save()
+    """Where the walkthrough as it is written stands."""
+    here = player.present()
+    idle = 0
+    """Steps before this one that only let time pass and were left out."""
+    for number, command in enumerate(_spelled_out(emulator.walkthrough), 1):
+        works = player.changes_world(script, command)
+        state = msgspec.structs.replace(here.state, rng=script.rng)
+        here = _Outcome(state, here.key, here.world, here.score, here.over, here.won)
+        offered = player.offered(state)
+        played, kind = _choose(game, player, here, command, offered, works)
+        idle = 0 if played or kind else idle + 1
+        if idle == 2:
+            played, idle = player.round_trip(here, offered), 0
+        emulator.restore(state)
+        room = emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)]
+        for action in played:
+            after = player.outcome(here.state, action)
+            assert after is not None  # it was tried from the same state before
+            here = after
+        yield PlayedStep(number, command, room, played, kind, len(offered), here.score, here.won)
+        if here.over or number == limit:
+            return
+        emulator.restore(script)
+        if emulator.step(command) is Status.DONE and not emulator.over:
+            script = emulator.save()
+
+
+def _spelled_out(walkthrough: Sequence[str]) -> list[str]:
+    """The steps with what is to be done again in full: another action may have been played for it."""
+    steps: list[str] = []
+    for command in walkthrough:
+        again = command.strip().lower() in ("again", "g") and steps
+        steps.append(steps[-1] if again else command)
+    return steps
+
+
+def _choose(
+    game: StoryGame, player: _Player, here: _Outcome, command: str, offered: Sequence[str], works: bool
+) -> tuple[tuple[str, ...], str]:
+    """The offered actions to be played for a step, and the kind of miss if there are none although it does
+    something. `works`: whether it changes the world in the walkthrough."""
+    emulator = game.emulator
+    if command.lower() in offered:
+        return (command.lower(),), ""
+    wanted = player.outcome(here.state, command)
+    if wanted is None:
+        return (), ""
+    emulator.restore(here.state)
+    verdicts = emulator.filter([command, "look", *offered], watched=game.world.watched(emulator.ram))
+    flag, watch = int(verdicts.flags[0]), int(verdicts.watches[0])
+    changes = bool(flag & Verdict.CHANGED)
+    if works and not (changes or flag & Verdict.EVENT or watch) and wanted.is_same(here):
+        # It cannot do here what it does in the walkthrough: there is nothing that some other action could do instead,
+        # but for letting time pass.
+        idle = (action for action in _IDLE if action in offered)
+        return next(((a,) for a in idle if _leads_to(player, here, a, wanted)), ()), FOLLOWS
+    same = _alike(verdicts, offered)
+    reached = [(action, after) for action in offered if (after := player.outcome(here.state, action)) is not None]
+    fit = [(a, after) for a, after in reached if after.score == wanted.score and (a in same or after.is_same(wanted))]
+    if fit:
+        # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
+        return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
+    if changes:
+        # What tells the two worlds apart may be what the parser remembers: then all is the same afterwards.
+        near = [
+            (a, after)
+            for a, after in reached
+            if a in _same_tree(verdicts, offered) and (after.score, after.over) == (wanted.score, wanted.over)
+        ]
+        near.sort(key=lambda one: one[1].memory_distance(wanted))
+        if near and not wanted.over and _shows_same(game, near[0][1], wanted):
+            return (near[0][0],), ""
+    # As in walkthrough_coverage.py: the object tree was touched and is as before, but something else changed.
+    hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
+    most = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
+    found = player.replacements(here, wanted, offered, most) if changes or not wanted.is_same(here) else None
+    if found or not (changes or hidden or wanted.score != here.score):
+        return found or (), ""
+    seen = game.findings_in(here.state)
+    return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
+
+
+def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+    """The offered actions that change the same as the command in the object tree. `verdicts` as in `_alike`."""
+    flags, diffs = verdicts.flags & Verdict.CHANGED, verdicts.diffs
+    alike = (diffs[2:] == diffs[0]) & (flags[2:] == flags[0])
+    return [offered[i] for i in np.flatnonzero(alike).tolist()]
+
+
+def _shows_same(game: StoryGame, one: _Outcome, other: _Outcome) -> bool:
+    """Whether `look`, `inventory` and valid actions are the same in two worlds."""
+    return game.findings_in(one.state) == game.findings_in(other.state)
+
+
+def _leads_to(player: _Player, here: _Outcome, action: str, wanted: _Outcome) -> bool:
+    """Whether an action leads to the wanted world."""
+    after = player.outcome(here.state, action)
+    return after is not None and after.is_same(wanted)
+
+
+def _alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+    """The offered actions that change the same as the command, in the object tree and beyond. `verdicts` are on the
+    command, on `look`, and on the offered actions."""
+    changed, diffs, watches = verdicts.flags & Verdict.CHANGED, verdicts.diffs, verdicts.watches
+    if not changed[0] and not watches[0]:
+        return []
+    alike = (diffs[2:] == diffs[0]) & (changed[2:] == changed[0]) & (watches[2:] == watches[0])
+    return [offered[i] for i in np.flatnonzero(alike).tolist()]
+
+
+def measure_reach(game: StoryGame, steps: Sequence[PlayedStep], limit: int = 0) -> Reach:
+    """The steps that were played beside what the walkthrough comes to as it is written."""
+    emulator = game.emulator
+    emulator.reset(emulator.walkthrough_seed)
+    best = emulator.score
+    for command in emulator.walkthrough[: limit or None]:
+        if emulator.step(command) is not Status.DONE:
+            break
+        best = max(best, emulator.score)
+        if emulator.over:
+            break
+    score = max((step.score for step in steps), default=0)
+    return Reach(tuple(steps), score, best, emulator.max_score, any(step.won for step in steps))

@@ -1,0 +1,1 @@
+"""Reading a Z-machine's memory without running it."""

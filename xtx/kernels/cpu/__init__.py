@@ -1,0 +1,1 @@
+"""Recurrent networks and attention on CPUs, in C."""

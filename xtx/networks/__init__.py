@@ -1,0 +1,1 @@
+"""Neural networks and losses: tensors in, tensors out."""

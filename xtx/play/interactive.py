@@ -1,0 +1,272 @@
+"""Playing by hand: commands are the game's, except those that begin with a slash."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtx.core import Agent, Observation, UserError
+from xtx.games.catalog.known_games import user_folder
+from xtx.games.zmachine.typed_input import fault, plain, to_the_program
+from xtx.play.agent_advice import top
+from xtx.play.played_game import Table
+from xtx.play.saved_games import SavedGame, read_save, save_path, saved_games, write_save
+from xtx.play.screen import Screen, points
+
+_HISTORY = 1000
+
+_INSTEAD = {
+    "save": "/save NAME saves the game here.",
+    "restore": "/load NAME loads a saved game here.",
+    "restart": "/restart begins anew here.",
+    "undo": "/undo takes back a move here.",
+    "quit": "/quit ends the game here.",
+    "q": "/quit ends the game here.",
+}
+"""What to say to those who speak to the interpreter: ours has other words for it."""
+
+
+@dataclass(frozen=True)
+class _Command:
+    usage: str
+    help: str
+    run: Callable[[str], None]
+
+
+class Keyboard:
+    """Where the commands come from: a person with a line editor, or a file or pipe."""
+
+    def __init__(self) -> None:
+        self.interactive = sys.stdin.isatty() and sys.stdout.isatty()
+        self._history: Path | None = None
+        if self.interactive:
+            self._history = user_folder().parent / "history"
+            # Only here: it writes to the terminal as soon as it is loaded.
+            import readline
+
+            readline.set_history_length(_HISTORY)
+            with contextlib.suppress(OSError):
+                readline.read_history_file(self._history)
+
+    def complete(self, words: list[str]) -> None:
+        """Lets the tabulator key complete these words."""
+        if not self.interactive:
+            return
+        import readline
+
+        def completer(start: str, number: int) -> str | None:
+            return [*(word for word in words if start and word.startswith(start)), None][number]
+
+        readline.set_completer(completer)
+        readline.set_completer_delims(" ")
+        readline.parse_and_bind("tab: complete")
+
+    def read(self) -> str:
+        """The next line. Raises `EOFError` after the last one."""
+        return input("> ") if self.interactive else self._next_line()
+
+    def close(self) -> None:
+        """Keeps the history for the next time."""
+        if self._history is not None:
+            import readline
+
+            with contextlib.suppress(OSError):
+                self._history.parent.mkdir(parents=True, exist_ok=True)
+                readline.write_history_file(self._history)
+
+    @staticmethod
+    def _next_line() -> str:
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\n")
+
+
+class Session:
+    """One person at one game."""
+
+    def __init__(self, table: Table, screen: Screen, keyboard: Keyboard, adviser: Agent | None = None) -> None:
+        """`adviser`: who answers `/hint`."""
+        self._table = table
+        self._screen = screen
+        self._keyboard = keyboard
+        self._adviser = adviser
+        self._done = False
+        self._commands = {
+            "actions": _Command("/actions", "show the actions that would change something here", self._actions),
+            "hint": _Command("/hint", "show what a trained agent would do here (needs --hint RUN)", self._hint),
+            "undo": _Command("/undo [N]", "take back the last move, or the last N", self._undo),
+            "save": _Command("/save NAME", "save the game", self._save),
+            "load": _Command("/load [NAME]", "load a saved game, or show which there are", self._load),
+            "restart": _Command("/restart", "begin anew", self._restart),
+            "transcript": _Command(
+                "/transcript [FILE]",
+                "write all that follows to a file too, or stop that",
+                self._transcribe,
+            ),
+            "help": _Command("/help", "show this", self._help),
+            "quit": _Command("/quit", "end; Ctrl-D does so too", self._quit),
+        }
+
+    def run(self) -> int:
+        """The exit status, when the person has had enough: 0, or 130 after Ctrl-C."""
+        screen, table = self._screen, self._table
+        self._keyboard.complete([f"/{name}" for name in self._commands])
+        screen.note(f"{table.name}, {points(table.max_score)}. /help lists the commands beside the game's own.")
+        screen.scene(table.begin(), table.max_score)
+        status = 0
+        try:
+            while not self._done:
+                self.line(self._keyboard.read())
+        except EOFError:
+            self._end_line()
+        except KeyboardInterrupt:
+            self._end_line()
+            status = 130
+        finally:
+            self._keyboard.close()
+        scene = table.scene
+        moves = f"{scene.moves} {'move' if scene.moves == 1 else 'moves'}"
+        screen.note(f"You leave with {scene.score} of {table.max_score} points after {moves}.", keep=True)
+        return status
+
+    def line(self, typed: str) -> None:
+        """Does what was typed."""
+        command = plain(typed)
+        if not self._keyboard.interactive:
+            self._screen.echo(command)
+        if command.startswith("/"):
+            self._slash(typed.strip())  # names of files may hold any letter
+            return
+        reason = fault(command)
+        word = to_the_program(command)
+        if reason or word:
+            self._screen.note(reason or _INSTEAD.get(word, "/transcript FILE writes a transcript here."))
+        elif self._table.scene.over:
+            self._screen.note("The game is over: /undo takes back the last move, /restart begins anew, /quit ends.")
+        else:
+            self._screen.record(command)
+            scene, _ = self._table.move(command)
+            self._screen.scene(scene, self._table.max_score)
+            if scene.over:
+                self._screen.note("The end. /undo takes back the last move, /restart begins anew, /quit ends.")
+            elif scene.wants_key:
+                self._screen.note("(The game waits for a key: Enter goes on.)")
+
+    def _end_line(self) -> None:
+        if self._keyboard.interactive:
+            self._screen.console.print()
+
+    # --- slash-commands -----------------------------------------------------------------------------------------
+
+    def _slash(self, typed: str) -> None:
+        name, _, rest = typed[1:].partition(" ")
+        command = self._commands.get(name.lower())
+        if command is None:
+            close = difflib.get_close_matches(name.lower(), self._commands, n=1)
+            hint = f"did you mean /{close[0]}?" if close else "/help lists the commands"
+            self._screen.note(f"There is no command /{name}; {hint}")
+            return
+        try:
+            command.run(rest.strip())
+        except UserError as error:
+            self._screen.note(" ".join(str(error).split()))
+
+    def _actions(self, _: str) -> None:
+        if self._table.scene.over:
+            self._screen.note("The game is over: nothing would change.")
+            return
+        seen = self._look_around()
+        if seen is not None:
+            self._screen.words(seen.actions)
+
+    def _hint(self, _: str) -> None:
+        if self._adviser is None:
+            raise UserError("There is nobody to ask: begin with --hint RUN, the folder of a trained agent's run.")
+        if self._table.scene.over:
+            self._screen.note("The game is over: nobody can do anything.")
+            return
+        seen = self._look_around()
+        if seen is None:
+            return
+        insight = self._adviser.insight(seen, self._table.previous)
+        likeliest = top(insight)
+        if likeliest:
+            phase = f" (phase: {insight.phase})" if insight.phase else ""
+            self._screen.note(f"The agent would now{phase}:")
+            self._screen.pairs([(share, action) for action, share in likeliest])
+        else:  # one that only acts and has no probabilities to show
+            [decision] = self._adviser.act([seen])
+            self._screen.note(f"The agent would now: {decision.action}")
+
+    def _look_around(self) -> Observation | None:
+        """What an agent sees here; None if Ctrl-C stopped the search."""
+        first = "" if self._table.prepared else " (for the first time, so it takes a while; Ctrl-C stops it)"
+        try:
+            with self._screen.busy(f"looking...{first}"):
+                return self._table.seen()
+        except KeyboardInterrupt:
+            self._screen.note("Stopped looking.")
+            return None
+
+    def _undo(self, rest: str) -> None:
+        if rest and not (rest.isascii() and rest.isdigit() and int(rest)):
+            raise UserError("How many moves? /undo takes back one, /undo 3 takes back three.")
+        undone = self._table.undo(int(rest or 1))
+        if not undone:
+            self._screen.note("There is nothing to take back.")
+            return
+        self._screen.note("One move taken back." if undone == 1 else f"{undone} moves taken back.", keep=True)
+        self._screen.status(self._table.scene, self._table.max_score)
+
+    def _save(self, name: str) -> None:
+        if not name:
+            raise UserError("Under which name? /save NAME")
+        table, scene = self._table, self._table.scene
+        if scene.over:
+            raise UserError("The game is over: there is nothing to save.")
+        saved = SavedGame(table.md5, table.save(), scene.room, scene.score, scene.moves)
+        path = write_save(table.name, name, saved)
+        self._screen.note(f"Saved as {name} ({path}).")
+
+    def _load(self, name: str) -> None:
+        if not name:
+            names = saved_games(self._table.name)
+            self._screen.note("Saved games, the latest first:" if names else "There are no saved games yet.")
+            self._screen.words(names)
+            return
+        saved = read_save(self._table.name, name, self._table.md5)
+        try:
+            scene = self._table.load(saved.state)
+        except UserError as error:
+            raise UserError(
+                f"{save_path(self._table.name, name)} cannot be used: {error}; nothing was loaded"
+            ) from None
+        self._screen.note(f"Loaded {name}.", keep=True)
+        self._screen.scene(scene, self._table.max_score)
+
+    def _restart(self, _: str) -> None:
+        scene = self._table.restart()
+        self._screen.note("Begun anew.", keep=True)
+        self._screen.scene(scene, self._table.max_score)
+
+    def _transcribe(self, name: str) -> None:
+        if name:
+            self._screen.open_transcript(Path(name))
+            self._screen.note(f"Writing to {name}; /transcript stops that.")
+        elif self._screen.writing:
+            self._screen.close_transcript()
+            self._screen.note("The transcript is closed.")
+        else:
+            raise UserError("To which file? /transcript FILE")
+
+    def _help(self, _: str) -> None:
+        self._screen.pairs([(command.usage, command.help) for command in self._commands.values()])
+        self._screen.note("Everything else is said to the game: look, inventory, north, take lamp ...")
+
+    def _quit(self, _: str) -> None:
+        self._done = True

@@ -1,0 +1,146 @@
+"""A run's episodes, reduced to what a report shows of them; a summary holds the same with a thinner curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtx.core import EpisodeRecord
+from xtx.report.data.statistics import (
+    LAST,
+    Floats,
+    WorkingTime,
+    area_under_curve,
+    average_score,
+    average_score_by_game,
+    best_score,
+    running_average,
+)
+
+ROUND_STEPS = tuple(factor * 10**power for power in range(1, 9) for factor in (1, 2, 5))
+"""Steps at which curves are read off; summaries hold these points too."""
+COMPARED_STEPS = (1_000, 5_500, 100_000, 800_000)
+"""Steps at which other work on these games gives its scores; summaries made since then hold these points too."""
+POINTS = 180
+"""Of a summary's curve, at most, beside those at the steps above."""
+ENDINGS = ("won", "died", "limit")
+"""How an episode can end."""
+
+
+def curve_points(reached: int) -> Floats:
+    """The steps at which the curve of a run that has come so far is kept in its summary: evenly, and round numbers."""
+    evenly = np.linspace(0, reached, POINTS + 1).astype(np.int64)
+    steps = np.unique(np.concatenate((evenly, ROUND_STEPS, COMPARED_STEPS)))
+    found: Floats = steps[steps <= reached].astype(np.float64)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Three columns: at these steps of the run, and until the next, this was so."""
+
+    steps: Floats
+    mean: Floats
+    """The mean of the last 100 final scores."""
+    best: Floats
+    """The best final score so far."""
+
+
+@dataclass(frozen=True)
+class First:
+    """A score that was the highest so far."""
+
+    score: int
+    steps: int
+    """Steps of the run at the end of the first episode that had it at some time."""
+    seconds: float | None
+    """Working time until then, if it is known."""
+    usual: int | None
+    """Steps of the run when the mean of the last 100 final scores first was that high; None if it never was."""
+
+
+@dataclass(frozen=True)
+class Endings:
+    """Of some episodes: how many ended how, and how long they were."""
+
+    ended: Mapping[str, int]
+    length: float
+    """Mean number of steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Digest:
+    """All that a report shows of a run's episodes. Without any, the figures are NaN."""
+
+    episodes: int
+    avg: float
+    """Mean final score of the last 100 episodes."""
+    avg_by_game: float
+    """The same of the last 100 of each of the games played together."""
+    max: float
+    """Best final score."""
+    peak: float
+    """Highest score that any episode had at some time."""
+    area: float
+    """Area under the learning curve."""
+    curve: Curve
+    firsts: Sequence[First]
+    """Rising, of all scores that were the highest so far."""
+    last_peaks: Floats
+    """Of the last 100 episodes."""
+    endings: Endings
+    last_endings: Endings
+    best: EpisodeRecord | None
+    """The first episode with the best final score, with its actions."""
+
+    def first_having(self, score: float) -> First | None:
+        """When an episode first had at least that score at some time; None if none had."""
+        return next((first for first in self.firsts if first.score >= score), None)
+
+    def share_having(self, score: float) -> float:
+        """The share of the last 100 episodes that had at least that score at some time."""
+        return float((self.last_peaks >= score).mean())
+
+
+def digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTime | None) -> Digest:
+    """The digest of a run that has come to so many steps."""
+    ends = np.array([episode.step for episode in episodes], np.float64)
+    scores = np.array([episode.score for episode in episodes], np.float64)
+    peaks = np.array([episode.peak for episode in episodes], np.float64)
+    average = running_average(scores)
+    return Digest(
+        episodes=len(episodes),
+        avg=average_score(scores),
+        avg_by_game=average_score_by_game(scores, [episode.game for episode in episodes]),
+        max=best_score(scores),
+        peak=best_score(peaks),
+        area=area_under_curve(ends, scores, max(1, reached)),
+        curve=Curve(ends, average, np.maximum.accumulate(scores)),
+        firsts=_firsts(ends, peaks, average, time),
+        last_peaks=peaks[-LAST:],
+        endings=_endings(episodes),
+        last_endings=_endings(episodes[-LAST:]),
+        best=next((episode for episode in reversed(episodes) if episode.record), None),
+    )
+
+
+def _firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | None) -> list[First]:
+    highest, usual = np.maximum.accumulate(peaks), np.maximum.accumulate(average)
+    firsts = []
+    for score in np.unique(highest):
+        # The first place at which a value is that high is the first at which the highest so far is.
+        step = int(ends[np.searchsorted(highest, score)])
+        place = int(np.searchsorted(usual, score))
+        seconds = time.at(step) if time else math.nan
+        when = int(ends[place]) if place < len(ends) else None
+        firsts.append(First(int(score), step, None if math.isnan(seconds) else seconds, when))
+    return firsts
+
+
+def _endings(episodes: Sequence[EpisodeRecord]) -> Endings:
+    counts = {kind: sum(episode.ended == kind for episode in episodes) for kind in ENDINGS}
+    lengths = [episode.length for episode in episodes]
+    return Endings(counts, float(np.mean(lengths)) if lengths else math.nan)

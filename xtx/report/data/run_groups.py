@@ -1,0 +1,403 @@
+"""Which runs may be averaged: the same game, agent and settings, and nothing but the seed different."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtx.config.settings import CONVERGED, DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xtx_settings
+from xtx.report.data.game_facts import GameFacts
+from xtx.report.data.load_runs import RunData, Unreadable
+from xtx.report.data.paper_tables import read_paper
+from xtx.report.data.statistics import Floats, curve_at, normalise
+from xtx.report.number_format import number, some
+
+FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
+"""Agents in the order of their colours, so that one keeps its colour from report to report."""
+FAMILY = ("phases", "mix", "uniform")
+"""The settings that make a member of XTX's family what its name says."""
+BEYOND: dict[str, dict[str, object]] = {
+    "xtx-fast": {"imitation.merge_identical": True, "imitation.enough": CONVERGED},
+    "xtx-own": {"own_targets": True},
+    "xtx-retrace": {"retrace": True},
+    "xtx-plus": {"own_targets": True, "retrace": True},
+}
+"""The settings of those that go past the paper, which their names say too."""
+
+FindFacts = Callable[[RunConfig], GameFacts | None]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A game and how it is played."""
+
+    game: str
+    """Its name."""
+    row: str
+    """What the paper calls it: with a star if it is played with added actions."""
+    stochastic: bool
+    wide: bool
+    maximum: float | None
+    facts: GameFacts | None = field(compare=False, default=None)
+    actions: str = "templates"
+    """What was tried for valid actions; `wide` holds for all that is more than the paper's."""
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        whole = self.actions == "whole"
+        ways = (("stochastic", self.stochastic), ("whole dictionary", whole), ("wide grammar", self.wide and not whole))
+        how = [word for word, holds in ways if holds]
+        return self.row + (f" ({', '.join(how)})" if how else "")
+
+    def normalise(self, scores: Floats) -> Floats | None:
+        """Scores / maximum, cut above at 1; None where the maximum is not known."""
+        return normalise(scores, self.maximum) if self.maximum else None
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One agent on one game: its seeds."""
+
+    variant: Variant
+    agent: str
+    """The agent's name as it was called."""
+    label: str
+    """The same, with the settings in which it differs from others of that name on the same game and from the paper."""
+    runs: Sequence[RunData]
+    """Those that its figures come from."""
+    left_out: Sequence[RunData]
+    notes: Sequence[str]
+
+    @cached_property
+    def avg(self) -> Floats:
+        """[seeds] mean final score of the last 100 episodes."""
+        return np.array([run.digest.avg for run in self.runs])
+
+    @cached_property
+    def avg_by_game(self) -> Floats:
+        """[seeds] the same of the last 100 of each of the games played together."""
+        return np.array([run.digest.avg_by_game for run in self.runs])
+
+    @cached_property
+    def max(self) -> Floats:
+        """[seeds] best final score."""
+        return np.array([run.digest.max for run in self.runs])
+
+    @cached_property
+    def area(self) -> Floats:
+        """[seeds] area under the learning curve."""
+        return np.array([run.digest.area for run in self.runs])
+
+    @property
+    def steps(self) -> int:
+        """Steps that all its runs have come to."""
+        return min(map(_steps, self.runs))
+
+    def avg_at(self, steps: int) -> Floats:
+        """[seeds] `avg` as it was after so many steps; 0 before the first episode has ended."""
+        return np.array([_avg_at(run, steps) for run in self.runs])
+
+    def max_at(self, steps: int) -> Floats:
+        """[seeds] `max` as it was after so many steps; 0 before the first episode has ended."""
+        return np.array([_max_at(run, steps) for run in self.runs])
+
+    @property
+    def duplicates(self) -> list[RunData]:
+        """Runs that are left out because their seed is counted already."""
+        counted = {run.config.seed for run in self.runs}
+        return [run for run in self.left_out if run.config.seed in counted and run.scores.size]
+
+    @property
+    def longest(self) -> int:
+        """Steps that the furthest of its runs has come to."""
+        return max(map(_steps, self.runs))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its runs are."""
+        return all(run.finished for run in self.runs)
+
+    @property
+    def fewer_steps(self) -> bool:
+        """Whether its runs are shorter than the paper's."""
+        return self.steps < paper_steps(self.agent)
+
+    @cached_property
+    def other_settings(self) -> list[str]:
+        """Where its settings are not the paper's."""
+        return deviations(self.runs[0].config, self.variant.game)
+
+
+def _steps(run: RunData) -> int:
+    return run.config.steps if run.finished else run.reached
+
+
+def _avg_at(run: RunData, steps: int) -> float:
+    if _steps(run) <= steps:
+        return run.digest.avg
+    curve = run.digest.curve
+    return float(np.nan_to_num(curve_at(curve.steps, curve.mean, [steps])[0]))
+
+
+def _max_at(run: RunData, steps: int) -> float:
+    if _steps(run) <= steps:
+        return run.digest.max
+    curve = run.digest.curve
+    return float(np.nan_to_num(curve_at(curve.steps, curve.best, [steps])[0]))
+
+
+def paper_steps(agent: str) -> int:
+    """Game steps of the paper's runs of an agent; the ablations of XTX, and what goes past it, are measured by XTX's.
+    0 for an agent that the paper has nothing like."""
+    known = read_paper().steps
+    is_of_family = agent.startswith("xtx-") and not agent.endswith("-demo")
+    return known.get(agent, known["xtx"] if is_of_family else 0)
+
+
+@dataclass(frozen=True)
+class Board:
+    """All that was read, sorted."""
+
+    groups: Sequence[Group]
+    runs: Sequence[RunData]
+    unreadable: Sequence[Unreadable]
+    notes: Sequence[str]
+
+    @property
+    def labels(self) -> list[str]:
+        """Agents, in the order in which they are shown."""
+        return list(dict.fromkeys(group.label for group in sorted(self.groups, key=_agent_order)))
+
+    @cached_property
+    def colours(self) -> dict[str, int]:
+        """The number of each agent's colour: always the same for those that everybody has, the next ones for others."""
+        agents = {group.label: group.agent for group in self.groups}
+        taken: dict[str, int] = {}
+        free = len(FIRST_AGENTS)
+        for label in self.labels:
+            own = agents[label] in FIRST_AGENTS and FIRST_AGENTS.index(agents[label]) not in taken.values()
+            taken[label] = FIRST_AGENTS.index(agents[label]) if own else free
+            free += not own
+        return taken
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Games, in the paper's order and then by name."""
+        order = list(read_paper().deterministic.rows)
+
+        def place(variant: Variant) -> tuple[bool, int, str]:
+            known = variant.row in order
+            return variant.stochastic, order.index(variant.row) if known else len(order), variant.title
+
+        return sorted(dict.fromkeys(group.variant for group in self.groups), key=place)
+
+    def of(self, variant: Variant) -> list[Group]:
+        """The groups of one game, in the order of their agents."""
+        return sorted((group for group in self.groups if group.variant == variant), key=_agent_order)
+
+
+def _agent_order(group: Group) -> tuple[int, str, str]:
+    known = group.agent in FIRST_AGENTS
+    return FIRST_AGENTS.index(group.agent) if known else len(FIRST_AGENTS), group.agent, group.label
+
+
+def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts) -> Board:
+    """The runs in groups that may be averaged."""
+    runs, twice = _each_once(runs)
+    facts = _facts(runs, find_facts)
+    variants = {run.folder: variant_of(run.config, facts[run.folder]) for run in runs}
+    labels = _labels(runs, variants)
+    sorted_runs: dict[tuple[Variant, str, str], list[RunData]] = {}
+    for run in runs:
+        key = (variants[run.folder], run.config.agent, labels[run.folder])
+        sorted_runs.setdefault(key, []).append(run)
+    groups = [_group(*key, members) for key, members in sorted_runs.items()]
+    groups = [group for group in groups if group.runs]
+    notes = [*_summaries(runs), *twice, *(note for group in groups for note in group.notes), *_between_games(groups)]
+    silent = [run for run in runs if not run.scores.size]
+    notes += [f"{run.folder}: no episode has ended yet, so it has no figures" for run in silent]
+    for variant in dict.fromkeys(group.variant for group in groups):
+        if variant.maximum is None:
+            notes.append(f"{variant.title}: its maximum is not known, so it is in no average over games")
+    return Board(groups, runs, unreadable, notes)
+
+
+def _summaries(runs: Sequence[RunData]) -> list[str]:
+    """What is lacking because there are only summaries of runs."""
+    of = [run for run in runs if run.summary]
+    which = "all runs" if len(of) == len(runs) else f"{len(of)} of {some(len(runs), 'run')}"
+    said = f"read from summaries: {which}; these hold no rooms, so no map, and thinner curves; figures are exact"
+    return [said] if of else []
+
+
+def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
+    """Every run once, where it is also there as a summary: what came further, or else the folder; and what was said
+    twice, in words. Copies of folders are left alone: of these, a group counts one."""
+    kept: list[RunData] = []
+    notes = []
+    for run in sorted(runs, key=lambda run: (-run.reached, run.summary)):
+        same = next((other for other in kept if (run.summary or other.summary) and same_run(run, other)), None)
+        if same is None:
+            kept.append(run)
+        else:
+            notes.append(f"{run.folder} is the same run as {same.folder}, which is counted")
+    return [run for run in runs if run in kept], notes
+
+
+def same_run(run: RunData, other: RunData) -> bool:
+    """Whether they are one run: all that was asked for, and the moment at which it began."""
+    if run.began is None or run.began != other.began:
+        return False
+    mine, others = (replace(each.config, game=game_name(each.config.game)) for each in (run, other))
+    return mine == others
+
+
+def _facts(runs: Sequence[RunData], find_facts: FindFacts) -> dict[Path, GameFacts | None]:
+    """What is known of each run's game; what one run's summary knows holds for all runs of the game."""
+    found = {run.folder: run.facts or find_facts(run.config) for run in runs}
+    known = {facts.name: facts for facts in found.values() if facts}
+    return {run.folder: found[run.folder] or known.get(game_name(run.config.game)) for run in runs}
+
+
+def game_name(game: str) -> str:
+    """The name in a run's settings, which may also hold a story's path, or nothing for the embedded adventure."""
+    return game if game.startswith("toy:") else Path(game).stem.lower() or "lowwater"
+
+
+def variant_of(config: RunConfig, facts: GameFacts | None) -> Variant:
+    """What a run played."""
+    name = facts.name if facts else game_name(config.game)
+    paper = read_paper()
+    maximum = facts.maximum if facts else paper.maximum(name)
+    row = paper.row_name(name, config.extra_actions)
+    wide = config.wide_grammar or config.actions != "templates"
+    return Variant(name, row, config.stochastic, wide, maximum, facts, config.actions)
+
+
+def flat(tree: object, path: str = "") -> dict[str, Any]:
+    """Nested settings as one level: `q.hidden`."""
+    if not isinstance(tree, dict):
+        return {path: tree}
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        found |= flat(value, f"{path}.{name}" if path else str(name))
+    return found
+
+
+def _choices(config: RunConfig, game: str) -> dict[str, Any]:
+    """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
+    was made has the value that it has in the paper's presets."""
+    own = {"steps": config.steps, "games": config.games, "byte_score": config.byte_score, **flat(config.settings)}
+    return {**paper_settings(config.agent, game), **own}
+
+
+def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
+    """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
+    paper need no telling, and lengths only on the game where they differ."""
+    choices = {run.folder: _choices(run.config, variants[run.folder].game) for run in runs}
+    seen: dict[tuple[str, Variant, str], set[str]] = {}
+    for run in runs:
+        for name, value in choices[run.folder].items():
+            seen.setdefault((run.config.agent, variants[run.folder], name), set()).add(repr(value))
+    varying: dict[str, list[str]] = {}
+    for (agent, _, name), values in seen.items():
+        if len(values) > 1 and name not in varying.setdefault(agent, []):
+            varying[agent].append(name)
+    labels = {}
+    for run in runs:
+        agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
+        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent), "byte_score": False}
+        told = [
+            f"{name}={chosen.get(name)}"
+            for name in varying.get(agent, [])
+            if (name not in usual or chosen.get(name) != usual[name])
+            and (name != "steps" or len(seen[agent, variant, name]) > 1)
+        ]
+        labels[run.folder] = " ".join([agent, *([f"({', '.join(told)})"] if told else [])])
+    return labels
+
+
+def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> Group:
+    """Figures come from finished runs; while none is finished, from all, and it is said so."""
+    where, notes = f"{label} on {variant.title}", []
+    able = sorted((run for run in members if run.scores.size), key=lambda run: (run.config.seed, -run.reached))
+    once: dict[int, RunData] = {}
+    for run in able:
+        if run.config.seed in once:
+            avg, counted_avg = number(run.digest.avg), number(once[run.config.seed].digest.avg)
+            notes.append(
+                f"{where}: seed {run.config.seed} is there more than once; {run.folder} is not counted (its Avg is "
+                f"{avg}, that of the one that counts {counted_avg})"
+            )
+        once.setdefault(run.config.seed, run)
+    counted = list(once.values())
+    finished = [run for run in counted if run.finished]
+    if finished and len(finished) < len(counted):
+        notes.append(f"{where}: {some(len(counted) - len(finished), 'unfinished run')} not counted")
+    elif counted and not finished:
+        notes.append(f"{where}: no run is finished; the figures are of where they are now")
+    used = finished or counted
+    if len(used) == 1:
+        notes.append(f"{where}: one seed only, so nothing is known of its spread")
+    if changed := [run for run in used if run.changes]:
+        notes.append(f"{where}: {some(len(changed), 'run')} changed from outside while under way, as its notes say")
+    versions = {_version(run) for run in used if run.starts}
+    if len(versions) > 1:
+        notes.append(f"{where}: its runs were made by different versions ({'; '.join(sorted(versions))})")
+    return Group(variant, agent, label, used, [run for run in members if run not in used], notes)
+
+
+def _version(run: RunData) -> str:
+    newest = run.starts[-1]
+    packages = newest.get("packages") or {}
+    names = [f"{name} {packages[name]}" for name in ("xtx", "torch") if name in packages]
+    return ", ".join([*names, *([f"git {newest['git']}"] if newest.get("git") else [])])
+
+
+def _between_games(groups: Sequence[Group]) -> list[str]:
+    """Settings that differ between an agent's games, other than those that the paper changes from game to game."""
+    notes = []
+    for label in dict.fromkeys(group.label for group in groups):
+        values: dict[str, set[str]] = {}
+        for group in groups:
+            if group.label == label:
+                usual = paper_settings(group.agent, group.variant.game)
+                for name, value in _choices(group.runs[0].config, group.variant.game).items():
+                    own = name == "inverse.alpha1" and usual.get(name) == value
+                    values.setdefault(name, set()).add("the paper's" if own else repr(value))
+        differing = [f"{name} ({', '.join(sorted(found))})" for name, found in values.items() if len(found) > 1]
+        if differing:
+            notes.append(f"{label}: its settings are not the same on all games: {', '.join(differing)}")
+    return notes
+
+
+def paper_settings(agent: str, game: str) -> dict[str, Any]:
+    """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
+    return dict(_paper_settings(agent, game))
+
+
+@lru_cache(maxsize=1000)
+def _paper_settings(agent: str, game: str) -> dict[str, Any]:
+    if agent.startswith("xtx") and not agent.endswith("-demo"):
+        known = flat(asdict(xtx_settings(game)))
+        known |= BEYOND.get(agent, {})
+        return {name: value for name, value in known.items() if name not in FAMILY}
+    kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
+    return flat(asdict(kinds[agent]())) if agent in kinds else {}
+
+
+def deviations(config: RunConfig, game: str) -> list[str]:
+    """`name=value` for each setting of a run that is not the paper's."""
+    usual = paper_settings(config.agent, game)
+    if not usual:
+        return []
+    usual["games"] = 1 if config.agent == "rc-dqn" else 8
+    usual["byte_score"] = False  # the present Jericho's reading, which is the right one
+    chosen = _choices(config, game)
+    return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

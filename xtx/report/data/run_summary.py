@@ -1,0 +1,329 @@
+"""A run in one small file of JSON, for runs that were made on another machine: what a report needs, without checkpoints
+and without any text of the games (no narration, and no rooms, whose names are the games' words; commands are ours).
+
+The same run gives the same bytes. What is cut to stay small: the curve has at most some 200 points, and lists that no
+usual run fills are bounded. All other figures are those of the run's folder, to the last digit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from xtx.config.settings import RunConfig
+from xtx.core import EpisodeRecord, UserError
+from xtx.files.bounded_reads import BadFileError, read_json
+from xtx.report.data import episode_digest as digests
+from xtx.report.data.episode_digest import POINTS, curve_points
+from xtx.report.data.game_facts import GameFacts
+from xtx.report.data.statistics import LAST, WorkingTime, curve_at
+
+if TYPE_CHECKING:
+    from xtx.report.data.load_runs import RunData
+    from xtx.report.data.run_groups import Variant
+
+MOST_FIRSTS = 300
+MOST_STARTS = 20
+MOST_CHANGES = 20
+"""Changes from outside that a summary tells of, the newest; each is one sentence."""
+MOST_ACTION_LETTERS = 16_000
+"""All commands of the best episode together; a longer list is left out whole, since part of it leads nowhere."""
+
+_GAME_CHANGE = re.compile(r"(config\.json: game) was .*?(?=; |$)")
+"""A sentence that may have paths of another machine in it."""
+
+Whole = Annotated[int, msgspec.Meta(ge=0)]
+Some = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many episodes ended how."""
+
+    won: Whole
+    died: Whole
+    limit: Whole
+
+
+class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The run in a few numbers; `Digest` says which."""
+
+    avg: float
+    avg_by_game: float
+    max: int
+    peak: int
+    area: float
+
+
+class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The curve, as columns."""
+
+    steps: list[Whole]
+    mean: list[float]
+    """Mean of the last 100 final scores, to three digits."""
+    best: list[int]
+    seconds: list[Share | None]
+    """Working time; null where it is not known."""
+
+    def __post_init__(self) -> None:
+        _check_columns(self.steps, self.mean, self.best, self.seconds)
+        _check_rising(self.steps)
+
+
+class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Scores that were the highest so far, as columns; `First` says what each is."""
+
+    score: list[int]
+    steps: list[Whole]
+    seconds: list[Share | None]
+    usual: list[Whole | None]
+
+    def __post_init__(self) -> None:
+        _check_columns(self.score, self.steps, self.seconds, self.usual)
+        _check_rising(self.score)
+
+
+class Last(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The last 100 episodes, in order."""
+
+    scores: list[int]
+    peaks: list[int]
+    ended: Counts
+    length: Share
+
+    def __post_init__(self) -> None:
+        _check_columns(self.scores, self.peaks)
+        if len(self.scores) > LAST:
+            raise ValueError(f"more than {LAST} episodes are the last ones")
+
+
+class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The last moment that the run's clock noted."""
+
+    steps: Whole
+    seconds: Share
+
+
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the run ran with, at one of its starts; `xtx.runs.run_folder.versions` says what each is."""
+
+    started: str = ""
+    python: str = ""
+    packages: dict[str, str] = {}
+    machine: str = ""
+    processors: int = 0
+    git: str = ""
+    searching: dict[str, str] = {}
+
+
+class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file, field by field."""
+
+    xtx_summary: Literal[1]
+    """Of which kind the file is."""
+    config: RunConfig
+    """What was asked for; a story's path on the other machine is only its name here."""
+    reached: Whole
+    """Steps done, of the `steps` that were asked for."""
+    finished: bool
+    episodes: Some
+    figures: Figures
+    ended: Counts
+    """How all episodes ended."""
+    length: Share
+    """The mean of their lengths."""
+    last: Last
+    firsts: Reached
+    curve: Points
+    worked: Worked | None
+    best: EpisodeRecord
+    """The first episode with the best final score; under its seed its actions lead to that score again."""
+    starts: list[Start]
+    """What it ran with, at its first start and its newest."""
+    starts_left_out: Whole
+    game: GameFacts | None
+    """What the report wants to know of the game: its maximum and the rewards along its walkthrough."""
+    changes: list[str] = []
+    """Changes from outside that the run went on with, in words; the field is left out where there are none."""
+
+    def digest(self) -> digests.Digest:
+        """What a report shows of the run's episodes."""
+        numbers, firsts = self.figures, self.firsts
+        columns = zip(firsts.score, firsts.steps, firsts.seconds, firsts.usual, strict=True)
+        return digests.Digest(
+            episodes=self.episodes,
+            avg=numbers.avg,
+            avg_by_game=numbers.avg_by_game,
+            max=numbers.max,
+            peak=numbers.peak,
+            area=numbers.area,
+            curve=digests.Curve(
+                *(np.array(column, np.float64) for column in (self.curve.steps, self.curve.mean, self.curve.best))
+            ),
+            firsts=[digests.First(*row) for row in columns],
+            last_peaks=np.array(self.last.peaks, np.float64),
+            endings=_endings(self.ended, self.length),
+            last_endings=_endings(self.last.ended, self.last.length),
+            best=self.best,
+        )
+
+    def working_time(self) -> WorkingTime | None:
+        """How long the run had worked at the points of its curve and at its end; None if that is not known."""
+        if self.worked is None:
+            return None
+        known = {0: 0.0}
+        known |= {step: at for step, at in zip(self.curve.steps, self.curve.seconds, strict=True) if at is not None}
+        known[self.worked.steps] = self.worked.seconds
+        steps = sorted(known)
+        return WorkingTime(np.array(steps, np.float64), np.array([known[step] for step in steps]))
+
+
+def _endings(counts: Counts, length: float) -> digests.Endings:
+    return digests.Endings({kind: getattr(counts, kind) for kind in digests.ENDINGS}, length)
+
+
+def _check_columns(first: Sequence[object], *others: Sequence[object]) -> None:
+    if not first or any(len(column) != len(first) for column in others):
+        raise ValueError("its columns are empty or not equally long")
+
+
+def _check_rising(column: Sequence[int]) -> None:
+    if any(after <= before for before, after in pairwise(column)):
+        raise ValueError("its first column does not rise")
+
+
+# --- making and writing -----------------------------------------------------------------------------------------
+
+
+def summarise(run: RunData, facts: GameFacts | None) -> Summary:
+    """The summary of a run of which at least one episode has ended."""
+    digest, best = run.digest, run.digest.best
+    if best is None:
+        raise UserError(f"{run.folder}: no episode has ended yet, so there is nothing to summarise")
+    starts = [read_start(start) for start in run.starts]
+    kept = starts if len(starts) <= MOST_STARTS else [starts[0], *starts[1 - MOST_STARTS :]]
+    firsts = [digest.firsts[place] for place in _spread(len(digest.firsts), MOST_FIRSTS)]
+    if sum(map(len, best.actions)) > MOST_ACTION_LETTERS:
+        best = replace(best, actions=[])
+    return Summary(
+        xtx_summary=1,
+        config=replace(run.config, game=_name(run.config.game, facts)),
+        reached=run.reached,
+        finished=run.finished,
+        episodes=digest.episodes,
+        figures=Figures(digest.avg, digest.avg_by_game, int(digest.max), int(digest.peak), digest.area),
+        ended=_counts(digest.endings),
+        length=digest.endings.length,
+        last=Last(
+            scores=[int(score) for score in run.scores[-LAST:]],
+            peaks=[int(peak) for peak in digest.last_peaks],
+            ended=_counts(digest.last_endings),
+            length=digest.last_endings.length,
+        ),
+        firsts=Reached(
+            score=[first.score for first in firsts],
+            steps=[first.steps for first in firsts],
+            seconds=[first.seconds for first in firsts],
+            usual=[first.usual for first in firsts],
+        ),
+        curve=_thin(run),
+        worked=Worked(int(run.time.steps[-1]), run.time.total) if run.time else None,
+        best=best,
+        starts=kept,
+        starts_left_out=len(starts) - len(kept),
+        game=facts,
+        changes=[_GAME_CHANGE.sub(r"\1 was changed", change) for change in run.changes[-MOST_CHANGES:]],
+    )
+
+
+def read_start(found: dict[str, Any]) -> Start:
+    """What is as it should be; a damaged versions.json must not make a summary that nobody can read."""
+    good: dict[str, Any] = {}
+    for name in Start.__struct_fields__:
+        with contextlib.suppress(msgspec.ValidationError):
+            good |= msgspec.to_builtins(msgspec.convert({name: found.get(name)}, Start))
+    return msgspec.convert(good, Start)
+
+
+def _name(game: str, facts: GameFacts | None) -> str:
+    """A game's name: folders of another machine mean nothing here, and are nobody's business."""
+    if "/" not in game:
+        return game
+    return facts.name if facts else Path(game).stem.lower()
+
+
+def _counts(endings: digests.Endings) -> Counts:
+    return Counts(*(endings.ended[kind] for kind in digests.ENDINGS))
+
+
+def _spread(have: int, most: int) -> list[int]:
+    """Places in a list: all, or as many as allowed, evenly spread with the first and the last among them."""
+    return [int(place) for place in np.unique(np.linspace(0, have - 1, min(have, most)).astype(int))]
+
+
+def _thin(run: RunData) -> Points:
+    """The curve at every end of an episode, or where there are too many, evenly over the steps of the run."""
+    curve = run.digest.curve
+    steps = np.unique(curve.steps)
+    if len(steps) > POINTS:
+        steps = curve_points(run.reached)
+        steps = steps[(steps >= curve.steps[0]) & (steps <= run.reached)]
+    seconds = [run.time.at(float(step)) if run.time else float("nan") for step in steps]
+    return Points(
+        steps=[int(step) for step in steps],
+        mean=[round(float(mean), 3) for mean in curve_at(curve.steps, curve.mean, steps)],
+        best=[int(best) for best in curve_at(curve.steps, curve.best, steps)],
+        seconds=[None if np.isnan(at) else round(at, 1) for at in seconds],
+    )
+
+
+def to_json(summary: Summary) -> str:
+    """The file's text: one line for each field, so that it stays small and changes can be read."""
+    fields = [(name, msgspec.json.encode(getattr(summary, name)).decode()) for name in Summary.__struct_fields__]
+    fields = [(name, value) for name, value in fields if (name, value) != ("changes", "[]")]
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {value}" for name, value in fields) + "\n}\n"
+
+
+def place(variant: Variant, config: RunConfig, other_settings: Sequence[str]) -> Path:
+    """Where a run's summary belongs: zork3-star-stochastic/xtx/seed-0.json.
+
+    Settings that are not the paper's are part of the agent's name: one value can be read, many are a checksum.
+    """
+    game = variant.game + "-star" * variant.row.endswith("*")
+    game += "-stochastic" * variant.stochastic + ("-whole" if variant.actions == "whole" else "-wide" * variant.wide)
+    agent = config.agent
+    if other_settings:
+        changed = "+".join(other_settings)
+        if len(changed) > 60:
+            whole = json.dumps([config.games, asdict(config)["settings"]], sort_keys=True)
+            changed = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
+        agent += f"+{changed}"
+    return Path(_file_name(game), _file_name(agent), f"seed-{config.seed}.json")
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.=+-]+", "-", text).strip("-.") or "unnamed"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def read_summary(path: Path) -> Summary:
+    """The summary in a file. Raises `UserError`, in one line, if there is none in it."""
+    try:
+        summary: Summary = read_json(path, Summary)
+        return summary
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror})") from None
+    except BadFileError as error:
+        raise UserError(f"{path} is damaged, or no summary of a run ({error})") from None

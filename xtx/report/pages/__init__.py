@@ -1,0 +1,1 @@
+"""The content of a report, whatever it is written as."""

@@ -1,0 +1,218 @@
+"""Tables 1 and 2 of the paper with our figures beside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from xtx.report.data.equal_steps import equal_steps
+from xtx.report.data.load_runs import RunData
+from xtx.report.data.paper_tables import Figures, PaperTable, read_paper
+from xtx.report.data.row_marks import Mark, legend, marks_of, marks_of_runs, signs_of_all
+from xtx.report.data.run_groups import Board, Group, Variant
+from xtx.report.data.statistics import Floats, mean_and_std, normalise
+from xtx.report.number_format import DASH, count, number, signed, some, spread
+from xtx.report.pages.averages import AVG, AVG_OF_ALL, DEFINITIONS, describe_mean, over_games
+from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
+
+BASELINES = ("drrn", "inv-dy", "rc-dqn", "xtx-uniform")
+"""The agents against which the paper's Δ is: prior work and XTX-Uniform."""
+HEADER = ("agent", AVG, "paper", "difference", AVG_OF_ALL, "Max", "paper", "difference", "seeds", "steps")
+PAPER_COLUMNS = ("paper", "difference")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One agent on one row of the table: ours, the paper's, or both."""
+
+    label: str
+    ours: Group | None
+    paper: Figures | None
+
+
+def sides(board: Board, variant: Variant) -> list[Side]:
+    """Who is shown for a game: all that we have, and then those that only the paper has."""
+    row = read_paper().table(variant.stochastic).rows.get(variant.row)
+    published = row.agents if row and not variant.wide else {}
+    ours = [Side(group.label, group, published.get(group.agent)) for group in board.of(variant)]
+    have = {side.ours.agent for side in ours if side.ours}
+    return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
+
+
+def section(board: Board, stochastic: bool) -> Section | None:
+    """One of the two tables; None if no such game was played."""
+    variants = [variant for variant in board.variants if variant.stochastic == stochastic]
+    if not variants:
+        return None
+    table = read_paper().table(stochastic)
+    kind, figure = ("Stochastic", 2) if stochastic else ("Deterministic", 1)
+    missing = [row for row in table.main if row not in {variant.row for variant in variants}]
+    groups = [group for variant in variants for group in board.of(variant)]
+    marks = [
+        *(mark for group in groups for mark in marks_of(group)),
+        *(mark for group in groups for run in group.duplicates for mark in marks_of_runs([run])),
+    ]
+    told = signs_of_all(groups)
+    known, others = _split(variants)
+    blocks: list[Block] = [Text(f"{DEFINITIONS} {_EXPLANATION}")]
+    if marks:
+        blocks.append(Text(legend(marks, told)))
+    if known:
+        blocks.append(Table(HEADER, [row for variant in known for row in _game_rows(board, variant, told)]))
+    if others:
+        table_of_others = _without_paper([row for variant in others for row in _game_rows(board, variant, told)])
+        blocks += [Text("Games, or ways to play them, that the paper does not have:")] if known else []
+        blocks.append(table_of_others)
+    filled = describe_filled_cells(board, table, figure)
+    if filled:
+        blocks.append(Text(filled))
+    if missing and len(missing) < len(table.main):
+        blocks.append(Text(f"Games of the paper's table {figure} that are not among these runs: {', '.join(missing)}."))
+    return Section(f"{kind} games", [*blocks, *over_games(board, variants, table, _mean_deltas(board, variants))])
+
+
+def _mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
+    """The mean of Δ over the games for which ours is known, and the paper's over the same; Dragon is not among them."""
+    both = [dict(deltas_of(variant, sides(board, variant))) for variant in variants if variant.game != "dragon"]
+    ours = [pair["ours"] for pair in both if pair["ours"] is not None]
+    paper = [pair["paper"] for pair in both if pair["ours"] is not None and pair["paper"] is not None]
+    if len(ours) < 2:
+        return []
+    beside = f"; the paper's over {some(len(paper), 'game')} of these: {describe_mean(paper)}" if paper else ""
+    return [Text(f"Mean of Δ over {some(len(ours), 'game')}: {describe_mean(ours)}{beside}.")]
+
+
+_EXPLANATION = (
+    "Max: best final score of any episode. Mean ± population standard deviation over seeds. Δ: normalised Avg of xtx "
+    "minus that of the best of drrn, inv-dy, rc-dqn and xtx-uniform, as far as they are there, at equally many steps. "
+    "Where the paper's name of a game has a star, actions were added to its grammar."
+)
+
+
+def _split(variants: Sequence[Variant]) -> tuple[list[Variant], list[Variant]]:
+    """Those that the paper has figures of, and the others."""
+    known = [v for v in variants if v.row in read_paper().table(v.stochastic).rows and not v.wide]
+    return known, [variant for variant in variants if variant not in known]
+
+
+def _without_paper(rows: Sequence[Row]) -> Table:
+    """The table without the columns that would be empty."""
+    kept = [place for place, name in enumerate(HEADER) if name not in PAPER_COLUMNS]
+    cut = [row if row.kind == "group" else replace(row, cells=[row.cells[place] for place in kept]) for row in rows]
+    return Table([HEADER[place] for place in kept], cut)
+
+
+def describe_filled_cells(board: Board, table: PaperTable, figure: int) -> str:
+    """How many cells of the paper's table, games x agents, have runs with the paper's settings, and how many seeds they
+    have; empty if none has."""
+    cells = {(row, agent): 0 for row in table.main for agent in table.rows[row].agents}
+    whole = 0
+    for variant in board.variants:
+        if variant.stochastic != (figure == 2) or variant.wide:
+            continue
+        for group in board.of(variant):
+            cell = variant.row, group.agent
+            if cells.get(cell) == 0 and not group.other_settings:
+                cells[cell] = len(group.runs)
+                whole += not group.fewer_steps
+    by_seeds = Counter(seeds for seeds in cells.values() if seeds)
+    if not by_seeds:
+        return ""
+    shares = ", ".join(
+        f"{number_of_cells} with {some(seeds, 'seed')}" for seeds, number_of_cells in sorted(by_seeds.items())
+    )
+    return (
+        f"Cells of the paper's table {figure} (games x agents) that are filled: {by_seeds.total()} of {len(cells)}, "
+        f"{whole} of them with as many steps as the paper's runs; {shares}. The paper has three seeds in each."
+    )
+
+
+def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Row]:
+    shown = sides(board, variant)
+    points = f" · {count(variant.maximum)} points" if variant.maximum else ""
+    deltas = [f"{name} {signed(100 * value)} %" for name, value in deltas_of(variant, shown) if value is not None]
+    said = f" · Δ {', '.join(deltas)}" if deltas else ""
+    rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
+    for side in shown:
+        rows.append(_row(side, told))
+        rows += [_duplicate(side.label, run, told) for run in (side.ours.duplicates if side.ours else ())]
+    return rows
+
+
+def _row(side: Side, told: Collection[str]) -> Row:
+    group, paper = side.ours, side.paper
+    published = [spread(paper.avg, paper.avg_std), spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
+    if group is None:
+        cells = [side.label, DASH, published[0], DASH, DASH, DASH, published[1], DASH, "", ""]
+        return Row(cells, side.label, "absent")
+    many = len(group.runs) > 1
+    seeds = ", ".join(str(run.config.seed) for run in group.runs)
+    avg, best = float(group.avg_by_game.mean()), float(group.max.mean())
+    return Row(
+        [
+            side.label,
+            over_seeds(group.avg_by_game),
+            published[0],
+            signed(avg - paper.avg) if paper else DASH,
+            over_seeds(group.avg),
+            over_seeds(group.max),
+            published[1],
+            signed(best - paper.max) if paper else DASH,
+            Cell(str(len(group.runs)), f"seeds {seeds}" if many else "one seed only: nothing is known of the spread"),
+            steps_cell(group.steps, marks_of(group), told),
+        ],
+        side.label,
+    )
+
+
+def over_seeds(values: Floats) -> str:
+    """Mean ± standard deviation; without the latter where there is one seed."""
+    mean, std = mean_and_std(values)
+    return spread(mean, std if len(values) > 1 else None)
+
+
+def _duplicate(label: str, run: RunData, told: Collection[str]) -> Row:
+    """A run whose seed is counted already: it is in no mean, but its figures are seen."""
+    own = run.digest
+    figures = [number(own.avg_by_game), DASH, DASH, number(own.avg), number(own.max), DASH, DASH]
+    name = Cell(f"↳ seed {run.config.seed} again, not counted: {run.folder.name}", str(run.folder))
+    return Row([name, *figures, "", steps_cell(run.reached, marks_of_runs([run]), told)], label, "absent")
+
+
+def steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) -> Cell:
+    """A number of steps with the marks of its row behind, but those that are told of all rows."""
+    shown = [mark for mark in marks if mark.sign not in told]
+    signs = "".join(mark.sign for mark in shown)
+    return Cell(f"{count(steps)} {signs}".strip(), "; ".join(mark.words for mark in shown))
+
+
+def deltas_of(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
+    """Ours and the paper's; None where xtx or all baselines are lacking."""
+    # Those with settings of their own are no baselines.
+    compared = [side.ours for side in shown if side.ours and side.ours.label == side.ours.agent]
+    compared = [group for group in compared if group.agent in ("xtx", *BASELINES)]
+    ours = {group.agent: avg for group, avg in zip(compared, comparable_averages(compared), strict=True)}
+    paper = {side.ours.agent if side.ours else side.label: side.paper.avg for side in shown if side.paper}
+    return [("ours", delta(ours, variant.maximum)), ("paper", delta(paper, variant.maximum))]
+
+
+def comparable_averages(groups: Sequence[Group]) -> list[float]:
+    """The mean Avg over the seeds of each of several agents on a game: the authors' definition where none of them has
+    more steps than the others, else that of all environments at the last round step that each has come to, since the
+    other one is known at the end of a run only."""
+    if not groups:
+        return []
+    ends = equal_steps(groups)
+    if all(group.longest == ends[group.label] for group in groups):
+        return [float(group.avg_by_game.mean()) for group in groups]
+    return [float(group.avg_at(ends[group.label]).mean()) for group in groups]
+
+
+def delta(averages: dict[str, float], maximum: float | None) -> float | None:
+    """Normalised Avg of xtx minus the best baseline's; None if one of them is not there."""
+    baselines = [averages[agent] for agent in BASELINES if agent in averages]
+    if "xtx" not in averages or not baselines or not maximum:
+        return None
+    own, best = normalise([averages["xtx"], max(baselines)], maximum)
+    return float(own - best)

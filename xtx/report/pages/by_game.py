@@ -1,0 +1,226 @@
+"""One game: how its agents learned, and how far through the game they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xtx.report.data import statistics as stats
+from xtx.report.data.episode_digest import ROUND_STEPS
+from xtx.report.data.game_facts import GameFacts
+from xtx.report.data.load_runs import RunData
+from xtx.report.data.paper_tables import read_paper
+from xtx.report.data.run_groups import Board, Group, Variant
+from xtx.report.number_format import DASH, count, duration, number, percent, some
+from xtx.report.pages import milestones
+from xtx.report.pages.averages import AVG, AVG_OF_ALL
+from xtx.report.pages.beside_paper import over_seeds
+from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
+from xtx.report.plots.room_layout import chart, in_order, lay_out
+from xtx.report.plots.room_map import MapPlot
+from xtx.report.plots.svg_plots import Line, LinePlot
+
+POINTS = 160
+"""Of a learning curve."""
+
+
+def sections(board: Board, maps: bool = True) -> list[Section]:
+    """One for each game."""
+    return [_section(board, variant, maps) for variant in board.variants]
+
+
+def training_plots(board: Board) -> Section:
+    """One plot for each game, all together."""
+    figures = [
+        Figure(f"training-{variant.title}", learning_plot(board, variant, board.of(variant)), variant.title)
+        for variant in board.variants
+    ]
+    text = "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds."
+    return Section("Training", [Text(text), Gallery(figures)])
+
+
+def learning_plot(
+    board: Board, variant: Variant, groups: Sequence[Group], reference: tuple[str, float] | None = None
+) -> LinePlot:
+    """The learning curves of some agents on a game; `reference` is a line across the plot, with its name."""
+    most = max(run.reached for group in groups for run in group.runs)
+    # Denser at the beginning, for a logarithmic axis.
+    at = np.unique(np.concatenate((np.linspace(0, most, POINTS + 1)[1:], np.geomspace(max(1, most / 2000), most, 40))))
+    lines = []
+    for group in groups:
+        curves = np.stack([_curve(run, at) for run in group.runs])
+        mean, std = curves.mean(axis=0), curves.std(axis=0)  # NaN where not all runs have come to
+        several = len(group.runs) > 1
+        low, high = (mean - std, mean + std) if several else (None, None)
+        lines.append(Line(group.label, board.colours[group.label], at, mean, low, high))
+    top = None if reference else variant.maximum  # which is far above, as a rule
+    return LinePlot(lines, "steps", "score", top=top, unit="steps", reference=reference)
+
+
+def training_tables(board: Board) -> Section:
+    """The same as figures, one table for each game."""
+    text = "Mean final score of the last 100 episodes / best final score so far, after so many steps; means over seeds."
+    return Section("Training", [Text(text), *(_training_table(board, variant) for variant in board.variants)])
+
+
+def _training_table(board: Board, variant: Variant) -> Section:
+    groups = board.of(variant)
+    most = max(run.reached for group in groups for run in group.runs)
+    at = np.array([*(mark for mark in ROUND_STEPS if most / 100 <= mark < most), most], np.float64)
+    columns = []
+    for group in groups:
+        means = np.stack([_curve(run, at) for run in group.runs]).mean(axis=0)  # NaN where not all runs have come to
+        best = np.stack([_best_so_far(run, at) for run in group.runs]).mean(axis=0)
+        pairs = zip(means, best, strict=True)
+        columns.append([DASH if np.isnan(m) else f"{number(m)} / {number(b, int(b % 1 > 0))}" for m, b in pairs])
+    rows = [Row([count(step), *cells]) for step, *cells in zip(at, *columns, strict=True)]
+    labels = [group.label for group in groups]
+    return Section(variant.title, [Table(("steps", *labels), rows, agents=("", *labels))])
+
+
+def _best_so_far(run: RunData, at: stats.Floats) -> stats.Floats:
+    return stats.curve_at(run.digest.curve.steps, run.digest.curve.best, at)
+
+
+def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
+    curve = stats.curve_at(run.digest.curve.steps, run.digest.curve.mean, at)
+    curve[at > run.reached] = np.nan  # a run knows nothing of what it has not come to
+    return curve
+
+
+def _section(board: Board, variant: Variant, maps: bool) -> Section:
+    groups = board.of(variant)
+    header = ("agent", AVG, AVG_OF_ALL, "Max", "area under curve", "episodes", "steps/s", "time")
+    rows = [_row(group) for group in groups]
+    blocks: list[Block] = [Table(header, rows), milestones.section(groups), *milestones.evaluations(groups)]
+    blocks += _maps(groups) if maps else []
+    facts = variant.facts
+    if facts and facts.events:
+        blocks += _progress(groups, facts)
+    else:
+        blocks.append(Text("No walkthrough of this game is at hand, so there is no progress along it to show."))
+    return Section(variant.title, blocks)
+
+
+def _row(group: Group) -> Row:
+    speeds = [run.speed for run in group.runs if run.speed]
+    times = [run.time.total for run in group.runs if run.time]
+    return Row(
+        [
+            group.label,
+            over_seeds(group.avg_by_game),
+            over_seeds(group.avg),
+            over_seeds(group.max),
+            over_seeds(group.area),
+            count(float(np.mean([run.digest.episodes for run in group.runs]))),
+            number(float(np.mean(speeds)), 0) if speeds else DASH,
+            duration(float(np.mean(times))) if times else DASH,
+        ],
+        group.label,
+    )
+
+
+def statistics(board: Board) -> Section | None:
+    """The paper's table of how hard its games are, for the games here; None where no walkthrough is at hand."""
+    rows = []
+    games = {variant.game: variant for variant in board.variants if variant.facts and variant.facts.between_rewards}
+    for game, variant in games.items():
+        facts = variant.facts
+        assert facts is not None and facts.between_rewards is not None
+        mean, largest = facts.between_rewards
+        published = read_paper().between_rewards.get(game)
+        beside = [str(value) for value in published] if published else [DASH, DASH]
+        ours = [str(facts.walkthrough_steps), str(len(facts.events)), number(mean), beside[0], str(largest), beside[1]]
+        rows.append(Row([game, count(facts.maximum), *ours]))
+    if not rows:
+        return None
+    text = (
+        "Along each game's walkthrough: its steps, the reward events in it, and the steps between rewards, on average "
+        "and at most, counted as the paper counts them (docs/fidelity.md says where that differs)."
+    )
+    header = ("game", "maximum", "steps", "reward events", "between rewards, mean", "paper", "largest", "paper")
+    return Section("Game statistics", [Text(text), Table(header, rows)])
+
+
+# --- the map ----------------------------------------------------------------------------------------------------
+
+
+def _maps(groups: list[Group]) -> list[Block]:
+    """One map for each agent, all laid out alike; also of runs whose figures are not counted."""
+    found = {group: in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
+    found = {group: moves for group, moves in found.items() if moves}
+    lacking = [group.label for group in groups if group not in found and any(run.summary for run in group.runs)]
+    why = f"No map of {', '.join(lacking)}: their runs are here as summaries, which hold no rooms."
+    if not found:
+        return [Text(why)] if lacking else []
+    everything = in_order(found.values())
+    places = lay_out(everything)
+    latest = max(move.step for move in everything)
+    figures = []
+    for group, moves in found.items():
+        known = chart(moves)
+        caption = f"{group.label}: {some(len(known.first), 'room')}, {some(len(known.ways), 'way')}"
+        plot = MapPlot(known, places, latest)
+        figures.append(Figure(f"map-{group.variant.title}-{group.label}", plot, caption, group.label))
+    rooms = len(chart(everything).first)
+    text = (
+        f"The {some(rooms, 'room')} that agents found, coloured by the steps of training after which they were first "
+        "walked into, in any of the agent's runs. A room is what the game calls it; lines are actions that led from "
+        "one to another, dashed where no way back was found; empty boxes are rooms that others found."
+    )
+    if rooms > len(places):
+        text += f" The first {len(places)} are drawn."
+    if lacking:
+        text += f" {why}"
+    return [Section("Map", [Text(text), Gallery(figures)])]
+
+
+# --- scores along the walkthrough ----------------------------------------------------------------------------------
+
+
+def reached_first(group: Group, score: float) -> tuple[float | None, int]:
+    """Steps after which an episode first had that score: the mean over the seeds that had it, and how many had."""
+    firsts = [run.digest.first_having(score) for run in group.runs]
+    found = [first.steps for first in firsts if first is not None]
+    return (float(np.mean(found)) if found else None), len(found)
+
+
+def usual_share(group: Group, score: float) -> float:
+    """In which share of the last 100 episodes that score was had, at least once; the mean over seeds."""
+    return float(np.mean([run.digest.share_having(score) for run in group.runs]))
+
+
+def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
+    rows = []
+    highest = max(run.digest.peak for group in groups for run in group.runs)
+    beyond = [event for event in facts.events if event.score > highest]
+    for event in facts.events:
+        if event in beyond[1:]:
+            break
+        cells = [_event_cell(group, event.score) for group in groups]
+        how = f"the walkthrough has it at step {event.step}, by: {event.action}; agents may have it in another way"
+        name = Cell(f"{event.score} points", how)
+        rows.append(Row([name, *cells]))
+    if len(beyond) > 1:
+        more = some(len(beyond) - 1, "more event")
+        rows.append(Row([f"{more}, up to {beyond[-1].score} points, which nobody reached"], kind="group"))
+    text = (
+        "The scores that the walkthrough comes to, in order, and for each agent: in which share of its last 100 "
+        "episodes it had at least that score at some time · after how many steps of training it first did (mean over "
+        "the seeds that did, and how many did). Runs record scores, not how they were reached, so a row does not say "
+        "what an agent did for them."
+    )
+    labels = [group.label for group in groups]
+    table = Table(("score", *labels), rows, agents=("", *labels))
+    return [Section("Scores along the walkthrough", [Text(text), table])]
+
+
+def _event_cell(group: Group, score: int) -> Cell:
+    first, seeds = reached_first(group, score)
+    if first is None:
+        return Cell(DASH)
+    share, of = usual_share(group, score), len(group.runs)
+    some_seeds = f" ({seeds}/{of})" if seeds < of else ""
+    hint = f"first reached after {count(first)} steps by {seeds} of {some(of, 'seed')}"
+    return Cell(f"{percent(share)} · {count(first)}{some_seeds}", hint, share)

@@ -1,0 +1,168 @@
+"""One run: what it was asked for, how it went, and the best it found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xtx.core import EpisodeRecord
+from xtx.report.data import statistics
+from xtx.report.data.episode_digest import Endings
+from xtx.report.data.load_runs import RunData
+from xtx.report.data.run_groups import Board, deviations, flat
+from xtx.report.data.statistics import LAST
+from xtx.report.number_format import DASH, count, duration, number, percent, some
+from xtx.report.pages.averages import AVG, AVG_OF_ALL
+from xtx.report.pages.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
+from xtx.report.plots.svg_plots import Line, LinePlot
+from xtx.runs.viewer_files import Turn
+
+POINTS = 120
+MOST_ROWS = 60
+ENDINGS = {"won": "won", "died": "ended by the game", "limit": "step limit"}
+
+
+FindTurns = Callable[[RunData], Sequence[Turn]]
+"""Gives the turns of a run's best episode, if they are known."""
+
+
+def section(
+    board: Board, find_turns: FindTurns = lambda run: (), runs: Sequence[RunData] | None = None, title: str = "Runs"
+) -> Section:
+    """All runs of a board, or those that are given, folded."""
+    labels = {run.folder: g.label for g in board.groups for run in (*g.runs, *g.left_out)}
+    titles = {run.folder: g.variant.title for g in board.groups for run in (*g.runs, *g.left_out)}
+    games = {run.folder: g.variant.game for g in board.groups for run in (*g.runs, *g.left_out)}
+
+    def one(run: RunData) -> Section:
+        label, game = labels.get(run.folder, run.config.agent), titles.get(run.folder, run.config.game)
+        colour = board.colours.get(label, 0)
+        return _run(run, label, game, games.get(run.folder, run.config.game), colour, find_turns)
+
+    return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
+
+
+def listing(board: Board) -> Section:
+    """A line for each run."""
+    rows = []
+    for variant in board.variants:
+        for group in board.of(variant):
+            counted = {run.folder for run in group.runs}
+            for run in (*group.runs, *group.left_out):
+                own = run.digest
+                steps = count(run.reached) if run.finished else f"{count(run.reached)} of {count(run.config.steps)}"
+                seed = str(run.config.seed) + ("" if run.folder in counted else " (not counted)")
+                figures = [
+                    number(own.avg_by_game),
+                    number(own.avg),
+                    count(own.max),
+                    count(own.peak),
+                    count(own.episodes),
+                ]
+                rows.append(Row([variant.title, group.label, seed, steps, *figures, *_pace(run), str(run.folder)]))
+    header = ("game", "agent", "seed", "steps", AVG, AVG_OF_ALL, "Max", "peak", "episodes", "time", "steps/s", "from")
+    text = Text("Peak: the highest score that any episode had at some time, whatever it ended with.")
+    return Section("Runs", [text, Table(header, rows)])
+
+
+def _pace(run: RunData) -> tuple[str, str]:
+    return duration(run.time.total if run.time else None), number(run.speed, 0)
+
+
+def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
+    scored = f" · Avg {number(run.digest.avg)}, Max {count(run.digest.max)}"
+    heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"
+    blocks: list[Block] = [Text(_summary(run))]
+    if run.notes:
+        blocks.append(Notes(run.notes))
+    if run.digest.episodes:
+        blocks += [_curve(run, title, label, colour), _thresholds(run), _endings(run)]
+        if run.digest.best and run.digest.best.actions:
+            blocks.append(_best(run, run.digest.best, find_turns(run)))
+    blocks += [_settings(run, game), *_versions(run)]
+    if not run.finished:
+        heading += " · not finished"
+    return Section(heading, blocks, folded=True, agent=label, key=str(run.folder))
+
+
+def _summary(run: RunData) -> str:
+    speed = f", {number(run.speed, 0)} steps a second, {duration(run.time.total)}" if run.speed and run.time else ""
+    return f"{run.folder}: {some(run.reached, 'step')}, {some(run.digest.episodes, 'episode')}{speed}."
+
+
+def _curve(run: RunData, title: str, label: str, colour: int) -> Gallery:
+    at = np.linspace(0, run.reached, POINTS + 1)[1:]
+    curve = run.digest.curve
+    lines = [
+        Line(label, colour, at, statistics.curve_at(curve.steps, curve.mean, at), name="mean of the last 100"),
+        Line(
+            label,
+            colour,
+            at,
+            statistics.curve_at(curve.steps, curve.best, at),
+            steps=True,
+            dashed=True,
+            name="best so far",
+        ),
+    ]
+    plot = LinePlot(lines, "steps", "score", unit="steps")
+    name = f"run-{title}-{label}-seed-{run.config.seed}"
+    return Gallery([Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")])
+
+
+def _thresholds(run: RunData) -> Section:
+    """Each score that was the highest so far: when an episode first had it, and how usual it is now."""
+    firsts = [first for first in run.digest.firsts if first.score > 0] or run.digest.firsts
+    if len(firsts) > MOST_ROWS:
+        firsts = [firsts[place] for place in np.unique(np.linspace(0, len(firsts) - 1, MOST_ROWS).astype(int))]
+    rows = []
+    for first in firsts:
+        share = percent(run.digest.share_having(first.score))
+        rows.append(Row([count(first.score), count(first.steps), duration(first.seconds), count(first.usual), share]))
+    header = ("score", "first had after steps", "after time", "mean of 100 reached it after steps", "share of last 100")
+    return Section("Scores over time", [Table(header, rows)], folded=True)
+
+
+def _endings(run: RunData) -> Table:
+    def row(words: str, endings: Endings) -> Row:
+        total = max(1, sum(endings.ended.values()))
+        return Row([words, *(percent(endings.ended.get(kind, 0) / total) for kind in ENDINGS), number(endings.length)])
+
+    header = ("where episodes ended", *ENDINGS.values(), "mean length")
+    late = f"last {min(LAST, run.digest.episodes)}"
+    rows = [row("all", run.digest.endings), row(late, run.digest.last_endings)]
+    return Table(header, rows)
+
+
+def _best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
+    actions = " › ".join(best.actions)  # noqa: RUF001
+    title = f"Best episode: {best.score} points, {some(best.length, 'step')}, after {best.step:,} steps of training"
+    rest: list[Block] = [Transcript(turns)] if turns else []
+    if not turns and not run.summary:
+        rest.append(Text(f"Read it with what the game answered: xtx best {run.folder}"))
+    return Section(title, [Text(actions), *rest], folded=True, key="best")
+
+
+def _settings(run: RunData, game: str) -> Section:
+    config = run.config
+    own = {"game": config.game, "agent": config.agent, "seed": config.seed, "steps": config.steps}
+    own |= {"games": config.games, "stochastic": config.stochastic, "extra_actions": config.extra_actions}
+    own |= {"wide_grammar": config.wide_grammar, "actions": config.actions, **flat(config.settings)}
+    other = {line.partition("=")[0] for line in deviations(config, game)}
+    rows = [Row([name, json.dumps(value), "not the paper's" if name in other else ""]) for name, value in own.items()]
+    return Section("Settings", [Table(("setting", "value", ""), rows, words=True)], folded=True)
+
+
+def _versions(run: RunData) -> list[Block]:
+    if not run.starts:
+        return []
+    rows = []
+    for start in run.starts:
+        packages = start.get("packages") or {}
+        ran = ", ".join([f"Python {start.get('python', '?')}", *(f"{name} {of}" for name, of in packages.items())])
+        machine = f"{start.get('machine', '?')}, {start.get('processors', '?')} processors"
+        rows.append(Row([str(start.get("started", DASH)), ran, str(start.get("git") or DASH), machine]))
+    table = Table(("started", "with", "git", "machine"), rows, words=True)
+    return [Section(f"Versions ({some(len(rows), 'start')})", [table], folded=True)]

@@ -1,0 +1,108 @@
+"""Scores at fixed numbers of steps, how soon an agent came near its best, and what made it easier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xtx.report.data.episode_digest import COMPARED_STEPS, curve_points
+from xtx.report.data.load_runs import RunData
+from xtx.report.data.run_groups import Group
+from xtx.report.data.statistics import curve_at
+from xtx.report.number_format import DASH, count, number, some
+from xtx.report.pages.beside_paper import over_seeds
+from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
+
+SHARES = (0.25, 0.5, 0.75)
+"""Of an agent's best mean score."""
+
+
+def section(groups: Sequence[Group]) -> Section:
+    """The table of a game."""
+    text = (
+        "Mean final score of the last 100 episodes after so many steps, a dash where a run has not come so far; the "
+        "area under that curve; and the steps after which the curve first was at 25, 50 and 75 % of its highest value. "
+        "Means over the seeds. Handicaps: what the agent is given that a person at the keyboard is not."
+    )
+    header = (
+        "agent",
+        *(f"at {step:,}" for step in COMPARED_STEPS),
+        "area under curve",
+        *(f"{share:.0%} of its best after" for share in SHARES),
+        "handicaps",
+    )
+    return Section("Milestones", [Text(text), Table(header, [_row(group) for group in groups])])
+
+
+def _row(group: Group) -> Row:
+    cells: list[Cell | str] = [group.label]
+    cells += [_score_at(group, step) for step in COMPARED_STEPS]
+    cells.append(over_seeds(group.area))
+    for share in SHARES:
+        steps = [found for run in group.runs if (found := steps_to_share(run, share)) is not None]
+        cells.append(count(float(np.mean(steps))) if steps else DASH)
+    return Row([*cells, handicaps(group)], group.label)
+
+
+def _score_at(group: Group, step: int) -> str:
+    """The mean over the seeds, where all of them have come to that step."""
+    if group.steps < step:
+        return DASH
+    return number(float(group.avg_at(step).mean()))
+
+
+def steps_to_share(run: RunData, share: float) -> float | None:
+    """The step at which the mean score of a run first was that share of its highest value; None if that is not above
+    zero. The curve is read at the points that summaries hold, so that these give the same."""
+    if run.digest.curve.steps.size == 0:
+        return None
+    at = curve_points(run.reached)
+    means = np.nan_to_num(curve_at(run.digest.curve.steps, run.digest.curve.mean, at), nan=-np.inf)
+    highest = float(means.max())
+    return float(at[np.argmax(means >= share * highest)]) if highest > 0 else None
+
+
+def handicaps(group: Group) -> Cell:
+    """What an agent is given, in a few words, and in more."""
+    config = group.runs[0].config
+    short, long = [], []
+    if not config.stochastic:
+        short.append("fixed seed")
+        long.append("every episode has the same emulator seed")
+    short.append("valid actions")
+    whole = "every word of the dictionary" if config.actions == "whole" else "the grammar's templates"
+    long.append(f"the commands that change something are given, found by trying {whole}")
+    if config.extra_actions:
+        short.append("extra actions")
+        long.append("actions of the walkthrough are added to the grammar, as in the paper")
+    short.append("restore")
+    long.append("look, inventory and valid actions are asked from a saved state, and cost no moves")
+    return Cell(" · ".join(short), "; ".join(long))
+
+
+def evaluations(groups: Sequence[Group]) -> list[Block]:
+    """A line for each evaluation of the runs of a game; nothing without any."""
+    rows = [
+        Row(
+            [
+                f"{group.label} · seed {run.config.seed}",
+                f"{count(one.trained_steps)} ({one.checkpoint})",
+                "likeliest" if one.greedy else "drawn",
+                count(one.figures.episodes),
+                f"{number(one.figures.score_mean)} ± {number(one.figures.score_std)}",
+                count(one.figures.score_max),
+                number(one.figures.length_mean),
+                one.date,
+            ],
+            group.label,
+        )
+        for group in groups
+        for run in (*group.runs, *group.left_out)
+        for one in run.evaluations
+    ]
+    if not rows:
+        return []
+    header = ("run", "checkpoint", "actions", "episodes", "Avg", "Max", "mean length", "date")
+    text = f"{some(len(rows), 'evaluation')} of agents that did not learn meanwhile; ± is over episodes."
+    return [Section("Evaluations", [Text(text), Table(header, rows)])]

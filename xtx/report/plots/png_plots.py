@@ -1,0 +1,129 @@
+"""Plots as PNG for papers and slides, drawn by matplotlib (extra `report`)."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from xtx.report.number_format import number, short
+from xtx.report.plots.room_map import BOX_HEIGHT, BOX_WIDTH, SHADE_COLOURS, MapPlot, wrap
+from xtx.report.plots.svg_plots import COLOURS, NUM_MARKS, PALETTE, BarPlot, LinePlot, Plot, marker_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 200
+PRINTED_MARKERS = {"circle": "o", "square": "s", "up": "^", "diamond": "D", "down": "v", "plus": "P"}
+LARGEST = 40.0
+"""Inches: a map with hundreds of rooms is drawn smaller beyond that."""
+
+
+def to_png(plot: Plot) -> bytes:
+    """The picture. Raises ImportError where matplotlib is not installed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_size(plot), layout="constrained")
+    axes = figure.add_subplot()
+    match plot:
+        case LinePlot():
+            _lines(plot, axes)
+        case BarPlot():
+            _bars(plot, axes)
+        case MapPlot():
+            _map(plot, axes)
+    if isinstance(plot, LinePlot) and len({line.agent for line in plot.lines}) > 1:
+        axes.legend(fontsize=8, frameon=False)
+    return _written(figure)
+
+
+def _written(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, dpi=DPI, metadata={"Software": None})
+    return file.getvalue()
+
+
+def _size(plot: Plot) -> tuple[float, float]:
+    if isinstance(plot, MapPlot):
+        width, height = plot.size
+        scale = min(1.0, LARGEST / (max(width, height) / 80))
+        return width / 80 * scale, height / 80 * scale
+    return (4.6, 3.0) if isinstance(plot, LinePlot) else (4.6, 0.8 + 0.3 * len(plot.bars))
+
+
+def _lines(plot: LinePlot, axes: Axes) -> None:
+    for line in plot.lines:
+        colour = PALETTE[line.colour % COLOURS]
+        dashed = line.dashed
+        kind = "steps-post" if line.steps else "default"
+        style = "--" if dashed else "-"
+        marker = PRINTED_MARKERS[marker_of(line.colour)] if len({one.agent for one in plot.lines}) > 1 else None
+        axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=_plain(line.agent),
+                  marker=marker, markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
+        if line.low is not None and line.high is not None:
+            step: Literal["post"] | None = "post" if line.steps else None
+            axes.fill_between(line.x, line.low, line.high, step=step, color=colour, alpha=0.16, linewidth=0)
+    values = [line.y[np.isfinite(line.y)] for line in plot.lines]
+    highest = max((float(v.max()) for v in values if v.size), default=0.0)
+    if min((float(v.min()) for v in values if v.size), default=0.0) >= 0:
+        axes.set_ylim(bottom=0)
+    if plot.top is not None and plot.top <= 3 * highest:
+        axes.axhline(plot.top, color="#888888", linestyle=":", linewidth=1)
+    if plot.reference is not None:
+        axes.axhline(plot.reference[1], color="#555555", linestyle="--", linewidth=1)
+        axes.annotate(_plain(plot.reference[0]), (1, plot.reference[1]), xycoords=("axes fraction", "data"),
+                      ha="right", va="bottom", fontsize=7)  # fmt: skip
+    axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
+    axes.xaxis.set_major_formatter(lambda value, _: short(value))
+    axes.grid(color="#e3e3e3")
+    axes.set_axisbelow(True)
+
+
+def _bars(plot: BarPlot, axes: Axes) -> None:
+    for place, bar in enumerate(plot.bars):
+        estimate, colour = bar.estimate, PALETTE[bar.colour % COLOURS]
+        if estimate is None:
+            continue
+        around = [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
+        shown = around if estimate.high > estimate.low else None
+        if plot.points:
+            axes.errorbar([estimate.value], [place], xerr=shown, fmt="o", color=colour, capsize=3)
+        else:
+            axes.barh([place], [estimate.value], xerr=shown, color=colour, capsize=3)
+    axes.set_yticks(range(len(plot.bars)), [_plain(bar.agent) for bar in plot.bars])
+    axes.invert_yaxis()
+    axes.set_xlabel(plot.x_label)
+    axes.grid(axis="x", color="#e3e3e3")
+    axes.set_axisbelow(True)
+
+
+def _map(plot: MapPlot, axes: Axes) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    for way in plot.chart.ways:
+        if way.origin in plot.places and way.target in plot.places:
+            (x0, y0), (x1, y1) = plot.middle(way.origin), plot.middle(way.target)
+            axes.plot([x0, x1], [y0, y1], "-" if way.back else "--", color="#999999", linewidth=0.9, zorder=1)
+    for room in plot.places:
+        x, y = plot.middle(room)
+        first = plot.chart.first.get(room)
+        corner = x - BOX_WIDTH / 2, y - BOX_HEIGHT / 2
+        fill = "#ffffff" if first is None else SHADE_COLOURS[plot.shade(first)]
+        edge = "#bbbbbb" if first is None else "#777777"
+        style = "round,pad=0,rounding_size=5"
+        axes.add_patch(
+            FancyBboxPatch(corner, BOX_WIDTH, BOX_HEIGHT, boxstyle=style, facecolor=fill, edgecolor=edge, zorder=2)
+        )
+        name = _plain("\n".join(wrap(room)))
+        axes.text(x, y, name, ha="center", va="center", fontsize=7, color="#999999" if first is None else "#222222")
+    width, height = plot.size
+    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
+    axes.set_axis_off()
+    axes.set_title(f"yellow: found first; violet: after {number(plot.latest, 0)} steps", fontsize=7, loc="left")
+
+
+def _plain(text: str) -> str:
+    """Text that is no formula: matplotlib takes what is between dollar signs for one."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,110 @@
+"""Carries out runs as processes on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtx.child_processes import describe_end
+from xtx.sweep.run_plan import PlannedRun
+from xtx.sweep.run_process import FINISHED, MISTAKE, STOPPED, Means, spawn
+from xtx.sweep.scheduler import Event, Outcome
+from xtx.sweep.sweep_folder import is_held, last_lines
+
+PATIENCE = 60.0
+"""Seconds that runs are given to save when the sweep ends with an error; a checkpoint takes some seconds."""
+
+
+@dataclass
+class _Busy:
+    """A run that is being carried out."""
+
+    run: PlannedRun
+    process: subprocess.Popen[bytes]
+    asked: bool = False
+    """Whether it was asked to stop."""
+
+
+class LocalPlaces:
+    """This machine, with a number of places for runs; the GPUs are assigned to the places in turn."""
+
+    def __init__(self, out: Path, means: Means, jobs: int, gpus: Sequence[str] = ()) -> None:
+        self._out = out
+        self._means = means
+        self._gpus = gpus
+        self._slots: list[_Busy | None] = [None] * jobs
+        self._events: list[Event] = []
+
+    @property
+    def free(self) -> int:
+        """How many more runs can be started now."""
+        return self._slots.count(None)
+
+    def begin(self, run: PlannedRun) -> None:
+        """Start the process of a run."""
+        slot = self._slots.index(None)
+        surroundings = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
+        process = spawn(self._out / run.folder, run.config.games, self._means, surroundings)
+        self._slots[slot] = _Busy(run, process)
+        self._events.append(Event(run.folder))
+
+    def events(self) -> list[Event]:
+        """Return the events since the last call."""
+        for slot, busy in enumerate(self._slots):
+            if busy is not None and (status := busy.process.poll()) is not None:
+                self._slots[slot] = None
+                folder = self._out / busy.run.folder
+                self._events.append(Event(busy.run.folder, *judge(folder, status, busy.asked)))
+        events, self._events = self._events, []
+        return events
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to each run once: a second signal would end it without a checkpoint."""
+        for busy in self._slots:
+            if busy is not None and not busy.asked:
+                busy.asked = True
+                busy.process.terminate()
+
+    def close(self) -> None:
+        """End all runs. Those that were not asked to stop yet may save first."""
+        saving = [busy.process for busy in self._slots if busy is not None and not busy.asked]
+        self.ask_to_stop()
+        until = time.monotonic() + PATIENCE
+        for process in saving:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+        for busy in self._slots:
+            if busy is not None:
+                busy.process.kill()
+                busy.process.wait()
+        self._slots = [None] * len(self._slots)
+
+
+def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
+    """Return the outcome for the exit status of a run's process, and why it failed.
+
+    asked: whether the run was asked to stop.
+    """
+    if status == FINISHED:
+        return Outcome.FINISHED, ""
+    # In its first seconds a process has no handler yet, so SIGTERM ends it.
+    if status == STOPPED or (asked and status == -signal.SIGTERM):
+        return Outcome.STOPPED, "was stopped by another program or user"
+    why = describe_end(status)
+    if status == MISTAKE:
+        said = last_lines(folder, 1)
+        if is_held(folder) or (said and "another process works on" in said[0]):
+            return Outcome.HELD, ""
+        return Outcome.HOPELESS, said[0] if said else why
+    return Outcome.FAILED, why
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,100 @@
+"""Reads steps, scores and speed of a run from its folder while another process writes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xtx.config.settings import RunConfig
+from xtx.files.bounded_reads import BadFileError, decode_json
+from xtx.files.regular_files import open_readable
+from xtx.runs.run_folder import read_episodes
+from xtx.sweep.sweep_folder import saved_steps
+
+LAST = 100
+"""Episodes over which the mean score is taken, as in training."""
+SPEED_OVER = 60.0
+"""Seconds of the run over which the speed is measured."""
+_TAIL = 1 << 16
+"""Bytes that are read from the end of a file: some hundred lines."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Steps and scores of a run; None for what is not known."""
+
+    steps: int = 0
+    mean: float | None = None
+    """Mean score of the last `LAST` episodes."""
+    best: float | None = None
+    speed: float | None = None
+    """Game steps per second over the last minute."""
+
+
+def read_running(folder: Path, config: RunConfig, since: float) -> Reading:
+    """Read a run that was started at the time `since`, in seconds since 1970. Reads the ends of two files only."""
+    newest = next(_newest_lines(folder / "metrics.jsonl"), {})
+    steps = max(_number(newest, "step") or 0, saved_steps(folder))
+    speed = _speed(folder, since)
+    return Reading(min(int(steps), config.steps), _number(newest, "score_mean"), _number(newest, "score_max"), speed)
+
+
+def read_finished(folder: Path, config: RunConfig) -> Reading:
+    """Read a finished run, with its scores at the very end."""
+    newest = next(_newest_lines(folder / "metrics.jsonl"), {})
+    if (_number(newest, "step") or 0) >= config.steps:
+        return Reading(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
+    # The last line of metrics was written before the end, so the scores come from the episodes.
+    try:
+        scores = [episode.score for episode in read_episodes(folder)]
+    except (OSError, BadFileError):
+        scores = []
+    last = scores[-LAST:]
+    return Reading(config.steps, sum(last) / len(last), max(scores)) if scores else Reading(config.steps)
+
+
+def _speed(folder: Path, since: float) -> float | None:
+    """Return steps per second, by the times that the run writes to timing.jsonl."""
+    marks: list[tuple[float, float]] = []
+    for line in _newest_lines(folder / "timing.jsonl"):
+        time, step = _number(line, "time"), _number(line, "step")
+        # Backwards to the current start of the run, and at most a minute.
+        if time is None or step is None or time < since or (marks and (step > marks[-1][1] or time > marks[-1][0])):
+            break
+        marks.append((time, step))
+        if marks[0][0] - time > SPEED_OVER:
+            break
+    if len(marks) < 2 or marks[0][0] <= marks[-1][0]:
+        return None
+    return (marks[0][1] - marks[-1][1]) / (marks[0][0] - marks[-1][0])
+
+
+def _newest_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the last lines of a file that is being written, newest first, up to a damaged one."""
+    try:
+        with open_readable(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            tail = file.read()
+    except OSError:
+        return
+    whole, end, _ = tail.rpartition(b"\n")
+    lines = whole.split(b"\n") if end else []
+    if size > _TAIL:
+        lines = lines[1:]  # its beginning is cut off
+    for line in reversed(lines):
+        try:
+            found = decode_json(line)
+        except BadFileError:
+            return
+        if not isinstance(found, dict):
+            return
+        yield found
+
+
+def _number(line: dict[str, Any], name: str) -> float | None:
+    value = line.get(name)
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,257 @@
+"""A frozen agent plays: it acts and never learns. What it played comes back whole, and figures can be made of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from statistics import fmean, median, pstdev
+
+from xtx.config.settings import RunConfig
+from xtx.core import Agent, Decision, Observation, Step, UserError
+from xtx.games.emulator_seeds import LARGEST, Seeds
+from xtx.games.vector.game_vector import GameVector
+
+ENDINGS = ("won", "died", "limit")
+_PLACES = 5
+"""Commonest ends that are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One step of an episode."""
+
+    before: Observation
+    decision: Decision
+    after: Step
+
+
+@dataclass
+class Played:
+    """An episode, whole."""
+
+    number: int
+    """From 1, in the order in which episodes began."""
+    seed: int
+    """The emulator's."""
+    moments: list[Moment] = field(default_factory=list)
+
+    @property
+    def actions(self) -> list[str]:
+        """What was done."""
+        return [moment.decision.action for moment in self.moments]
+
+    @property
+    def last(self) -> Step:
+        """The step that ended it."""
+        return self.moments[-1].after
+
+    @property
+    def score(self) -> int:
+        """The final one."""
+        return self.last.observation.score
+
+    @property
+    def ended(self) -> str:
+        """How: `won`, `died` (the game ended by itself) or `limit`."""
+        return "won" if self.last.won else "died" if self.last.terminated else "limit"
+
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        last = self.last.observation
+        look = last.look or self.moments[-1].before.look
+        return Outcome(
+            number=self.number,
+            seed=self.seed,
+            score=last.score,
+            length=len(self.moments),
+            ended=self.ended,
+            place=look.partition("\n")[0],
+            text=last.text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an episode: so little that very many can be kept."""
+
+    number: int
+    seed: int
+    score: int
+    """The final one."""
+    length: int
+    ended: str
+    place: str
+    """Where: the first line of the last description there was, which is the room's name in most games."""
+    text: str
+    """The last narration."""
+
+
+# --- playing ----------------------------------------------------------------------------------------------------
+
+
+def play(
+    agent: Agent,
+    games: GameVector,
+    seeds: Iterator[int],
+    episodes: int,
+    *,
+    greedy: bool = False,
+    on_step: Callable[[int], None] = lambda count: None,
+) -> Iterator[Played]:
+    """Episodes of an agent that does not learn, in the order in which they end; `on_step` hears how many game steps
+    were taken.
+
+    Every episode that begins counts. Taking the first N that end instead would prefer the short ones, which are those
+    in which the agent died early.
+    """
+    running: dict[int, Played] = {}
+    seen: list[Observation] = [Observation("", "", "", (), 0, 0)] * len(games)
+    begun = 0
+
+    def begin(free: list[int]) -> None:
+        """New episodes, in the games that are free. Those that no episode is left for show their beginning from then
+        on: an agent knows its games by their place, so they must not be left out."""
+        nonlocal begun
+        given = [next(seeds) for _ in free]
+        for game, seed, observation in zip(free, given, games.reset(free, given), strict=True):
+            seen[game] = observation
+            if begun < episodes:
+                begun += 1
+                running[game] = Played(begun, seed)
+
+    begin(list(range(len(games))))
+    while running:
+        decisions = _decide(agent, seen, running, greedy)
+        last = {game for game in running if seen[game].step + 1 >= agent.limit_of(game)}
+        steps = games.step({game: decisions[game].action for game in running}, last)
+        ended = []
+        for game, step in zip(list(running), steps, strict=True):
+            running[game].moments.append(Moment(seen[game], decisions[game], step))
+            seen[game] = step.observation
+            if step.terminated or step.truncated:
+                ended.append(game)
+        on_step(len(steps))
+        finished = [running.pop(game) for game in ended]
+        if ended:
+            begin(ended)
+        yield from finished
+
+
+def _decide(agent: Agent, seen: Sequence[Observation], running: dict[int, Played], greedy: bool) -> dict[int, Decision]:
+    if not greedy:
+        return dict(enumerate(agent.act(seen)))
+    return {game: likeliest(agent, seen[game], episode.actions) for game, episode in running.items()}
+
+
+def likeliest(agent: Agent, observation: Observation, previous: Sequence[str]) -> Decision:
+    """What the agent would most probably do; the first of those that are alike."""
+    insight = agent.insight(observation, previous)
+    if not insight.probabilities:
+        name = type(agent).__name__
+        raise UserError(f"{name} does not say how likely its actions are (`insight`); leave out --greedy")
+    return Decision(max(insight.probabilities, key=insight.probabilities.__getitem__), insight.phase)
+
+
+def replay(games: GameVector, number: int, seed: int, actions: Sequence[str]) -> Played:
+    """The episode that these actions make, played again in the first of the games."""
+    [observation] = games.reset([0], [seed])
+    played = Played(number, seed)
+    for count, action in enumerate(actions, 1):
+        [step] = games.step({0: action}, (0,) if count == len(actions) else ())
+        played.moments.append(Moment(observation, Decision(action), step))
+        observation = step.observation
+        if step.terminated:
+            break
+    return played
+
+
+def evaluation_seeds(config: RunConfig, walkthrough_seed: int, drawn: int, seed: int = 0) -> Iterator[int]:
+    """Emulator seeds by the run's rule. A deterministic run knows only one. A stochastic one gets seeds that none of
+    its `drawn` episodes so far was played under, the same for the same `seed`."""
+    if not config.stochastic:
+        yield from repeat(Seeds(config.seed, walkthrough_seed).next())
+    trained = Seeds(config.seed, walkthrough_seed, stochastic=True)
+    known = {trained.next() for _ in range(drawn)}
+    digest = hashlib.blake2b(b"%d,%d" % (config.seed, seed), digest_size=8, person=b"xtx evaluate").digest()
+    fresh = Seeds(int.from_bytes(digest, "big") % (LARGEST + 1), walkthrough_seed, stochastic=True)
+    while True:
+        candidate = fresh.next()
+        if candidate not in known:
+            yield candidate
+
+
+# --- figures ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class End:
+    """A way in which episodes ended."""
+
+    ended: str
+    place: str
+    count: int
+    score: float
+    """Mean final score."""
+    text: str
+    """The commonest last narration."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a number of episodes come to. Scores are final ones, as in the paper's tables."""
+
+    episodes: int
+    score_mean: float
+    """Avg."""
+    score_std: float
+    """Population standard deviation over episodes."""
+    score_median: float
+    score_min: int
+    score_max: int
+    """Max."""
+    max_score: int
+    """What the game has to give; 0 where nobody knows."""
+    normalised_mean: float | None
+    """Avg / max_score, cut above at 1."""
+    normalised_max: float | None
+    length_mean: float
+    ended: dict[str, int]
+    """Episodes by how they ended: won, died, limit."""
+    scores: dict[int, int]
+    """Episodes by their final score."""
+    ends: list[End]
+    """Where episodes ended: the commonest."""
+
+
+def figures(outcomes: Sequence[Outcome], max_score: int) -> Figures:
+    """What the episodes come to."""
+    scores = [episode.score for episode in outcomes]
+    ends = Counter((episode.ended, episode.place) for episode in outcomes)
+    return Figures(
+        episodes=len(scores),
+        score_mean=fmean(scores),
+        score_std=pstdev(scores),
+        score_median=median(scores),
+        score_min=min(scores),
+        score_max=max(scores),
+        max_score=max_score,
+        normalised_mean=normalised(fmean(scores), max_score),
+        normalised_max=normalised(max(scores), max_score),
+        length_mean=fmean(episode.length for episode in outcomes),
+        ended={ending: sum(episode.ended == ending for episode in outcomes) for ending in ENDINGS},
+        scores=dict(sorted(Counter(scores).items())),
+        ends=[_end(*end, [e for e in outcomes if (e.ended, e.place) == end]) for end, _ in ends.most_common(_PLACES)],
+    )
+
+
+def normalised(score: float, max_score: int) -> float | None:
+    """The score as a share of what there is to get, cut above at 1 and not below; None where that is not known."""
+    return min(1.0, score / max_score) if max_score > 0 else None
+
+
+def _end(ended: str, place: str, outcomes: Sequence[Outcome]) -> End:
+    [(text, _)] = Counter(episode.text for episode in outcomes).most_common(1)
+    return End(ended, place, len(outcomes), fmean(episode.score for episode in outcomes), text)

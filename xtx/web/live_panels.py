@@ -1,0 +1,105 @@
+"""What is going on now: for each run under way how far it is, what is played at this moment, and its map."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from xtx.files.bounded_reads import BadFileError, read_json
+from xtx.report.data import statistics
+from xtx.report.data.load_runs import RunData
+from xtx.report.formats.html import Piece, figure_html, transcript_html
+from xtx.report.number_format import count, duration, number, some
+from xtx.report.pages.document import Figure
+from xtx.report.plots.room_layout import chart, lay_out
+from xtx.report.plots.room_map import MapPlot
+from xtx.runs.viewer_files import Live, Turn
+
+FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl",
+         "evaluations.jsonl", "live.json")  # fmt: skip
+"""What a run's folder has for readers."""
+FRESH = 60.0
+"""Seconds after which a run whose live.json stays the same is no longer under way."""
+MOST_PANELS = 8
+LARGEST = 4_000_000
+"""Bytes of a live.json that are read: no run writes as many."""
+
+
+def key(folder: Path) -> str:
+    """What a run is called in addresses."""
+    return hashlib.blake2b(str(folder.resolve()).encode(errors="surrogateescape"), digest_size=6).hexdigest()
+
+
+def panels(runs: Sequence[RunData]) -> list[Piece]:
+    """The pieces at the top of the page, newest run first."""
+    clock = time.time()
+    going = [
+        (live.time, run, live) for run in runs if (live := read_live(run.folder)) and abs(clock - live.time) < FRESH
+    ]
+    going = sorted(going, key=lambda one: (one[1].finished, str(one[1].folder)))  # an order that does not jump about
+    pieces = [Piece('<section class="now"><h2 id="now">Now</h2>')]
+    if not going:
+        pieces.append(Piece("<p>No run is going on at this moment.</p>"))
+    for _, run, live in going[:MOST_PANELS]:
+        pieces += _panel_or_why(run, live)
+    if len(going) > MOST_PANELS:
+        pieces.append(Piece(f"<p>And {some(len(going) - MOST_PANELS, 'more run')}.</p>"))
+    return [*pieces, Piece("</section>\n")]
+
+
+def read_live(folder: Path) -> Live | None:
+    """A run's live.json; None if there is none that can be read."""
+    try:
+        live: Live = read_json(folder / "live.json", Live, LARGEST)
+        return live
+    except (OSError, BadFileError):
+        return None
+
+
+def _panel_or_why(run: RunData, live: Live) -> list[Piece]:
+    """A run's panel, or a line that says why there is none: the other runs are shown whatever its files hold."""
+    try:
+        return list(_panel(run, live))
+    except Exception as error:
+        return [Piece(f"<p>{escape(f'{run.folder} cannot be shown ({type(error).__name__}: {error})')}</p>")]
+
+
+def _panel(run: RunData, live: Live) -> Iterator[Piece]:
+    config, name = run.config, f"now-{key(run.folder)}"
+    title = f"{Path(config.game).stem or 'lowwater'} · {config.agent} · seed {config.seed}"
+    if config.game.startswith("toy:"):
+        title = title.replace(Path(config.game).stem, config.game, 1)
+    yield Piece(f'<section><h3 id="{name}">{escape(title)}</h3>')
+    yield Piece(_progress(run, live, f"{name}-progress"), f"{name}-progress")
+    yield Piece('<div class="panel">')
+    yield Piece(_transcript(live.turns, f"{name}-turns"), f"{name}-turns")
+    if run.moves:
+        known = chart(run.moves)
+        plot = MapPlot(known, lay_out(run.moves), max(move.step for move in run.moves))
+        caption = f"{some(len(known.first), 'room')} and {some(len(known.ways), 'way')} found in this run"
+        drawn = figure_html(Figure(f"map-{name}", plot, caption))
+        yield Piece(f'<div data-piece="{name}-map">{drawn}</div>', f"{name}-map")
+    links = " · ".join(f'<a href="/runs/{key(run.folder)}/{file}">{file}</a>' for file in FILES)
+    yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
+
+
+def _progress(run: RunData, live: Live, name: str) -> str:
+    step, steps = min(live.step, run.config.steps), run.config.steps
+    words = [f"{count(live.step)} of {count(steps)} steps"]
+    if run.scores.size:
+        words.append(f"mean of the last 100 episodes {number(statistics.average_score(run.scores))}")
+        words.append(f"best {count(statistics.best_score(run.scores))}")
+    if run.speed:
+        words.append(f"{number(run.speed, 0)} steps/s")
+        if step < steps:
+            words.append(f"{duration((steps - step) / run.speed)} left")
+    bar = f'<progress max="{steps}" value="{step}"></progress>'
+    return f'<div data-piece="{name}">{bar}<p class="soft">{escape(" · ".join(words))}</p></div>'
+
+
+def _transcript(turns: Sequence[Turn], name: str) -> str:
+    said = transcript_html(turns)
+    return f'<div class="turns follow" data-piece="{name}" tabindex="0" aria-label="what is played">{said}</div>'

@@ -21,6 +21,12 @@ DISK_TROUBLE = (
 gone, a limit on open files, a call that was interrupted."""
 
 
+def cache_folder() -> Path:
+    """Return the folder for what can be found again, in the user's cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "xtx"
+
+
 def check_out(path: Path, option: str = "--out") -> Path:
     """The file's path, or `UserError` if it cannot be written: now, and not after minutes of work."""
     try:

@@ -21,7 +21,7 @@ import pytest
 from xtx.core import UserError
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import read_profile, write_profile
-from xtx.games.catalog.user_collection import add_games
+from xtx.games.user_collection import add_games
 
 PAPER = {
     *("zork1", "inhumane", "ludicorp", "library", "zork3", "pentari"),

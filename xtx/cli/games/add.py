@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 
 from xtx.core import UserError
 from xtx.games.catalog.known_games import user_folder
-from xtx.games.catalog.user_collection import Addition, add_games
+from xtx.games.user_collection import Addition, add_games
 
 _VERBS = {"added": "added", "there": "was here already:", "refused": "refused:"}
 MAX_PATTERN = 500

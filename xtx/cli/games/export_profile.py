@@ -12,7 +12,7 @@ from xtx.core import UserError
 from xtx.files.atomic_writes import write_whole
 from xtx.games.catalog.known_games import find_story
 from xtx.games.catalog.profile_format import encode_profile
-from xtx.games.discovery.describe import discover_in_child
+from xtx.games.isolated_discovery import discover_in_child
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from xtx.files.bounded_reads import BadFileError, read_bounded
 from xtx.games.catalog.known_games import find_story, user_folder
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.discovery.transcript import read_turns
-from xtx.games.discovery.verify import Verification, verify_file
 from xtx.games.isolated_calls import PATIENCE, call_in_child
+from xtx.games.profile_check import Verification, verify_file
 from xtx.games.zmachine.typed_input import to_the_program
 
 MAX_BYTES = 16 << 20

@@ -20,6 +20,7 @@ from typing import TypeVar
 import lmdb
 
 from xtx.core import UserError, warn
+from xtx.files.user_paths import cache_folder
 from xtx.games.atlas.atlas_process import verify_atlas
 from xtx.games.atlas.lmdb_check import died_while_reading, find_damage
 
@@ -47,8 +48,7 @@ _Result = TypeVar("_Result")
 
 def default_path() -> Path:
     """Return the default folder of the atlas, in the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "xtx" / "atlas"
+    return cache_folder() / "atlas"
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.atlas.store import default_path
+from xtx.files.user_paths import cache_folder
+from xtx.games.catalog.bare_profile import bare_profile
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
-from xtx.games.discovery.from_file import bare_profile
 
 DATA = Path(__file__).parent / "data"
 """The package's own data."""
@@ -172,7 +172,7 @@ def supported(md5: str) -> Entry | None:
 
 def found_folder() -> Path:
     """Where profiles are kept that were found of stories which nobody added."""
-    return default_path().parent / "found"
+    return cache_folder() / "found"
 
 
 def _described(story: Story) -> Story:

@@ -10,11 +10,11 @@ from itertools import pairwise
 import msgspec
 
 from xtx.games.canonical.survey_budget import Budget, Progress
+from xtx.games.catalog.bare_profile import SEED, bare_profile, file_findings
 from xtx.games.catalog.finding import Finding
 from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.story_file import Story
 from xtx.games.discovery.ending import find_end
-from xtx.games.discovery.from_file import SEED, bare_profile, file_findings
 from xtx.games.discovery.player import find_player
 from xtx.games.discovery.probe import Probe, commonest_prompt
 from xtx.games.discovery.score import find_scoring

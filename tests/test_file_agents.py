@@ -74,7 +74,7 @@ def test_a_run_from_elsewhere_runs_no_file_that_was_not_named_here(
     run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
     monkeypatch.delenv("XTX_AGENT_FILES")
-    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{PROGRAM}")
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{PROGRAM}")
     for command in (["evaluate", str(run.path)], ["resume", str(run.path)]):
         assert main(command) == 2
         said = capsys.readouterr().err

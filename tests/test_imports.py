@@ -11,12 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-GROUND = {"core", "config", "regular_files", "bounded_files", "out_of_memory"}
+GROUND = {"core", "config", "cpu_count", "regular_files", "bounded_files", "out_of_memory"}
 LEARNING = GROUND | {"text", "memory", "gru", "nets", "gpt", "rc_net", "losses"}
 ALLOWED: dict[str, set[str]] = {
     # room: the other rooms that it may import
     "core": set(),
     "out_of_memory": set(),
+    "cpu_count": set(),
     "file_calls": set(),
     "regular_files": {"core", "file_calls"},
     "bounded_files": {"core", "regular_files"},

@@ -1,4 +1,4 @@
-"""The C sources compile for the processors that packages are made for. `make dist`, which CI runs, builds and tries them."""
+"""The C sources compile for the processors that packages are made for; CI also builds and tries them (`make dist`)."""
 
 from __future__ import annotations
 

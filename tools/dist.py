@@ -3,10 +3,10 @@
     make dist                    # both, and a trial of the wheel in an environment of its own
     make dist ARGS=--no-trial
 
-The C parts are plain shared libraries that know nothing of Python, so one wheel serves Python 3.11 to 3.14. The wheel is
-built from the unpacked sdist, so that what is missing there shows. auditwheel names the oldest glibc that it runs with.
-The trial installs the wheel into a fresh virtual environment in which no C compiler can be found, takes its packages from
-the environment that runs this, and plays the adventure.
+The C parts are plain shared libraries that know nothing of Python, so one wheel serves Python 3.11 to 3.14. The wheel
+is built from the unpacked sdist, so that what is missing there shows. auditwheel names the oldest glibc that it runs
+with. The trial installs the wheel into a fresh virtual environment in which no C compiler can be found, takes its
+packages from the environment that runs this, and plays the adventure.
 """
 
 from __future__ import annotations

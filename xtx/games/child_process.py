@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from xtx.core import UserError
+from xtx.cpu_count import usable_processors
 from xtx.out_of_memory import explain_lack_of_memory
 
 Report = Callable[[int, int], None]
@@ -110,7 +111,7 @@ def run_in_children(
     `at_once`: how many processes there may be; one for each processor if not given. `patience`: seconds without any
     message after which those that run are given up; None waits for ever.
     """
-    most = at_once or len(os.sched_getaffinity(0))
+    most = at_once or len(usable_processors())
     waiting = list(enumerate(calls))[::-1]
     running: dict[int, _Child] = {}
     with selectors.DefaultSelector() as selector:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 
+from xtx.cpu_count import usable_processors
 from xtx.games.remote import Remote
 from xtx.games.tasks import Task
 
@@ -19,7 +19,7 @@ class Placement:
     def __init__(self, workers: int | None, games: int, tie: bool) -> None:
         """`workers`: None means one for each processor. `tie`: whether they may be tied to processors; they should not
         where others need these as well."""
-        self._processors = sorted(os.sched_getaffinity(0))
+        self._processors = usable_processors()
         self.workers = min(games, len(self._processors) if workers is None else workers)
         """How many there are to be."""
         tied = self._processors if tie and self.workers == len(self._processors) else []

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from enum import Enum
@@ -56,6 +57,15 @@ class Phase(Enum):
     """One command that another worker was lost over."""
 
 
+def _open_memory() -> int:
+    """A descriptor of memory that has no name; of a file that has none any more where there is no such memory."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("xtx-desk")
+    descriptor, path = tempfile.mkstemp(prefix="xtx-desk-")
+    os.unlink(path)
+    return descriptor
+
+
 class Remote:
     """The parent's end of a worker."""
 
@@ -66,7 +76,7 @@ class Remote:
         self.told: int | None = None
         """How many verdicts it knows; None until its games are where they should be."""
         self.unsent = b""
-        self._memory = os.memfd_create("xtx-desk")
+        self._memory = _open_memory()
         os.ftruncate(self._memory, DESK_SIZE)
         self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
         self._trace = self.desk.trace
@@ -107,7 +117,8 @@ class Remote:
     def stay_on(self, processor: int) -> None:
         """Ties the worker to one processor, but not the threads with which it searches."""
         if self.process is not None:
-            with contextlib.suppress(OSError):  # it is gone, or the processor is
+            # AttributeError: macOS has no such function.
+            with contextlib.suppress(OSError, AttributeError):  # it is gone, or the processor is
                 os.sched_setaffinity(self.process.pid, {processor})
 
     def fileno(self) -> int:

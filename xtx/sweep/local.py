@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import time
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xtx.cpu_count import usable_processors
 from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, describe_status, spawn
 from xtx.sweep.conduct import Event, Outcome
 from xtx.sweep.folder import is_held, last_lines
@@ -102,4 +102,4 @@ def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
 
 def processors() -> int:
     """Those that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(usable_processors())

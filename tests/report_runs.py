@@ -27,6 +27,9 @@ def write_run(
     every: int = 100,
     finished: bool = True,
     git: str = "abc",
+    torch: str = "2.6",
+    searching: dict[str, str] | None = None,
+    envs: list[int] | None = None,
     **more: Any,
 ) -> Path:
     """A run whose episodes have these scores and end every so many steps."""
@@ -40,7 +43,7 @@ def write_run(
             EpisodeRecord(
                 episode=number_,
                 step=number_ * every,
-                game=number_ % config.games,
+                game=envs[number_ - 1] if envs else number_ % config.games,
                 score=score,
                 peak=max(0, score),
                 length=every,
@@ -50,7 +53,13 @@ def write_run(
                 actions=["open <b>mailbox</b>", "read leaflet"] if record else [],
             )
         )
-    start = {"started": "2001-09-09T01:46:40+0000", "python": "3.11", "packages": {"torch": "2.6"}, "git": git}
+    start: dict[str, Any] = {
+        "started": "2001-09-09T01:46:40+0000",
+        "python": "3.11",
+        "packages": {"torch": torch},
+        "git": git,
+    }
+    start |= {"searching": searching} if searching is not None else {}
     write_folder(folder, config, lines, steps if finished else len(scores) * every, start, pace=100)
     ways = [("West of House", "north", "North of House"), ("North of House", "south", "West of House"),
             ("North of House", "east", "Behind House"), ("Behind House", "open window", "Kitchen <b>")]  # fmt: skip

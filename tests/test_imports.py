@@ -11,19 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-GROUND = {"core", "config", "cpu_count", "regular_files", "bounded_files", "out_of_memory"}
+GROUND = {"core", "child_processes", "config", "cpu_count", "regular_files", "bounded_files", "out_of_memory"}
 LEARNING = GROUND | {"text", "memory", "gru", "nets", "gpt", "rc_net", "losses"}
 ALLOWED: dict[str, set[str]] = {
     # room: the other rooms that it may import
     "core": set(),
     "out_of_memory": set(),
     "cpu_count": set(),
+    "search_versions": set(),
+    "child_processes": set(),
     "file_calls": set(),
     "regular_files": {"core", "file_calls"},
     "bounded_files": {"core", "regular_files"},
     "config": {"core"},
     "bounds": {"config"},
-    "games": GROUND | {"file_calls"},
+    "games": GROUND | {"file_calls", "search_versions"},
     "text": GROUND,
     "memory": GROUND | {"text"},
     "gru": GROUND,
@@ -34,13 +36,13 @@ ALLOWED: dict[str, set[str]] = {
     "cuda": GROUND | {"text", "nets", "gru", "gpt"},
     "agents": LEARNING | {"cuda"},
     "config_file": GROUND,
-    "runs": GROUND | {"file_calls", "config_file"},
+    "runs": GROUND | {"file_calls", "config_file", "search_versions"},
     "witness": GROUND | {"file_calls", "runs"},
     "train": LEARNING | {"games", "agents", "runs", "witness", "callable_modules"},
     "evaluate": LEARNING | {"games", "agents", "runs"},
     "live": set(),
     "sweep": GROUND | {"bounds", "config_file", "games", "agents", "runs", "live", "training", "callable_modules"},
-    "report": GROUND | {"runs", "witness", "callable_modules"},
+    "report": GROUND | {"runs", "witness", "search_versions", "callable_modules"},
     "callable_modules": set(),
     "training": LEARNING | {"bounds", "config_file", "games", "agents", "runs", "train"},
     "web": GROUND | {"runs", "witness", "report"},

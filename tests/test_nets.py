@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from xtx.agents.q_plain import make_network
+from xtx.config import InverseSettings
 from xtx.gru import Plan
 from xtx.losses import mean_over_tokens, mean_per_action, td_loss
 from xtx.nets import DrrnNetwork, Encoder, InvDyNetwork, TextEncoders
@@ -104,6 +106,17 @@ def test_the_guess_sees_the_state_and_the_change() -> None:
     first, last = network.inverse[0], network.inverse[2]
     hidden = torch.cat((before, after - before), 1) @ first.weight.T + first.bias
     torch.testing.assert_close(network.guess(before, after), hidden.clamp(min=0) @ last.weight.T + last.bias)
+
+
+def test_the_guess_can_read_both_states_as_they_are() -> None:
+    torch.manual_seed(5)
+    network = InvDyNetwork(VOCABULARY, HIDDEN, "both")
+    before, after = torch.randn(2, HIDDEN), torch.randn(2, HIDDEN)
+    first, last = network.inverse[0], network.inverse[2]
+    hidden = torch.cat((before, after), 1) @ first.weight.T + first.bias
+    torch.testing.assert_close(network.guess(before, after), hidden.clamp(min=0) @ last.weight.T + last.bias)
+    assert make_network(InverseSettings(reads="both"), VOCABULARY, HIDDEN).reads == "both"  # type: ignore[union-attr]
+    assert make_network(InverseSettings(), VOCABULARY, HIDDEN).reads == "difference"  # type: ignore[union-attr]
 
 
 def slow_surprise(network: InvDyNetwork, start: Tensor, row: list[int]) -> list[float]:

@@ -124,7 +124,7 @@ def test_a_packed_training_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, rem
     monkeypatch.setattr(imitation_training, "REMEMBERED", remembered)
     ours, plain = (GPT(SIZES, torch.Generator().manual_seed(1)) for _ in range(2))
     training = on_a_cpu(monkeypatch, ours)
-    training._make_room(1, 1, 1, 1)
+    training._allocate(1, 1, 1, 1)
     for seed, count in ((0, 7), (1, 21), (2, 30), (3, 90), (4, 9)):
         chosen = examples(seed, count)
         if seed == 4:

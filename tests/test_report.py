@@ -16,18 +16,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_runs import read_board, write_run
+from report_runs import SETTINGS, read_board, write_run
 
 from xtx.cli import main
 from xtx.core import UserError
 from xtx.report.beside_paper import delta
 from xtx.report.build import build
-from xtx.report.figures import COLOURS, PALETTE, Line, line_plot, standalone, ticks
+from xtx.report.document import Gallery, Section, Text
+from xtx.report.figures import COLOURS, NUM_MARKS, PALETTE, Line, LinePlot, line_plot, marker_of, standalone, ticks
 from xtx.report.html import to_html
 from xtx.report.load import find_runs, read_run
 from xtx.report.markdown import to_markdown
 from xtx.report.paper import read_paper
+from xtx.report.row_marks import BFLOAT16, FEWER, SEARCH, marks_of
 from xtx.report.words import duration, number, short, signed
+from xtx.search_versions import search_versions
 
 
 def learning(start: float, end: float, seed: int, episodes: int = 400) -> list[int]:
@@ -113,8 +116,9 @@ def test_a_line_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """Two agents on two deterministic games and one stochastic, an ablation, three seeds each; and a damaged run."""
+    """Two agents on three deterministic games and one stochastic, an ablation, three seeds each; and a damaged run."""
     ends = {("zork1", "xtx"): 100, ("zork1", "drrn"): 40, ("dragon", "xtx"): 20, ("dragon", "drrn"): -4}
+    ends |= {("detective", "xtx"): 300, ("detective", "drrn"): 200}
     for (game, agent), end in ends.items():
         for seed in range(3):
             folder = tmp_path / "runs" / f"{game}-{agent}-{seed}"
@@ -140,15 +144,31 @@ def test_the_tables_beside_the_papers(tmp_path: Path) -> None:
         write_run(tmp_path / f"d{seed}", [50] * 3, agent="drrn", seed=seed, steps=1000)
     text = to_markdown(build(read_board(tmp_path)))
     assert "zork1 · 350 points · Δ ours +14.3 %, paper +16.9 %" in text
+    text = text[text.index("## Deterministic games") :]
     xtx = next(line for line in text.splitlines() if line.startswith("| xtx |"))
-    assert [cell.strip() for cell in xtx.split("|")[2:10]] == [
-        "100.0 ± 8.2", "103.4 ± 10.9", "−3.4", "100.0 ± 8.2", "152.7 ± 1.7", "−52.7", "3", "800,000",  # noqa: RUF001
+    assert [cell.strip() for cell in xtx.split("|")[2:11]] == [
+        "100.0 ± 8.2", "103.4 ± 10.9", "−3.4", "100.0 ± 8.2", "100.0 ± 8.2", "152.7 ± 1.7", "−52.7", "3",  # noqa: RUF001
+        "800,000",
     ]  # fmt: skip
     drrn = next(line for line in text.splitlines() if line.startswith("| drrn |"))
     assert "1,000 ▾" in drrn and "+9.7" in drrn
     assert "| rc-dqn | – | 41.7 ± 0.6 |" in text, "what only the paper has is shown too"  # noqa: RUF001
-    averages = text[text.index("Averages over games") :]
-    assert "| xtx | 28.6 % | 29.5 % | 28.6 % | 43.6 % | 1 | 56.3 % | 64.0 % |" in averages
+    assert "Averages over games" not in text, "one game makes no average"
+
+
+def test_both_definitions_of_avg_stand_side_by_side(tmp_path: Path) -> None:
+    """The first environment ends many short episodes, the others few long ones."""
+    often, seldom = [(0, 10)] * 300, [(1, 90)] * 150
+    games = [game for game, _ in often + seldom]
+    write_run(tmp_path / "a", [score for _, score in often + seldom], envs=games)
+    text = to_markdown(build(read_board(tmp_path)))
+    text = text[text.index("## Deterministic games") :]
+    assert text.index("Avg (100 per env)") < text.index("Avg (100 of all)")
+    xtx = next(line for line in text.splitlines() if line.startswith("| xtx |"))
+    by_env, of_all = (100 * 10 + 100 * 90) / 200, 90
+    assert [xtx.split("|")[place].strip() for place in (2, 4, 5)] == [
+        f"{by_env:.1f}", f"−{103.4 - by_env:.1f}", f"{of_all:.1f}",  # noqa: RUF001
+    ]  # fmt: skip
 
 
 def test_the_papers_delta_is_the_one_that_it_prints() -> None:
@@ -164,23 +184,59 @@ def test_the_papers_delta_is_the_one_that_it_prints() -> None:
     assert sum(deltas.values()) / 12 == pytest.approx(5.8, abs=0.05)
 
 
-def test_averages_over_the_papers_games_stand_apart(tmp_path: Path) -> None:
-    for game, score in (("zork1", 35), ("dragon", 25), ("zork3", 7), ("nowhere", 5)):
-        write_run(tmp_path / game, [score] * 3, game=game)
+def test_averages_are_over_games_that_all_compared_agents_have(tmp_path: Path) -> None:
+    """At equally many steps, Dragon apart, and the paper's beside runs that were not cut only."""
+    scores = {"zork1": [35] * 20 + [350] * 20, "zork3": [7] * 40, "detective": [90] * 40, "dragon": [25] * 40}
+    for game, own in scores.items():
+        write_run(tmp_path / f"x-{game}", own, game=game, every=100, steps=4000)
+    for game in ("zork1", "zork3"):
+        write_run(tmp_path / f"d-{game}", [7] * 20, game=game, agent="drrn", every=100, steps=2000)
     text = to_markdown(build(read_board(tmp_path)))
-    averages = [line.split("|")[1:3] for line in text[text.index("### Averages over games") :].splitlines()]
-    found = {words.strip(): ours.strip() for words, ours in (line for line in averages if len(line) == 2)}
-    groups = [words.strip("*") for words in found if words.startswith("**")]
-    assert groups[:4] == [
-        "2 games of the paper's table",
-        "all 3 games here",
-        "2 games of the paper's table, without dragon",
-        "all 3 games here, without dragon",
+    rows = [line.split("|")[1:] for line in text[text.index("### Averages over games") :].splitlines() if "|" in line]
+    found = [[cell.strip() for cell in row] for row in rows if row[0].strip() in ("xtx", "drrn") or "game" in row[0]]
+    published = {agent: read_paper().deterministic.rows["zork1"].agents[agent].avg for agent in ("xtx", "drrn")}
+    assert published == {"xtx": 103.4, "drrn": 40.3}, "the paper's row is that of the same games"
+    assert [row[0].strip("*") for row in found][:5] == [
+        "3 games: zork1, zork3, detective",
+        "xtx",
+        "drrn",  # the paper's
+        "2 games: zork1 at 2,000, zork3 at 2,000 steps",
+        "xtx",
     ]
-    lines = [line for line in text.splitlines() if line.startswith("| xtx | ") and " % " in line]
-    assert [line.split("|")[2].strip() for line in lines[:4]] == [
-        "55.0 % ± 45.0", "70.0 % ± 42.4", "10.0 %", "55.0 % ± 45.0",
-    ]  # fmt: skip
+    end = (0.55 + 1 + 0.25) / 3  # the last 100 episodes are all there are
+    assert found[1][1].startswith(f"{100 * end:.1f} %") and found[1][3] != "–"  # noqa: RUF001
+    assert found[2][1] == "–" and found[2][3] != "–"  # noqa: RUF001
+    assert [cell.partition(" ±")[0] for cell in found[4][1:5]] == ["–", "55.0 %", "–", "55.0 %"]  # noqa: RUF001
+    assert [cell.partition(" ±")[0] for cell in found[5][1:5]] == ["–", "51.0 %", "–", "51.0 %"]  # noqa: RUF001
+    with_dragon = next(place for place, row in enumerate(found) if "dragon" in row[0])
+    assert with_dragon > 5 and "4 games" in found[with_dragon][0]
+
+
+def test_a_seed_that_is_there_again_is_listed_with_its_figures(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30] * 4)
+    write_run(tmp_path / "b-longer", [90] * 8, finished=False)
+    text = to_markdown(build(read_board(tmp_path)))
+    row = next(line for line in text.splitlines() if line.startswith("| ↳ seed 0 again, not counted: b-longer |"))
+    assert "| 90.0 |" in row and "◐" in row
+
+
+def test_marks_say_what_is_not_the_papers_or_the_present_programs(tmp_path: Path) -> None:
+    old = json.loads(json.dumps(SETTINGS["xtx"]))
+    del old["imitation"]["bfloat16"]
+    now = search_versions()
+    write_run(tmp_path / "a", [1], settings=old, searching=now)
+    write_run(tmp_path / "b", [1], agent="xtx-no-mix", steps=100_000, searching=now | {"survey": "9"})
+    write_run(tmp_path / "c", [1], agent="drrn", searching=now)
+    write_run(tmp_path / "d", [1], agent="inv-dy")
+    write_run(tmp_path / "e", [1], agent="xtx-own", settings=old, torch="2.6+cpu", searching=now)
+    groups = {group.agent: group for group in read_board(tmp_path).groups}
+    signs = {agent: "".join(mark.sign for mark in marks_of(group)) for agent, group in groups.items()}
+    assert signs["xtx"] == BFLOAT16 and signs["drrn"] == "" and signs["inv-dy"] == SEARCH
+    assert signs["xtx-no-mix"] == FEWER + SEARCH, "an ablation is measured by the paper's steps of xtx"
+    assert BFLOAT16 not in signs["xtx-own"], "a CPU never trained in bfloat16"
+    assert marks_of(groups["xtx-no-mix"])[1].words == f"survey 9 (now {now['survey']})"
+    text = to_markdown(build(read_board(tmp_path)))
+    assert "in bfloat16" in text and "of another version of search or survey" in text
 
 
 def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
@@ -236,7 +292,7 @@ def test_the_page_is_whole_and_needs_nothing_else(full: Path) -> None:
     assert text.count("http") == text.count("http://www.w3.org/2000/svg") + text.count("http-equiv")
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids)) and set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
-    for title in ("Deterministic games", "Stochastic games", "Training", "Ablations", "Runs", "Without Dragon"):
+    for title in ("Deterministic games", "Stochastic games", "Training", "Ablations", "Runs", "With Dragon"):
         assert f">{title}<" in text
     assert "&lt;b&gt;mailbox" in text and "<b>mailbox" not in text
     assert "zz-damaged cannot be read and is left out" in text
@@ -249,14 +305,39 @@ def test_plots_are_whole_and_hold_no_nonsense(full: Path) -> None:
     for plot in plots:
         ElementTree.fromstring(plot)
         assert "nan" not in plot.replace("Training", "") and "inf" not in plot
+        width = float(re.findall(r'viewBox="0 0 (\d+)', plot)[0])
         for numbers in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', plot):
-            assert 0 <= float(numbers) <= 440
+            assert 0 <= float(numbers) <= width
     alone = standalone(plots[0])
     ElementTree.fromstring(alone.encode())
     assert ">drrn</text>" in alone and ">xtx</text>" in alone, "the page's choice of agents is its legend"
     assert "var(" not in alone and "data-plot" not in alone
     style = to_html(build(read_board(full)))
     assert len(PALETTE) == COLOURS and all(colour in style for colour in PALETTE)
+
+
+def test_a_reader_sees_findings_a_curve_and_a_table_first(full: Path) -> None:
+    board = read_board(full)
+    document = build(board)
+    opening = document.sections[0]
+    text, gallery, table = opening.blocks
+    assert opening.kind == "opening" and isinstance(text, Text) and isinstance(gallery, Gallery)
+    assert isinstance(table, Section) and len(table.blocks) <= 2
+    assert "xtx: Avg above the paper's in 0 of 3 rows" in text.text
+    assert "Highest Avg at equal steps, of 3 games with several agents: xtx on 2, xtx-no-mix on 1" in text.text
+    plot = gallery.figures[0].plot
+    assert isinstance(plot, LinePlot) and plot.reference == ("the paper's xtx", 103.4)
+    limits = document.sections[1]
+    assert limits.title == "Limits of these figures"
+    assert all(not isinstance(block, Section) or block.folded for block in limits.blocks), "remarks are folded, by kind"
+
+
+def test_more_agents_than_colours_can_be_told_apart() -> None:
+    looks = {(colour % COLOURS, marker_of(colour)) for colour in range(3 * COLOURS)}
+    assert len(looks) == 3 * COLOURS
+    lines = [Line(f"a{n}", n, np.arange(1.0, 9.0), np.arange(8.0) + n) for n in (0, COLOURS)]
+    first, second = re.findall(r'class="mark" data-at="\d+" d="([^"]*)"', line_plot(lines, "x", "y"))[::NUM_MARKS]
+    assert first != second
 
 
 def test_one_run_of_one_episode_makes_a_report(tmp_path: Path) -> None:
@@ -283,9 +364,12 @@ PROBE = """<script>
 const wrong = [];
 addEventListener("error", (event) => wrong.push(event.message));
 addEventListener("load", () => {
+  const first = [...document.querySelectorAll("svg[data-plot]")].find((svg) => svg.getBoundingClientRect().width);
+  if (first.getBoundingClientRect().bottom > innerHeight) wrong.push("the first plot is not on the first screen");
   for (const one of document.querySelectorAll("details")) one.open = true;
   for (const svg of document.querySelectorAll("svg")) {
     const { width, height } = svg.viewBox.baseVal;
+    if (!svg.getBoundingClientRect().width) continue;  // a plot for screens of another size
     for (const text of svg.querySelectorAll("text")) {
       const box = text.getBBox();
       // Words along the vertical axis are turned, so their box is measured before that.
@@ -305,11 +389,24 @@ addEventListener("load", () => {
     const before = svg.innerHTML, zoomed = () => svg.closest("figure").classList.contains("zoomed");
     for (const [kind, x] of [["pointerdown", -40], ["pointermove", 0], ["pointermove", 40], ["pointerup", 40]])
       svg.dispatchEvent(at(kind, x));
-    if (!zoomed() || svg.querySelectorAll("[transform^=matrix] .line").length === 0) wrong.push("not zoomed");
+    const line = () => svg.querySelector("g[data-agent] .line").getAttribute("d"), far = line();
+    if (!zoomed() || before.includes(far)) wrong.push("not zoomed");
     if (/NaN|Infinity/.test(svg.innerHTML)) wrong.push("nonsense in a zoomed plot");
     svg.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
     if (zoomed() || svg.innerHTML !== before) wrong.push("zooming left something behind");
+    const log = svg.closest("figure").querySelector("button.log");
+    if (svg.dataset.plot.includes('"unit":"steps"') !== Boolean(log)) wrong.push("no axis of steps");
+    if (log) {
+      log.click();
+      if (before.includes(line()) || /NaN|Infinity/.test(svg.innerHTML)) wrong.push("the axis is not logarithmic");
+      log.click();
+      if (svg.innerHTML !== before) wrong.push("the logarithm left something behind");
+    }
   }
+  for (const one of document.querySelectorAll("td, th, p, h1, h2, h3, h4, summary, figcaption, li"))
+    if (!one.closest(".scroll") !== !one.matches("td, th") || one.scrollWidth > one.clientWidth + 1)
+      if (!one.matches(".contents") && one.getClientRects().length)
+        wrong.push("its text overflows: " + one.textContent.slice(0, 80));
   const wide = document.documentElement.scrollWidth - innerWidth;
   if (wide > 0) wrong.push("wider than the window by " + wide);
   document.querySelector('nav input[value="drrn"]').click();
@@ -348,7 +445,7 @@ def test_the_command_writes_all_kinds(full: Path, tmp_path: Path, capsys: pytest
         assert main(["report", str(full), "--out", str(tmp_path / name), "--no-walkthroughs"]) == 0
         assert "zork1" in (tmp_path / name).read_text()
     said = capsys.readouterr()
-    assert "15 runs in" in said.out and "zz-damaged is left out" in said.err
+    assert "21 runs in" in said.out and "zz-damaged is left out" in said.err
     assert main(["report", str(full), "--out", str(tmp_path / "r.md"), "--figures", str(tmp_path / "f")]) == 0
     names = {path.name for path in (tmp_path / "f").iterdir()}
     assert {"training-zork1.svg", "performance-profiles.svg", "aggregate-iqm.svg"} <= names

@@ -69,6 +69,13 @@ def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -
     }
 
 
+def test_a_score_in_one_byte_is_another_setting(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30], game="dragon")
+    write_run(tmp_path / "b", [126], game="dragon", byte_score=True)
+    found = {group.label: group.other_settings for group in read_board(tmp_path).groups}
+    assert found == {"xtx": [], "xtx (byte_score=True)": ["byte_score=True"]}
+
+
 def test_stochastic_and_starred_games_are_rows_of_their_own(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [3], game="zork3")
     write_run(tmp_path / "b", [3], game="/stories/zork3.z5", extra_actions=True)

@@ -345,7 +345,7 @@ def test_versions_of_every_start_are_kept(tmp_path: Path) -> None:
     starts = json.loads((tmp_path / "run" / "versions.json").read_text())
     assert len(starts) == 2
     for start in starts:
-        assert set(start) == {"started", "python", "packages", "machine", "processors", "git"}
+        assert set(start) == {"started", "python", "packages", "machine", "processors", "git", "searching"}
         assert {"torch", "numpy", "jericho", "xtx"} <= set(start["packages"])
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from xtx.child_processes import describe_end
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.runs import SAVED, Run, checkpoints, read_checkpoint
 from xtx.sweep import local, node
-from xtx.sweep.child import Means, describe_status
+from xtx.sweep.child import Means
 from xtx.sweep.conduct import Conductor, Event, Item, Outcome, State
 from xtx.sweep.folder import agree, check_runs, is_finished, last_lines, mark_finished, plant, settle
 from xtx.sweep.local import judge
@@ -106,7 +107,7 @@ def test_a_parcel_cannot_write_elsewhere(name: str, tmp_path: Path) -> None:
 
 
 def test_a_piece_that_does_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lacks what came before"):
+    with pytest.raises(ValueError, match="is shorter than"):
         unpack(tmp_path, Parcel([Piece("metrics.jsonl", 10, b"x")], []))
 
 
@@ -238,7 +239,7 @@ def test_what_an_exit_status_means(tmp_path: Path) -> None:
     assert judge(tmp_path, 2, False) == (Outcome.HOPELESS, "xtx: no good")
     (tmp_path / "log.txt").write_text("xtx: another process works on it; wait for it\n")
     assert judge(tmp_path, 2, False)[0] is Outcome.HELD
-    assert describe_status(-200) == "died of signal 200"
+    assert describe_end(-200) == "died of signal 200"
 
 
 class Ended:

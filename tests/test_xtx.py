@@ -156,7 +156,7 @@ def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPat
     """Drawn among the imitated trajectories when it begins, and kept until it ends."""
     agent = XtxAgent(tiny("xtx", own_targets=True), Brief(games=2, seed=0))
     Fixed(agent, monkeypatch)
-    agent._targets = [Plan(5, 2), Plan(10, 4), Plan(10, 4)]
+    agent._trajectory_targets = [Plan(5, 2), Plan(10, 4), Plan(10, 4)]
     explored = 0
     for _ in range(1000):
         agent.act([observation(), observation()])
@@ -173,14 +173,18 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
     script = Script(agent, 2, lambda game, step: step)
     for _ in range(7):
         script.step()
-    assert len(agent._targets) == 3
-    assert all(aim.target_score == aim.l_max > 0 for aim in agent._targets)
-    assert set(agent._aims) <= set(agent._targets)
-    assert agent.episode_limit == max(aim.l_max for aim in agent._targets) + 5
-    assert [agent.limit_of(game) for game in (0, 1)] == [aim.l_max + 5 for aim in agent._aims]
+    assert len(agent._trajectory_targets) == 3
+    assert all(aim.target_score == aim.l_max > 0 for aim in agent._trajectory_targets)
+    assert set(agent._episode_targets) <= set(agent._trajectory_targets)
+    assert agent.episode_limit == max(aim.l_max for aim in agent._trajectory_targets) + 5
+    assert [agent.limit_of(game) for game in (0, 1)] == [aim.l_max + 5 for aim in agent._episode_targets]
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
-    assert (other._targets, other._aims, other._plan) == (agent._targets, agent._aims, agent._plan)
+    assert (other._trajectory_targets, other._episode_targets, other._plan) == (
+        agent._trajectory_targets,
+        agent._episode_targets,
+        agent._plan,
+    )
 
 
 def test_a_way_is_known_by_its_texts() -> None:
@@ -199,17 +203,17 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     known, new = observation(0, 0), observation(0, 0, text="elsewhere")
     beyond = observation(10, 0)
     rows = [[text(known.text), text(known.look), text(known.inventory), text(known.actions[-1])]]
-    agent._ways = [Way(np.array([[0, 0, 0, 0]], np.int32)), Way(np.array(rows, np.int32))]
+    agent._replays = [Way(np.array([[0, 0, 0, 0]], np.int32)), Way(np.array(rows, np.int32))]
     agent._plan = Plan(10, 4, 1)
     decisions = agent.act([known, new])
     assert decisions[0].action == known.actions[-1]
-    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._retraced_share == 0.5
+    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._replayed_share == 0.5
     assert agent.insight(known, []).probabilities[known.actions[-1]] == 1
     agent.act([beyond, beyond])
-    assert fixed.explored == 2 and agent._retraced_share is None
+    assert fixed.explored == 2 and agent._replayed_share is None
     # What it did may not be possible any more, for all that can be read.
     rows[0][3] = text("an action that is not offered")
-    agent._ways[1] = Way(np.array(rows, np.int32))
+    agent._replays[1] = Way(np.array(rows, np.int32))
     fixed.imitated = 0
     agent.act([known, known])
     assert fixed.imitated == 2
@@ -223,9 +227,9 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     script = Script(agent, 2, lambda game, step: step)
     for _ in range(7):
         script.step()
-    assert [len(way.steps) for way in agent._ways] == [target.l_max for target in agent._targets]
-    assert agent._targets[agent._plan.way].target_score == agent._plan.target_score
-    assert all(agent._targets[aim.way] == aim for aim in agent._aims) or not own
+    assert [len(way.steps) for way in agent._replays] == [target.l_max for target in agent._trajectory_targets]
+    assert agent._trajectory_targets[agent._plan.trajectory].target_score == agent._plan.target_score
+    assert all(agent._trajectory_targets[aim.trajectory] == aim for aim in agent._episode_targets) or not own
     for _ in range(20):
         script.step()
     # Those that started as the trajectory did can do what it did; those of the other game must imitate at first.
@@ -233,10 +237,10 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     assert max(shares) == 1 and min(shares) < 1 and 0 < np.mean(shares) < 1
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
-    assert [way.steps.tolist() for way in other._ways] == [way.steps.tolist() for way in agent._ways]
-    before = [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()]
+    assert [way.steps.tolist() for way in other._replays] == [way.steps.tolist() for way in agent._replays]
+    before = [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()]
     agent._sweep([agent._library.see(o) for o in script.now])
-    assert [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()] == before
+    assert [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()] == before
 
 
 def test_what_goes_past_the_paper_is_said_by_the_name() -> None:
@@ -347,6 +351,32 @@ def test_the_schedule_of_imitation() -> None:
     phases = [decisions[0].phase for decisions in script.decisions]
     assert phases[:7] == [EXPLORE] * 7
     assert phases[13:21] == [EXPLOIT] * 3 + [EXPLORE] * 5
+
+
+def test_the_schedule_of_imitation_by_episodes() -> None:
+    """The paper's reading: a training after every 3 episodes of the two games, whatever the vector steps."""
+    agent = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(games=2, seed=0))
+    script = Script(agent, 2, lambda game, step: 3 if step >= 3 else 0)
+    ended = []
+    for _ in range(40):
+        script.step()
+        ended.append(sum(map(len, script.lengths)))
+    trained = [place for place, numbers in enumerate(script.numbers) if "imitation_loss_last" in numbers]
+    # Both games end together: after two such ends 4 episodes have ended, and again 4 later.
+    assert [ended[place] for place in trained] == list(range(4, ended[-1] + 1, 4)) and len(trained) >= 2
+    assert trained[0] == 9, "not after 7 vector steps, when the other schedule trains"
+    other = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(games=2, seed=0))
+    agent._ended = 2
+    other.load(agent.state())
+    assert other._ended == 2
+
+
+@pytest.mark.parametrize(("mix_over", "share"), [("l_max", 0.5 / 20), ("limit", 1 / (2 * (20 + 5)))])
+def test_the_exploring_share_on_the_way_back(mix_over: str, share: float) -> None:
+    """The authors' program divides by l_max, the paper by the limit T = l_max + R; here R is 5."""
+    agent = XtxAgent(tiny("xtx", mix_over=mix_over), Brief(games=1, seed=0))
+    assert agent._explore_share(observation(0, 3), Plan(10, 20)) == pytest.approx(share)
+    assert agent._explore_share(observation(10, 3), Plan(10, 20)) == 1
 
 
 def test_a_shorter_limit_ends_episodes_under_way() -> None:

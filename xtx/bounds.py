@@ -73,6 +73,7 @@ _BOUNDS: dict[type, dict[str, Bounds]] = {
         "explore_steps": _SOME,
         "first_training": _NONE_OR_MORE,
         "training_every": _SOME,
+        "training_every_episodes": _NONE_OR_MORE,
     },
 }
 

@@ -54,6 +54,9 @@ class InverseSettings:
     """Weight of the guess's loss in learning."""
     alpha3: float = 1.0
     """Weight of decoding an action from its own code in learning."""
+    reads: Literal["difference", "both"] = "difference"
+    """What the guess is made from: [f_o(o); f_o(o') - f_o(o)], as in the authors' program, or both codes as they are,
+    [f_o(o); f_o(o')], as in the paper's text."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,6 @@ class ImitationSettings:
     """Largest norm of the gradient."""
     temperature: float = 3.0
     """What an action's mean log-probability is multiplied with before the softmax over the valid actions."""
-    length_buckets: bool = True
-    """Whether a batch is computed in groups of about equal length: the same loss without paying for padding."""
     merge_identical: bool = False
     """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
     as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""
@@ -192,7 +193,10 @@ class XtxSettings:
     phases: bool = True
     """Whether every step is decided between exploit and explore; without phases `mix` holds at every step."""
     mix: float = 0.5
-    """Share of the exploring policy: divided by l_max in the phase `exploit`; as it stands without phases."""
+    """Share of the exploring policy: divided by `mix_over` in the phase `exploit`; as it stands without phases."""
+    mix_over: Literal["l_max", "limit"] = "l_max"
+    """What `mix` is divided by in the phase `exploit`: l_max, as in the authors' program, or the episode's step limit
+    T = l_max + R, as in the paper's text, where the share is 1 / (2 T)."""
     own_targets: bool = False
     """Each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from there; else
     all return to the highest score among them, as in the paper."""
@@ -207,6 +211,9 @@ class XtxSettings:
     """Vector steps before the first imitation training."""
     training_every: int = 5
     """Imitation training happens every so many times (l_max + explore_steps) vector steps."""
+    training_every_episodes: int = 0
+    """If not 0, imitation training happens every so many episodes of all games instead, as in the paper's text; then
+    `first_training` and `training_every` mean nothing."""
 
 
 PAPER_STEPS = 800_000
@@ -218,6 +225,24 @@ def usual_length(agent: str) -> tuple[int, int]:
     if agent in ("rc-dqn", "mprc-dqn"):
         return 100_000, 1
     return DEMO_STEPS if agent == "xtx-demo" else PAPER_STEPS, 8
+
+
+Actions = Literal["templates", "whole"]
+"""What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
+dictionary."""
+
+PAPER_AGENTS = frozenset(
+    ("drrn", "inv-dy", "rc-dqn", "mprc-dqn", "xtx", "xtx-uniform", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5",
+     "xtx-lambda-1"),
+)  # fmt: skip
+"""Agents whose settings and results are published."""
+
+
+def usual_actions(agent: str) -> Actions:
+    """What an agent's run tries for valid actions unless told otherwise: the agents of the paper have the templates, so
+    that their results can be compared with the paper's and with earlier runs. So has the demo, which is to take
+    minutes: a search of its adventure with the whole dictionary takes 1.5 times the processor time."""
+    return "templates" if agent in PAPER_AGENTS | {"xtx-demo"} else "whole"
 
 
 ALPHA1 = {"deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, "detective": 2.0, "pentari": 2.0}
@@ -297,10 +322,12 @@ class RunConfig:
     """Another emulator seed in every episode."""
     extra_actions: bool = False
     """The actions that the paper adds to the game's grammar."""
+    byte_score: bool = False
+    """The score is one signed byte, as that of Dragon was in the paper's version of Jericho: -130 counts as 126."""
     wide_grammar: bool = False
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
-    dictionary. Runs of versions before there was a choice have no such key and go on with `templates`."""
+    actions: Actions = "templates"
+    """What is tried for valid actions. The default is what a file without this key means: a run of a version before
+    there was a choice. New runs have `usual_actions`, and always write the key."""
     thorough_survey: bool = False
     """Minutes instead of seconds for the survey of the story, so that more states share their valid actions."""
     log_every: int = 100

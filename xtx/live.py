@@ -1,4 +1,4 @@
-"""A place in the terminal that is drawn anew while something is under way, and is gone afterwards."""
+"""Progress displays in the terminal, which are redrawn in place while a task runs and removed afterwards."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from rich.live import Live
 from rich.status import Status
 
 _LINE_EVERY = 5.0
-"""Seconds between lines of progress where there is no terminal."""
+"""Seconds between lines of progress if the output is not a terminal; few enough lines for a log file."""
 
 
 class LiveShow:
-    """For displays that have such a place within `with`: `_live`, or None where there is no terminal for it."""
+    """Base class of displays that are redrawn in place. Within `with`, `_live` is the region of the terminal, or None
+    if
+    the output is not a terminal or the display is `quiet`."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
@@ -37,7 +39,7 @@ class LiveShow:
 
 
 class SurveyProgress:
-    """Shows how far the survey of a story has come, within `with`. Nothing is shown where there is no survey."""
+    """Shows the progress of the survey of a story, within `with`. Without a survey nothing is shown."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
@@ -47,7 +49,7 @@ class SurveyProgress:
         self._first = 0.0
 
     def __call__(self, share: float) -> None:
-        """Shows the share that is done, from 0 to 1, and about how long the rest will take."""
+        """Show the share that is done, from 0 to 1, and an estimate of the time left."""
         now = time.monotonic()
         if not self._began:
             self._began, self._first, self._printed = now, share, now

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.game import NO_ANSWER, GameSpec, StoryGame
+from xtx.games.jericho import Emulator, Status
 from xtx.games.search import FALLBACK_ACTIONS, Search
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,41 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 def walk(game: StoryGame, seed: int = 1) -> list[Observation | Step]:
     return [game.reset(seed), *(game.step(command) for command in WALK)]
+
+
+# --- the score as one signed byte ------------------------------------------------------------------------------------
+
+
+def test_a_score_below_a_bytes_range_comes_out_high(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game in which each command costs two points."""
+    points = [-126]
+    step = Emulator.step
+
+    def step_and_lose(emulator: Emulator, command: str) -> Status:
+        points[0] -= 2
+        return step(emulator, command)
+
+    monkeypatch.setattr(Emulator, "step", step_and_lose)
+    monkeypatch.setattr(Emulator, "score", property(lambda emulator: points[0]))
+    for byte_score, last, reward in ((False, -130, -2), (True, 126, 254)):
+        points[0] = -126
+        game = make(search=False, byte_score=byte_score)
+        game.reset(1)
+        first, second = game.move("look"), game.move("look")
+        assert (first.observation.score, first.reward) == (-128, -2)
+        assert (second.observation.score, second.reward) == (last, reward)
+
+
+@pytest.mark.roms
+def test_dragon_in_a_byte_is_that_of_the_paper(real_story: Callable[[str], Path]) -> None:
+    """Each `rescue` costs two points: 65 of them are -130, which the paper's version of Jericho read as 126."""
+    path = str(real_story("dragon"))
+    for byte_score, last in ((False, -130), (True, 126)):
+        game = StoryGame(GameSpec(path, search=False, byte_score=byte_score))
+        game.reset()
+        scores = [game.move("rescue").observation.score for _ in range(65)]
+        game.close()
+        assert scores[-2:] == [-128, last]
 
 
 # --- the atlas changes nothing --------------------------------------------------------------------------------------

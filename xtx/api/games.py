@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from xtx.core import Observation, Step, UserError
+from xtx.core import Observation, Step, UserError, warn
 from xtx.games.catalog import default_game, entries, find_story, locate
 from xtx.games.game import GameSpec
 from xtx.games.guarded import GuardedGame
-from xtx.games.vector import GameVector, report
+from xtx.games.vector import GameVector
 
 if TYPE_CHECKING:
     from xtx.games.gym import StoryEnv
@@ -128,7 +128,7 @@ class GameEnv:
     ) -> None:
         self._spec = spec
         self._seed = seed
-        self._game = GuardedGame(spec, report, on_survey)
+        self._game = GuardedGame(spec, warn, on_survey)
         self._observation: Observation | None = None
         self._is_over = False
 

@@ -232,13 +232,13 @@ def _go_on(folder: Path, resources: RunResources, accept_changes: bool) -> Gener
 
 def _advance(run: Run, resources: RunResources, cast: Cast) -> Generator[TrainingUpdate]:
     """Trains a run that was opened. Saves it at its end, and where the caller wants no more."""
-    from xtx.games.vector import report
+    from xtx.core import warn
     from xtx.train import Training
     from xtx.training.session import open_games, restore_run
 
     restored = restore_run(run)
-    restored.adopt_threads(resources.threads, report)
-    with contextlib.closing(open_games(run, restored, resources, cast, report)) as games:
+    restored.adopt_threads(resources.threads, warn)
+    with contextlib.closing(open_games(run, restored, resources, cast, warn)) as games:
         training = Training(run, cast.agent, games, checkpoint_seconds=resources.checkpoint_seconds)
         training.begin(restored.state)
         try:

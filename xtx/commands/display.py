@@ -37,7 +37,7 @@ class Display(LiveShow):
         config = run.config
         self._console.print(
             f"xtx: {config.agent} learns {stage.name} (at most {stage.max_score} points) on {device}, "
-            f"seed {config.seed}, {config.steps:,} steps; run folder: {run.folder}",
+            f"seed {config.seed}, {config.steps:,} steps, actions: {config.actions}; run folder: {run.folder}",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
         if not quiet:

@@ -19,7 +19,7 @@ from xtx.training.stop import stopper
 
 if TYPE_CHECKING:
     from xtx.commands.display import Display
-    from xtx.commands.sinks import Sinks
+    from xtx.commands.sinks import Loggers, Sinks
     from xtx.train import Progress
 
 __all__ = [
@@ -64,11 +64,35 @@ class Means:
     checkpoint_seconds: float = 60.0
     """Time between checkpoints; longer where writing one takes long, 0 for one after every vector step."""
     tensorboard: bool = False
-    """Also write the metrics for TensorBoard (extra `tensorboard`)."""
+    """Also write the metrics for TensorBoard (extra `tensorboard`), now and whenever the run goes on."""
     wandb: bool = False
-    """Also log to Weights & Biases (extra `wandb`); WANDB_MODE=offline works."""
+    """Also log to Weights & Biases (extra `wandb`), likewise; WANDB_MODE=offline works."""
+    wandb_project: Annotated[str, arg(metavar="NAME")] = ""
+    """Project at Weights & Biases; if not given, that of WANDB_PROJECT, or xtx. Like the next three, it implies
+    --wandb."""
+    wandb_group: Annotated[str, arg(metavar="NAME")] = ""
+    """Group of the run there; in a sweep, the sweep's name."""
+    wandb_name: Annotated[str, arg(metavar="NAME")] = ""
+    """Name of the run there; if not given, that of its folder."""
+    wandb_tags: Annotated[tuple[str, ...], arg(metavar="TAG...")] = ()
+    """Tags of the run there."""
     quiet: bool = False
     """Print only where the run is, and the summary."""
+
+    @property
+    def loggers(self) -> Loggers:
+        """Where the metrics are to go beside the run's own files."""
+        from xtx.commands.sinks import Loggers
+
+        named = bool(self.wandb_project or self.wandb_group or self.wandb_name or self.wandb_tags)
+        return Loggers(
+            tensorboard=self.tensorboard,
+            wandb=self.wandb or named,
+            project=self.wandb_project,
+            group=self.wandb_group,
+            name=self.wandb_name,
+            tags=self.wandb_tags,
+        )
 
     @property
     def ahead(self) -> bool | None:
@@ -87,21 +111,23 @@ def train(config: RunConfig, folder: Path, means: Means) -> int:
             raise
 
 
-def resume(folder: Path, means: Means, *, accept_changes: bool = False) -> int:
-    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint."""
+def resume(folder: Path, means: Means, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
+    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint; `forget_loggers`:
+    without those that it logged to before."""
     with run_written(folder), Run.open(folder) as run:
         cast = prepare_resumed(run, means, accept_changes=accept_changes)
-        return _session(run, means, cast)
+        return _session(run, means, cast, forget_loggers=forget_loggers)
 
 
-def _session(run: Run, means: Means, cast: Cast) -> int:
+def _session(run: Run, means: Means, cast: Cast, *, forget_loggers: bool = False) -> int:
     from xtx.commands.display import Display
-    from xtx.commands.sinks import open_sinks
+    from xtx.commands.sinks import open_sinks, remember_loggers
     from xtx.games.vector import GameVector
     from xtx.train import Training
     from xtx.training.session import open_games, restore_run
 
     restored = restore_run(run)
+    loggers = remember_loggers(run.folder, means.loggers, forget=forget_loggers)
     display = Display(run, cast.stage, cast.device, quiet=means.quiet)
     restored.adopt_threads(means.threads, display.note)
 
@@ -109,10 +135,9 @@ def _session(run: Run, means: Means, cast: Cast) -> int:
         with display.surveying() as on_survey, stop.at_once():
             return open_games(run, restored, means, cast, display.note, on_survey)
 
-    loggers = {"tensorboard": means.tensorboard, "wandb": means.wandb, "quiet": means.quiet}
     with (
         stopper() as stop,
-        open_sinks(run, restored.steps_done, **loggers) as sinks,
+        open_sinks(run, loggers, quiet=means.quiet) as sinks,
         contextlib.closing(open_shown()) as games,
         display,
     ):

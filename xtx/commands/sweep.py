@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from rich.console import Console
@@ -15,9 +15,10 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
 from xtx.commands.session import check_config, stopper
+from xtx.config import Actions
 from xtx.core import UserError
 from xtx.sweep.conduct import Conductor, Item, Places, State
-from xtx.sweep.folder import is_finished, saved_steps
+from xtx.sweep.folder import is_finished, plant, saved_steps
 from xtx.sweep.launch import SweepOptions, find_stories, open_places
 from xtx.sweep.plan import PlannedRun, make_plan
 from xtx.sweep.spec import Spec, read_spec, ready_names
@@ -33,17 +34,35 @@ class Args:
     on, what failed is tried again: after whatever stopped it, the same command goes on. --games, --agents and the
     other choices take the place of those in the sweep that is named, or make one of their own."""
 
+    USUAL: ClassVar = (
+        "games",
+        "agents",
+        "seeds",
+        "steps",
+        "stochastic",
+        "actions",
+        "small",
+        "out",
+        "available",
+        "dry_run",
+        "jobs",
+        "device",
+    )
+
     sweep: Annotated[Positional[str], arg(metavar="SWEEP", help=_SWEEPS)] = ""
     games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
     """Names or story files; a star behind one ('zork3*') plays it with the actions that the paper adds."""
     agents: Annotated[tuple[str, ...] | None, arg(metavar="NAME...")] = None
-    """Who learns: names as in xtx train --help, or FILE.py:CLASS."""
+    """Which agents learn: see `xtx agents`; or FILE.py:CLASS."""
     seeds: Annotated[tuple[int, ...] | None, arg(metavar="N...")] = None
     """One run of each agent on each game for each of these; if nothing says otherwise, 0."""
     stochastic: Literal["yes", "no", "both"] | None = None
     """Whether there is another emulator seed in every episode."""
     steps: Annotated[int | None, arg(metavar="N")] = None
     """Game steps of each run; if not given, each agent's own, as in xtx train."""
+    actions: Actions | None = None
+    """What all runs try for valid actions: templates (if nothing says otherwise, as in the paper), or the whole
+    dictionary too."""
     small: bool = False
     """Use the demo's small settings for agents that have them."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -68,6 +87,17 @@ class Args:
     """Keep what is found in memory only."""
     checkpoint_seconds: float = 60.0
     """Time between checkpoints of a run."""
+    tensorboard: bool = False
+    """Also write the metrics of all runs for TensorBoard (extra `tensorboard`)."""
+    wandb: bool = False
+    """Also log all runs to Weights & Biases (extra `wandb`): in a group with the name of the sweep's folder."""
+    wandb_project: Annotated[str, arg(metavar="NAME")] = ""
+    """Project at Weights & Biases; if not given, that of WANDB_PROJECT, or xtx. Like the next two, it implies
+    --wandb."""
+    wandb_group: Annotated[str, arg(metavar="NAME")] = ""
+    """Another group of the runs there."""
+    wandb_tags: Annotated[tuple[str, ...], arg(metavar="TAG...")] = ()
+    """Tags of the runs there, beside game and agent."""
     ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """Carry out the runs on this Ray cluster (extra `cluster`): HOST:PORT, or auto on one of its machines."""
     cpus: float = 1.0
@@ -91,6 +121,7 @@ def run(args: Args) -> int:
         return 0
     options = SweepOptions(**{field.name: getattr(args, field.name) for field in fields(SweepOptions)})
     with open_places(out, runs, options) as places:
+        _set_loggers(args, out, runs)
         return _conduct(args, out, runs, places)
 
 
@@ -111,7 +142,7 @@ def _choose(args: Args) -> Spec:
     spec = read_spec(args.sweep) if args.sweep else Spec()
     chosen: dict[str, object] = {
         name: value
-        for name in ("games", "agents", "seeds", "steps")
+        for name in ("games", "agents", "seeds", "steps", "actions")
         if (value := getattr(args, name)) is not None
     }  # fmt: skip
     if args.stochastic is not None:
@@ -140,6 +171,28 @@ def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
         state = "finished" if is_finished(folder, config) else f"goes on from {done:,}" if done else "new"
         print(f"{folder}  {config.steps:,} steps, {config.games} in lock-step  {state}")
     print(f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(planned.config.steps for planned in runs):,} steps")
+
+
+def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
+    """Note in the folders of the runs where else their metrics are to go; without a word, as before."""
+    named = bool(args.wandb_project or args.wandb_group or args.wandb_tags)
+    if not (args.tensorboard or args.wandb or named):
+        return
+    from xtx.commands.sinks import Loggers, remember_loggers
+
+    for planned in runs:
+        if is_finished(out / planned.folder, planned.config):
+            continue
+        plant(out / planned.folder, planned.config)
+        asked = Loggers(
+            tensorboard=args.tensorboard,
+            wandb=args.wandb or named,
+            project=args.wandb_project,
+            group=args.wandb_group or out.name,
+            name=planned.folder,
+            tags=(*args.wandb_tags, *planned.folder.split("/")[:2]),
+        )
+        remember_loggers(out / planned.folder, asked)
 
 
 def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import socket
 import sys
 import tempfile
@@ -22,9 +21,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from xtx.child_processes import set_up_emulator_process
 from xtx.games.inbox import HEADER, Inbox
 from xtx.games.jericho import jericho, open_jericho_env
-from xtx.games.worker import die_with
 
 _WORD = re.compile(r"[a-z][a-z'-]*")
 _NO_NAMES = frozenset(
@@ -296,11 +295,7 @@ def serve(channel: socket.socket) -> None:
 def main() -> None:
     """The process. Arguments: the numbers of its socket and of its parent."""
     channel, parent = map(int, sys.argv[1:3])
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    set_up_emulator_process(parent)
     # A story that saves itself writes into the present folder: not into the user's.
     with tempfile.TemporaryDirectory(prefix="xtx-frotz-") as folder, contextlib.suppress(ConnectionError):
         os.chdir(folder)

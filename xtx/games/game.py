@@ -16,8 +16,10 @@ from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
 from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.details import Details, Facts, read_details, read_facts
+from xtx.games.discovery.describe import describe
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
+from xtx.games.profile_key import profile_key
 from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.shipped_layouts import read_shipped_layout
@@ -25,7 +27,7 @@ from xtx.games.story import Story
 from xtx.games.survey import ONLY_WALKED, read_layout
 from xtx.games.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
-from xtx.games.zset import ENGINE, Engine
+from xtx.games.zset import Engine
 
 NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
@@ -52,7 +54,8 @@ class GameSpec:
     """Find look, inventory and valid actions. Without it observations have none of them, and a game starts and
     steps at once: for people at the keyboard, and for agents that know what to do."""
     engine: str = "zset"
-    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one); the same verdicts."""
+    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one in Frotz, which then runs
+    altered memory: for comparisons)."""
     threads: int = 1
     """Threads that judge candidates; the same verdicts again."""
     actions: str = "templates"
@@ -62,6 +65,8 @@ class GameSpec:
     """Name each change by the command with the most usual verb, as Jericho does, and not by the shortest."""
     details: bool = False
     """Also give what people see of a state: see `details.Details`. It does not change what an agent sees."""
+    byte_score: bool = False
+    """Give the score as one signed byte: -130 as 126. So old versions of Jericho read Dragon's."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +136,8 @@ class StoryGame:
         self.spec = spec
         self._on_progress = on_progress
         story = find_story(str(Path(spec.path).absolute()))
+        if spec.search:
+            story = describe(story)
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
         self._survey = layout, avoid
@@ -197,7 +204,7 @@ class StoryGame:
     def move(self, action: str, *, last: bool = False) -> Step:
         """`step` without what takes long: the observation has no valid actions yet."""
         emulator = self.emulator
-        before, score = emulator.save(), emulator.score
+        before, score = emulator.save(), self._score()
         self._step += 1
         known = action in self.forbidden.get(self._here, ())
         status = Status.LIMIT if known else emulator.step(action)
@@ -208,7 +215,7 @@ class StoryGame:
                 self.newly_forbidden.append((self._here, action))
             return Step(self._glimpse(NO_ANSWER), 0, False, last)
         halted = status is Status.HALTED
-        reward = 0 if halted else emulator.score - score
+        reward = 0 if halted else self._score() - score
         if halted or emulator.over:
             ending = Observation(clean(emulator.narration), "", "", (), score + reward, self._step)
             return Step(ending, reward, True, False, not halted and emulator.won)
@@ -263,13 +270,17 @@ class StoryGame:
         self._canonical = self._locate()
 
     def try_alone(self, command: str, *, as_step: bool) -> None:
-        """Gives one command that may end this process: as a step from the present state, or in all the ways in which a
-        search tries it, from the canonical state. The game is left in some other state."""
+        """Gives one command that may end this process: as a step from the present state, or as a search tries it, from
+        the canonical state. With an engine that means the whole search, of which all commands are one run. The game is
+        left in some other state."""
         emulator, canonical = self.emulator, self._canonical
         if as_step:
             emulator.step(command)
-        elif canonical is not None and command == ENGINE:
-            self.search.findings(canonical, self._excluded(self._here, canonical))
+        elif canonical is not None and self._engine is not None:
+            excluded = self._excluded(self._here, canonical)
+            found = self.search.findings(canonical, excluded)
+            if self.search.extends:
+                self.search.extended(canonical, found, excluded)
         elif canonical is not None:
             emulator.ask(canonical, [command])
             for rng in RANDOM_STATES:
@@ -305,7 +316,12 @@ class StoryGame:
         narration = clean(emulator.narration) if text is None else text
         self._canonical = None if emulator.over else self._locate()
         look, inventory = ("", "") if self._canonical is None else self._describe(self._here, self._canonical)
-        return Observation(narration, look, inventory, (), emulator.score, self._step)
+        return Observation(narration, look, inventory, (), self._score(), self._step)
+
+    def _score(self) -> int:
+        """The score as agents see it."""
+        score = self.emulator.score
+        return (score + 128) % 256 - 128 if self.spec.byte_score else score
 
     def valid_actions(self) -> tuple[str, ...]:
         """The valid actions of the present state; none at the end of a game."""
@@ -503,8 +519,7 @@ def _story_key(story: Story) -> str:
     to the world and what can be typed."""
     if story.profile is None:
         return story.md5
-    profile = msgspec.msgpack.encode(story.profile)
-    return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
+    return f"{story.md5}+{hashlib.blake2b(profile_key(story.profile), digest_size=16).hexdigest()}"
 
 
 def _version(story: Story, thorough: bool) -> str:

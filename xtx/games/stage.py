@@ -12,6 +12,7 @@ from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import default_game, find_story
 from xtx.games.child_process import PATIENCE, Report, call_in_child
+from xtx.games.discovery.describe import describe
 from xtx.games.game import GameSpec
 from xtx.games.toy import MAX_SCORE, ToyGame
 
@@ -47,7 +48,7 @@ def read_story_facts(report: Report, path: str) -> Facts:
     """The same. Runs the story up to its first prompt, so it is called in a process of its own."""
     from xtx.games.jericho import Emulator
 
-    emulator = Emulator(find_story(path))
+    emulator = Emulator(describe(find_story(path)))
     return emulator.name, emulator.max_score, emulator.walkthrough
 
 
@@ -55,6 +56,7 @@ def set_stage(
     game: str,
     *,
     extra_actions: bool = False,
+    byte_score: bool = False,
     wide_grammar: bool = False,
     actions: str = "templates",
     thorough_survey: bool = False,
@@ -75,6 +77,7 @@ def set_stage(
     spec = GameSpec(
         path=str(story.path.absolute()),
         extra_actions=extra_actions,
+        byte_score=byte_score,
         wide_grammar=wide_grammar,
         actions=actions,
         thorough_survey=thorough_survey,

@@ -26,7 +26,7 @@ from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, STEP_LIMIT, Emulat
 from xtx.games.stamps import breaks, set_word, stamps, word
 from xtx.games.survey_budget import CHECKING, FROTZ_WEIGHT, Budget
 from xtx.games.traces import NONSENSE, PAIRS, PRONOUNS, Traces, score_copies, ticking
-from xtx.games.trials import IDLE, RNG, Trial, Trials, first_to_matter
+from xtx.games.trials import IDLE, NOT_JUDGED, RNG, Trial, Trials, first_to_matter
 from xtx.games.world import Layout, World, prompt_of
 from xtx.games.zmachine import Ram
 
@@ -467,7 +467,19 @@ class _Survey:
         for _ in range(8):
             self.emulator.restore(before)
             canonical = World(self.emulator, layout).canonical(RNG)
-            wrong = self.trials.outcomes(canonical, commands, watched) != truth
+            outcomes = self.trials.outcomes(canonical, commands, watched)
+            wrong = outcomes != truth
+            if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
+                # Whatever is done, the story stops: no state of this game. Even a clock may be to blame, of which a
+                # value between its first and its last ends everything.
+                deadly = self._deadly(layout, before, canonical, commands[:idle])
+                if deadly is None:
+                    break
+                counters = tuple(a for a in layout.counters if a != deadly)
+                mask = bytearray(layout.mask)
+                mask[deadly] = 0xFF
+                layout = msgspec.structs.replace(layout, mask=bytes(mask), counters=counters)
+                continue
             # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
             # commands.
             due = np.count_nonzero(truth[:idle]) > 1
@@ -482,15 +494,26 @@ class _Survey:
             layout = msgspec.structs.replace(layout, local=local)
         return layout
 
+    def _deadly(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
+        """Address of a byte that, made canonical, makes the story stop; None if there is none."""
+        return first_to_matter(
+            self.trials.suspects(layout, before, canonical), self.trials.matters(before, canonical, commands)
+        )
+
     def _guilty(
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
     ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
         suspects = self.trials.suspects(layout, before, canonical)
-        # How far a counter has come is no matter of the room, but of time: see due.py.
+        # How far a counter has come is no matter of the room, but of time: see due.py. But a door may open safely only
+        # after some turns.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
-        suspects = [a for a in suspects if a not in running]
-        return first_to_matter(suspects, self.trials.matters(before, canonical, [IDLE[0], *commands], watched))
+        others = [a for a in suspects if a not in running]
+        matters = self.trials.matters(before, canonical, [IDLE[0], *commands], watched)
+        found = first_to_matter(others, matters)
+        if found is None and watched is None:
+            found = first_to_matter([a for a in suspects if a in running], matters)
+        return found
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:

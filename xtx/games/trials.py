@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.cpu_count import usable_processors
+from xtx.games.hearing import find_kept_back
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
 from xtx.games.narration import clean
 from xtx.games.survey_budget import Budget
@@ -35,7 +36,7 @@ CHUNK = 8
 _MOST_THREADS = 8
 """Threads that try states: while a run's story is surveyed, the run has nothing else to do."""
 
-_NOT_JUDGED = 2
+NOT_JUDGED = 2
 """Outcome of a command that the engine does not judge: the game may have ended, or asks for a key."""
 
 Item = TypeVar("Item")
@@ -64,7 +65,7 @@ class Trial:
         changed = (verdicts.flags & Verdict.CHANGED) > 0
         told_apart = verdicts.watches | np.uint64(1) if kinds else np.uint64(1)
         outcomes = np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
-        return np.where(verdicts.flags & UNJUDGED, np.uint64(_NOT_JUDGED), outcomes)
+        return np.where(verdicts.flags & UNJUDGED, np.uint64(NOT_JUDGED), outcomes)
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""
@@ -103,6 +104,8 @@ class Trials:
                 if not self._engines:  # one does as well as several; without any, the layout would be another one
                     raise
                 break
+        if self._engines:
+            find_kept_back(emulator, self._engines[0], self.avoid)
         self._reading = Lock()
         self._read = lru_cache(maxsize=4096)(self._read_screen)
         self._trials = [Trial(engine, self._read) for engine in self._engines]

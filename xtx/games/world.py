@@ -22,9 +22,8 @@ from xtx.games.narration import clean
 from xtx.games.stamps import elapsed, set_word, word
 from xtx.games.zmachine import Ram
 from xtx.games.zset import UNJUDGED, Engine
+from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
 
-SURVEY_VERSION = 10
-"""Changes whenever the canonical state does: part of every key in the atlas."""
 CANONICAL_VERSION = 8
 """The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
 does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
@@ -111,10 +110,10 @@ class World:
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
         room = around[-1] if around else emulator.player  # rooms may have no names
+        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         local = layout.local.get(room)
         if local:
             ram[list(local)] = present[list(local)]
-        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         if layout.due:
             addresses, values, starts = self._due
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from xtx.report import stats
-from xtx.report.digest import ROUND_STEPS
+from xtx.report.averages import AVG_OF_ALL
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
+from xtx.report.equal_steps import FAR_ENOUGH, equal_steps, far_enough
 from xtx.report.figures import Bar, BarPlot, Line, LinePlot
-from xtx.report.groups import Board, Group, Variant
+from xtx.report.groups import Board, Group, Variant, paper_steps
+from xtx.report.row_marks import FEWER
 from xtx.report.stats import Estimate, Floats
 from xtx.report.words import DASH, count, number, some
 
 ABLATIONS = ("xtx", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5", "xtx-lambda-1", "xtx-uniform")
-FAR_ENOUGH = 0.1
-"""Share of the longest run's steps below which another is not compared with it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     An ablation that was run on one game only must not take the other games from everybody else's comparison.
     """
     known = [variant for variant in variants if variant.maximum]
-    far = {variant: _far_enough(board.of(variant)) for variant in known}
+    far = {variant: far_enough(board.of(variant)) for variant in known}
     played = {label: {v: group for v in known for group in far[v] if group.label == label} for label in board.labels}
     best: tuple[int, dict[str, dict[Variant, Group]], list[Variant]] = (0, {}, [])
     for least in sorted({len(games) for games in played.values() if games}, reverse=True):
@@ -69,51 +69,41 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     return Field(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
 
 
-def _far_enough(groups: Sequence[Group]) -> list[Group]:
-    """Without those that are much shorter than others: they would cut them off where nothing is to be seen yet."""
-    return [
-        group
-        for alike in _by_games(groups)
-        for group in alike
-        if group.steps >= max(other.steps for other in alike) * FAR_ENOUGH
-    ]
-
-
-def _by_games(groups: Sequence[Group]) -> list[list[Group]]:
-    """The groups by how many games their runs play together. Those of rc-dqn play one: they learn in another way, and
-    are not to be cut off by others, nor others by them."""
-    numbers = {group.label: group.runs[0].config.games for group in groups}
-    return [[g for g in groups if numbers[g.label] == games] for games in dict.fromkeys(numbers.values())]
-
-
-def equal_steps(groups: Sequence[Group]) -> dict[str, int]:
-    """At which step each agent's runs on a game are to be compared, by label: at their end if all are as long, else at
-    the last round step that each has come to, which summaries know exactly."""
-    ends = {}
-    for alike in _by_games(groups):
-        shortest, longest = min(group.steps for group in alike), max(group.longest for group in alike)
-        rounded = max((mark for mark in ROUND_STEPS if mark <= shortest), default=shortest)
-        ends.update({group.label: shortest if shortest == longest else rounded for group in alike})
-    return ends
-
-
 def _normalised(group: Group, steps: int) -> Floats:
     return stats.normalise(group.avg_at(steps), group.variant.maximum or 1)
 
 
 def section(board: Board, stochastic: bool) -> Section | None:
-    """The comparison over deterministic or over stochastic games; None if there is no game that all agents share."""
+    """The comparison over deterministic or over stochastic games, without Dragon, and folded with it; None where there
+    are no two agents that share two games."""
     variants = [variant for variant in board.variants if variant.stochastic == stochastic]
-    field = common_field(board, variants)
-    if field is None:
-        return None
     kind = "-stochastic" if stochastic else ""
+    kept = [variant for variant in variants if variant.game != "dragon"]
+    blocks: list[Block] = []
+    field = _comparable_field(board, kept)
+    if field is not None:
+        blocks += [Text(_explain(field)), *_summary(board, field, kind), *_improvement(field)]
+    with_dragon = _comparable_field(board, variants)
+    if with_dragon is not None and any(variant.game == "dragon" for variant in with_dragon.variants):
+        inner = [Text(_explain(with_dragon)), *_summary(board, with_dragon, f"{kind}-with-dragon")]
+        blocks.append(Section("With Dragon", inner, folded=True))
+    title = f"Across {'stochastic' if stochastic else 'deterministic'} games"
+    return Section(title, blocks) if blocks else None
+
+
+def _comparable_field(board: Board, variants: Sequence[Variant]) -> Field | None:
+    """A field of at least two agents and two games: a single one has nothing to be compared, or averaged."""
+    field = common_field(board, variants)
+    return field if field is not None and len(field.variants) > 1 and len(field.scores) > 1 else None
+
+
+def _explain(field: Field) -> str:
     few, many = field.seeds
     names = ", ".join(variant.title for variant in field.variants)
     seeds = some(few, "seed") if few == many else f"{few} to {many} seeds"
     said = [
-        f"Normalised Avg over {some(len(field.variants), 'game')} that all of these agents were run on ({names}), "
-        f"{seeds} each. Intervals: 95 %, stratified bootstrap over seeds "
+        f"Normalised {AVG_OF_ALL} over {some(len(field.variants), 'game')} that all of these "
+        f"agents were run on ({names}), {seeds} each. Intervals: 95 %, stratified bootstrap over seeds "
         f"({stats.RESAMPLES:,} resamples), after Agarwal et al. 2021."
     ]
     if many == 1:
@@ -126,15 +116,7 @@ def section(board: Board, stochastic: bool) -> Section | None:
         said.append(
             f"Left out, because they were not run on all of these, or for {few_steps}: {', '.join(field.absent)}."
         )
-    blocks: list[Block] = [Text(" ".join(said)), *_summary(board, field, kind)]
-    if any(variant.game == "dragon" for variant in field.variants) and len(field.variants) > 1:
-        kept = [variant for variant in variants if variant.game != "dragon"]
-        without = common_field(board, kept)
-        if without:
-            texts: list[Block] = [Text(line) for line in _said_of_steps(without)]
-            inner = [*texts, *_summary(board, without, f"{kind}-without-dragon")]
-            blocks.append(Section("Without Dragon", inner, folded=True))
-    return Section(f"Across {'stochastic' if stochastic else 'deterministic'} games", [*blocks, *_improvement(field)])
+    return " ".join(said)
 
 
 def _said_of_steps(field: Field) -> list[str]:
@@ -182,8 +164,6 @@ def _profiles(board: Board, field: Field, name: str) -> Figure:
 
 
 def _improvement(field: Field) -> list[Block]:
-    if len(field.scores) < 2:
-        return []
     certain = field.seeds[1] > 1
     rows = []
     for label, games in field.scores.items():
@@ -217,31 +197,34 @@ def ablations(board: Board) -> Section | None:
         "xtx beside xtx with one of its parts changed: no exploration on the way back (no-mix), a fixed share of "
         "exploration without phases (lambda), exploration at random (uniform); on each game at equally many steps."
     )
-    return Section("Ablations", [text, *blocks]) if blocks else None
+    return Section("Ablations", [text, *blocks]) if any(isinstance(block, Gallery) for block in blocks) else None
 
 
 def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
     colours = board.colours
     ends = {v: equal_steps(groups) for v, groups in found.items()}
-    shared = [v for v, groups in found.items() if {g.label for g in groups} >= set(labels)]
+    shared = [v for v, groups in found.items() if v.game != "dragon" and {g.label for g in groups} >= set(labels)]
     figures = []
-    if shared:
+    if len(shared) > 1:
         bars = []
         for label in labels:
-            # The paper's bars cut every game to 0 to 1, which matters for Dragon alone.
             groups = [g for v in shared for g in found[v] if g.label == label]
             means = [float(np.clip(_normalised(g, ends[g.variant][label]), 0, 1).mean()) for g in groups]
             bars.append(Bar(label, colours[label], _around(means)))
         caption = f"Mean over {some(len(shared), 'game')} that all of them were run on, ± standard deviation over games"
-        figures.append(Figure(f"ablations-{'stochastic' if shared[0].stochastic else 'all'}",
-                              BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))  # fmt: skip
+        name = f"ablations-{'stochastic' if shared[0].stochastic else 'all'}"
+        figures.append(Figure(name, BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))
     for variant, groups in found.items():
+        if len(groups) < 2:
+            continue
         own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
         plot = BarPlot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
-        caption = f"{variant.title} at step {count(max(ends[variant].values()))}, ± standard deviation over seeds"
+        steps = max(ends[variant].values())
+        fewer = f" ({FEWER} the paper's have {count(paper_steps('xtx'))})" if steps < paper_steps("xtx") else ""
+        caption = f"{variant.title} at step {count(steps)}{fewer}, ± standard deviation over seeds"
         figures.append(Figure(f"ablations-{variant.title}", plot, caption))
     missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."
-    return [*([Text(missing)] if missing else []), Gallery(figures)]
+    return [*([Text(missing)] if missing else []), *([Gallery(figures)] if figures else [])]
 
 
 def _around(values: Sequence[float] | Floats) -> Estimate:

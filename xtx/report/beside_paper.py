@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-
+from xtx.report.averages import AVG, AVG_OF_ALL, DEFINITIONS, describe_mean, over_games
 from xtx.report.document import Block, Cell, Row, Section, Table, Text
+from xtx.report.equal_steps import equal_steps
 from xtx.report.groups import Board, Group, Variant
+from xtx.report.load import RunData
 from xtx.report.paper import Figures, PaperTable, read_paper
-from xtx.report.stats import mean_and_std, normalise
-from xtx.report.words import DASH, count, number, percent, signed, some, spread
+from xtx.report.row_marks import Mark, legend, marks_of, marks_of_runs, signs_of_all
+from xtx.report.stats import Floats, mean_and_std, normalise
+from xtx.report.words import DASH, count, number, signed, some, spread
 
 BASELINES = ("drrn", "inv-dy", "rc-dqn", "xtx-uniform")
 """The agents against which the paper's Δ is: prior work and XTX-Uniform."""
-FEWER, OTHER, UNFINISHED = "▾", "‡", "◐"
-HEADER = (
-    "agent", "Avg, ours", "Avg, paper", "difference", "Max, ours", "Max, paper", "difference", "seeds", "steps",
-)  # fmt: skip
+HEADER = ("agent", AVG, "paper", "difference", AVG_OF_ALL, "Max", "paper", "difference", "seeds", "steps")
+PAPER_COLUMNS = ("paper", "difference")
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,61 @@ def section(board: Board, stochastic: bool) -> Section | None:
     if not variants:
         return None
     table = read_paper().table(stochastic)
-    rows = [row for variant in variants for row in _game_rows(board, variant)]
     kind, figure = ("Stochastic", 2) if stochastic else ("Deterministic", 1)
     missing = [row for row in table.main if row not in {variant.row for variant in variants}]
-    blocks: list[Block] = [
-        Text(
-            "Avg: mean final score of the last 100 episodes of training. Max: best final score of any episode. Mean ± "
-            "population standard deviation over seeds. Δ: normalised Avg of xtx minus that of the best of drrn, "
-            "inv-dy, rc-dqn and xtx-uniform, as far as they are there. Where the paper's name of a game has a star, "
-            "actions were added to its grammar."
-        ),
-        Text(
-            f"{FEWER} fewer steps than the paper's runs · {OTHER} not the paper's settings · {UNFINISHED} not finished"
-        ),
-        Table(HEADER, rows),
+    groups = [group for variant in variants for group in board.of(variant)]
+    marks = [
+        *(mark for group in groups for mark in marks_of(group)),
+        *(mark for group in groups for run in group.duplicates for mark in marks_of_runs([run])),
     ]
+    told = signs_of_all(groups)
+    known, others = _split(variants)
+    blocks: list[Block] = [Text(f"{DEFINITIONS} {_EXPLANATION}")]
+    if marks:
+        blocks.append(Text(legend(marks, told)))
+    if known:
+        blocks.append(Table(HEADER, [row for variant in known for row in _game_rows(board, variant, told)]))
+    if others:
+        table_of_others = _without_paper([row for variant in others for row in _game_rows(board, variant, told)])
+        blocks += [Text("Games, or ways to play them, that the paper does not have:")] if known else []
+        blocks.append(table_of_others)
     filled = describe_filled_cells(board, table, figure)
     if filled:
         blocks.append(Text(filled))
     if missing and len(missing) < len(table.main):
         blocks.append(Text(f"Games of the paper's table {figure} that are not among these runs: {', '.join(missing)}."))
-    return Section(f"{kind} games", [*blocks, *_averages(board, variants, table)])
+    return Section(f"{kind} games", [*blocks, *over_games(board, variants, table, _mean_deltas(board, variants))])
+
+
+def _mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
+    """The mean of Δ over the games for which ours is known, and the paper's over the same; Dragon is not among them."""
+    both = [dict(deltas_of(variant, sides(board, variant))) for variant in variants if variant.game != "dragon"]
+    ours = [pair["ours"] for pair in both if pair["ours"] is not None]
+    paper = [pair["paper"] for pair in both if pair["ours"] is not None and pair["paper"] is not None]
+    if len(ours) < 2:
+        return []
+    beside = f"; the paper's over {some(len(paper), 'game')} of these: {describe_mean(paper)}" if paper else ""
+    return [Text(f"Mean of Δ over {some(len(ours), 'game')}: {describe_mean(ours)}{beside}.")]
+
+
+_EXPLANATION = (
+    "Max: best final score of any episode. Mean ± population standard deviation over seeds. Δ: normalised Avg of xtx "
+    "minus that of the best of drrn, inv-dy, rc-dqn and xtx-uniform, as far as they are there, at equally many steps. "
+    "Where the paper's name of a game has a star, actions were added to its grammar."
+)
+
+
+def _split(variants: Sequence[Variant]) -> tuple[list[Variant], list[Variant]]:
+    """Those that the paper has figures of, and the others."""
+    known = [v for v in variants if v.row in read_paper().table(v.stochastic).rows and not v.wide]
+    return known, [variant for variant in variants if variant not in known]
+
+
+def _without_paper(rows: Sequence[Row]) -> Table:
+    """The table without the columns that would be empty."""
+    kept = [place for place, name in enumerate(HEADER) if name not in PAPER_COLUMNS]
+    cut = [row if row.kind == "group" else replace(row, cells=[row.cells[place] for place in kept]) for row in rows]
+    return Table([HEADER[place] for place in kept], cut)
 
 
 def describe_filled_cells(board: Board, table: PaperTable, figure: int) -> str:
@@ -94,61 +128,85 @@ def describe_filled_cells(board: Board, table: PaperTable, figure: int) -> str:
     )
 
 
-def _game_rows(board: Board, variant: Variant) -> list[Row]:
+def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Row]:
     shown = sides(board, variant)
     points = f" · {count(variant.maximum)} points" if variant.maximum else ""
-    deltas = [f"{who} {signed(100 * delta)} %" for who, delta in _deltas(variant, shown) if delta is not None]
+    deltas = [f"{name} {signed(100 * value)} %" for name, value in deltas_of(variant, shown) if value is not None]
     said = f" · Δ {', '.join(deltas)}" if deltas else ""
-    return [Row([f"{variant.title}{points}{said}"], kind="group"), *(_row(side) for side in shown)]
+    rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
+    for side in shown:
+        rows.append(_row(side, told))
+        rows += [_duplicate(side.label, run, told) for run in (side.ours.duplicates if side.ours else ())]
+    return rows
 
 
-def _row(side: Side) -> Row:
+def _row(side: Side, told: Collection[str]) -> Row:
     group, paper = side.ours, side.paper
     published = [spread(paper.avg, paper.avg_std), spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
     if group is None:
-        return Row([side.label, DASH, published[0], DASH, DASH, published[1], DASH, "", ""], side.label, "absent")
-    avg, avg_std = mean_and_std(group.avg)
-    best, best_std = mean_and_std(group.max)
+        cells = [side.label, DASH, published[0], DASH, DASH, DASH, published[1], DASH, "", ""]
+        return Row(cells, side.label, "absent")
     many = len(group.runs) > 1
     seeds = ", ".join(str(run.config.seed) for run in group.runs)
+    avg, best = float(group.avg_by_game.mean()), float(group.max.mean())
     return Row(
         [
             side.label,
-            spread(avg, avg_std if many else None),
+            over_seeds(group.avg_by_game),
             published[0],
             signed(avg - paper.avg) if paper else DASH,
-            spread(best, best_std if many else None),
+            over_seeds(group.avg),
+            over_seeds(group.max),
             published[1],
             signed(best - paper.max) if paper else DASH,
             Cell(str(len(group.runs)), f"seeds {seeds}" if many else "one seed only: nothing is known of the spread"),
-            _steps(group),
+            steps_cell(group.steps, marks_of(group), told),
         ],
         side.label,
     )
 
 
-def _steps(group: Group) -> Cell:
-    said, marks = [], ""
-    if group.fewer_steps:
-        marks += FEWER
-        said.append(f"the paper's runs have {read_paper().steps[group.agent]:,} steps")
-    if group.other_settings:
-        marks += OTHER
-        said.append("not the paper's settings: " + ", ".join(group.other_settings))
-    if not group.finished:
-        marks += UNFINISHED
-        said.append("not finished")
-    return Cell(f"{count(group.steps)} {marks}".strip(), "; ".join(said))
+def over_seeds(values: Floats) -> str:
+    """Mean ± standard deviation; without the latter where there is one seed."""
+    mean, std = mean_and_std(values)
+    return spread(mean, std if len(values) > 1 else None)
 
 
-def _deltas(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
+def _duplicate(label: str, run: RunData, told: Collection[str]) -> Row:
+    """A run whose seed is counted already: it is in no mean, but its figures are seen."""
+    own = run.digest
+    figures = [number(own.avg_by_game), DASH, DASH, number(own.avg), number(own.max), DASH, DASH]
+    name = Cell(f"↳ seed {run.config.seed} again, not counted: {run.folder.name}", str(run.folder))
+    return Row([name, *figures, "", steps_cell(run.reached, marks_of_runs([run]), told)], label, "absent")
+
+
+def steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) -> Cell:
+    """A number of steps with the marks of its row behind, but those that are told of all rows."""
+    shown = [mark for mark in marks if mark.sign not in told]
+    signs = "".join(mark.sign for mark in shown)
+    return Cell(f"{count(steps)} {signs}".strip(), "; ".join(mark.words for mark in shown))
+
+
+def deltas_of(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
     """Ours and the paper's; None where xtx or all baselines are lacking."""
-    ours: dict[str, float] = {}
-    for side in shown:
-        if side.ours and side.label == side.ours.agent:  # those with settings of their own are no baselines
-            ours[side.label] = float(side.ours.avg.mean())
+    # Those with settings of their own are no baselines.
+    compared = [side.ours for side in shown if side.ours and side.ours.label == side.ours.agent]
+    compared = [group for group in compared if group.agent in ("xtx", *BASELINES)]
+    ours = {group.agent: avg for group, avg in zip(compared, comparable_averages(compared), strict=True)}
     paper = {side.ours.agent if side.ours else side.label: side.paper.avg for side in shown if side.paper}
     return [("ours", delta(ours, variant.maximum)), ("paper", delta(paper, variant.maximum))]
+
+
+def comparable_averages(groups: Sequence[Group]) -> list[float]:
+    """The mean Avg over the seeds of each of several agents on a game: the authors' definition where none of them has
+    more steps than the others, else that of all environments at the last round step that each has come to, since the
+    other one is known at the end of a run only."""
+    if not groups:
+        return []
+    ends = equal_steps(groups)
+    if all(group.longest == ends[group.label] for group in groups):
+        return [float(group.avg_by_game.mean()) for group in groups]
+    return [float(group.avg_at(ends[group.label]).mean()) for group in groups]
 
 
 def delta(averages: dict[str, float], maximum: float | None) -> float | None:
@@ -158,87 +216,3 @@ def delta(averages: dict[str, float], maximum: float | None) -> float | None:
         return None
     own, best = normalise([averages["xtx"], max(baselines)], maximum)
     return float(own - best)
-
-
-# --- the row of averages ----------------------------------------------------------------------------------------
-
-
-def _averages(board: Board, variants: Sequence[Variant], table: PaperTable) -> list[Block]:
-    """Normalised scores over games, with and without Dragon, ours and the paper's over the same games."""
-    rows = []
-    known = [variant for variant in variants if variant.maximum]
-    for words, chosen in _choices(known, table):
-        lines = [_average_row(board, label, chosen, table) for label in board.labels]
-        filled = [line for line in lines if line]
-        if filled:
-            rows += [Row([words], kind="group"), *filled]
-    if not rows:
-        return []
-    header = ("agent", "Avg, ours", "Avg, paper, same games", "Max, ours", "Max, paper, same games", "games",
-              "Avg, paper, whole table", "Max, paper, whole table")  # fmt: skip
-    text = Text(
-        "Averages over games of score / maximum, cut above at 1, in per cent, ± their standard deviation over games. "
-        "Dragon's score underflowed in the paper's version of Jericho, which made its figures too high; so averages "
-        "without it stand beside."
-    )
-    return [Section("Averages over games", [text, Table(header, rows), *_mean_delta(board, known)])]
-
-
-def _choices(known: list[Variant], table: PaperTable) -> list[tuple[str, list[Variant]]]:
-    """Over which games averages are made, in words and as a list: what the paper averages stands apart from others."""
-    main = [variant for variant in known if variant.row in table.main and not variant.wide]
-    found = [(f"{some(len(main), 'game')} of the paper's table", main)] if main else []
-    if len(known) > len(main):
-        found.append((f"all {some(len(known), 'game')} here", known))
-    for words, chosen in list(found):
-        without = [variant for variant in chosen if variant.game != "dragon"]
-        if without and len(without) < len(chosen):
-            found.append((f"{words}, without dragon", without))
-    return found
-
-
-def _mean_delta(board: Board, variants: Sequence[Variant]) -> list[Block]:
-    """The mean of Δ over the games for which ours is known, and the paper's over the same."""
-    both = [dict(_deltas(variant, sides(board, variant))) for variant in variants]
-    ours = [pair["ours"] for pair in both if pair["ours"] is not None]
-    paper = [pair["paper"] for pair in both if pair["ours"] is not None and pair["paper"] is not None]
-    if not ours:
-        return []
-    beside = f"; the paper's over {some(len(paper), 'game')} of these: {_over_games(paper)}" if paper else ""
-    return [Text(f"Mean of Δ over {some(len(ours), 'game')}: {_over_games(ours)}{beside}.")]
-
-
-def _average_row(board: Board, label: str, variants: Sequence[Variant], table: PaperTable) -> Row | None:
-    groups = [group for variant in variants for group in board.of(variant) if group.label == label]
-    if not groups:
-        return None
-    agent = groups[0].agent
-    cells: list[Cell | str] = []
-    both = [group for group in groups if agent in _published(table, group.variant)]
-    for of in ("avg", "max"):
-        ours = [float(normalise(getattr(group, of).mean(), group.variant.maximum or 1)) for group in groups]
-        paper = [
-            float(normalise(getattr(_published(table, group.variant)[agent], of), group.variant.maximum or 1))
-            for group in both
-        ]
-        cells.append(_over_games(ours))
-        missing = len(both) < len(groups)
-        hint = f"over {len(both)} of the {len(groups)} games" if missing and both else ""
-        cells.append(Cell(_over_games(paper), hint))
-    whole = table.normalised.get(agent) if both else None
-    published = [f"{number(whole.avg)} %", f"{number(whole.max)} %"] if whole else [DASH, DASH]
-    part = str(len(groups)) if len(groups) == len(variants) else f"{len(groups)} of {len(variants)}"
-    games = Cell(part, ", ".join(group.variant.title for group in groups))
-    return Row([label, *cells, games, *published], label)
-
-
-def _published(table: PaperTable, variant: Variant) -> dict[str, Figures]:
-    row = table.rows.get(variant.row)
-    return row.agents if row and not variant.wide else {}
-
-
-def _over_games(values: Sequence[float]) -> str:
-    if not values:
-        return DASH
-    mean = percent(float(np.mean(values)), 1)
-    return mean if len(values) == 1 else f"{mean} ± {number(100 * float(np.std(values)))}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from xtx.core import UserError
-from xtx.report import across_games, beside_paper, by_game, by_run
+from xtx.report import across_games, beside_paper, by_game, by_run, opening
 from xtx.report.document import Block, Document, Gallery, Notes, Section, Text
 from xtx.report.groups import Board, FindFacts, gather
 from xtx.report.load import RunData, Unreadable
@@ -15,6 +15,18 @@ from xtx.report.paper import read_paper
 from xtx.report.words import some
 
 TITLE = "Runs beside the paper"
+
+KINDS_OF_NOTES = (
+    ("Not finished", "finished"),
+    ("One seed only", "one seed only"),
+    ("Seeds that are there more than once", "there more than once"),
+    ("Made by different versions", "different versions"),
+    ("Settings that differ between games", "not the same on all games"),
+    ("Changed from outside", "changed from outside"),
+    ("Read from summaries", "read from summaries"),
+    ("The same run twice", "is the same run as"),
+)
+"""Kinds of remarks, in the order in which they are shown, and the words by which they are told apart."""
 
 _Made = TypeVar("_Made")
 
@@ -75,8 +87,10 @@ def build(
     if page is not None and page.number > 1:
         return _document(board, title, [_runs_of(board, find_turns, page)])
     if board.groups:
-        sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
+        sections.append(opening.section(board))
+        sections.append(_remarks(board))
         sections.append(by_game.training_plots(board))
+        sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
         sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
         sections.append(across_games.ablations(board))
         sections.append(Section("Games", by_game.sections(board)))
@@ -97,6 +111,8 @@ def build_brief(board: Board, title: str = TITLE) -> Document:
     """The same in tables only, with curves as figures at some steps and a line for each run: to be read as text."""
     sections: list[Section | None] = []
     if board.groups:
+        sections.append(opening.section(board))
+        sections.append(_remarks(board))
         sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
         sections.append(by_game.training_tables(board))
         sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
@@ -115,20 +131,24 @@ def _document(board: Board, title: str, sections: Sequence[Section | None]) -> D
     games = some(len(board.variants), "game")
     lead = f"{some(len(board.runs), 'run')} of {some(len(board.labels), 'agent')} on {games}."
     shown = [section for section in sections if section is not None]
-    return Document(title, lead, [*_remarks(board), *shown, _sources()], board.colours)
+    if not board.groups:
+        shown = [section for section in (_remarks(board),) if section is not None] + shown
+    return Document(title, lead, [*shown, _sources()], board.colours)
 
 
-def _remarks(board: Board) -> Sequence[Section]:
-    """What must be known before the figures are believed."""
+def _remarks(board: Board) -> Section | None:
+    """What limits the figures, grouped by kind and folded; what cannot be read is named at once."""
     lines = [f"{run.folder} cannot be read and is left out: {run.why}" for run in board.unreadable]
-    lines += board.notes
-    few, many = 6, len(lines)
-    if not lines:
-        return []
-    blocks: list[Block] = [Notes(lines[:few])]
-    if many > few:
-        blocks.append(Section(f"{many - few} more", [Notes(lines[few:])], folded=True))
-    return [Section("To be known first", blocks)]
+    blocks: list[Block] = [Notes(lines)] if lines else []
+    kinds: dict[str, list[str]] = {}
+    for note in board.notes:
+        kind = next((kind for kind, part in KINDS_OF_NOTES if part in note), "Other remarks")
+        kinds.setdefault(kind, []).append(note)
+    order = [*(kind for kind, _ in KINDS_OF_NOTES), "Other remarks"]
+    for kind in sorted(kinds, key=order.index):
+        title = f"{kind} ({len(kinds[kind])})"
+        blocks.append(Section(title, [Notes(kinds[kind])], folded=True, key=kind))
+    return Section("Limits of these figures", blocks) if blocks else None
 
 
 def _sources() -> Section:

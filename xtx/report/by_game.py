@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xtx.report import stats
+from xtx.report.averages import AVG, AVG_OF_ALL
+from xtx.report.beside_paper import over_seeds
 from xtx.report.digest import ROUND_STEPS
 from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.facts import GameFacts
@@ -14,7 +18,7 @@ from xtx.report.load import RunData
 from xtx.report.map_plot import MapPlot
 from xtx.report.paper import read_paper
 from xtx.report.rooms import chart, in_order, lay_out
-from xtx.report.words import DASH, count, duration, number, percent, some, spread
+from xtx.report.words import DASH, count, duration, number, percent, some
 
 POINTS = 160
 """Of a learning curve."""
@@ -27,15 +31,21 @@ def sections(board: Board, maps: bool = True) -> list[Section]:
 
 def training_plots(board: Board) -> Section:
     """One plot for each game, all together."""
-    figures = [_plot(board, variant) for variant in board.variants]
+    figures = [
+        Figure(f"training-{variant.title}", learning_plot(board, variant, board.of(variant)), variant.title)
+        for variant in board.variants
+    ]
     text = "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds."
     return Section("Training", [Text(text), Gallery(figures)])
 
 
-def _plot(board: Board, variant: Variant) -> Figure:
-    groups = board.of(variant)
+def learning_plot(
+    board: Board, variant: Variant, groups: Sequence[Group], reference: tuple[str, float] | None = None
+) -> LinePlot:
+    """The learning curves of some agents on a game; `reference` is a line across the plot, with its name."""
     most = max(run.reached for group in groups for run in group.runs)
-    at = np.linspace(0, most, POINTS + 1)[1:]
+    # Denser at the beginning, for a logarithmic axis.
+    at = np.unique(np.concatenate((np.linspace(0, most, POINTS + 1)[1:], np.geomspace(max(1, most / 2000), most, 40))))
     lines = []
     for group in groups:
         curves = np.stack([_curve(run, at) for run in group.runs])
@@ -43,8 +53,8 @@ def _plot(board: Board, variant: Variant) -> Figure:
         several = len(group.runs) > 1
         low, high = (mean - std, mean + std) if several else (None, None)
         lines.append(Line(group.label, board.colours[group.label], at, mean, low, high))
-    plot = LinePlot(lines, "steps", "score", top=variant.maximum, unit="steps")
-    return Figure(f"training-{variant.title}", plot, variant.title)
+    top = None if reference else variant.maximum  # which is far above, as a rule
+    return LinePlot(lines, "steps", "score", top=top, unit="steps", reference=reference)
 
 
 def training_tables(board: Board) -> Section:
@@ -80,7 +90,7 @@ def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
 
 def _section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
-    header = ("agent", "Avg", "Avg, last 100 of each game", "Max", "area under curve", "episodes", "steps/s", "time")
+    header = ("agent", AVG, AVG_OF_ALL, "Max", "area under curve", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
     blocks: list[Block] = [Table(header, rows), *(_maps(groups) if maps else [])]
     facts = variant.facts
@@ -92,17 +102,13 @@ def _section(board: Board, variant: Variant, maps: bool) -> Section:
 
 
 def _row(group: Group) -> Row:
-    def over_seeds(values: stats.Floats) -> str:
-        mean, std = stats.mean_and_std(values)
-        return spread(mean, std if len(values) > 1 else None)
-
     speeds = [run.speed for run in group.runs if run.speed]
     times = [run.time.total for run in group.runs if run.time]
     return Row(
         [
             group.label,
-            over_seeds(group.avg),
             over_seeds(group.avg_by_game),
+            over_seeds(group.avg),
             over_seeds(group.max),
             over_seeds(group.area),
             count(float(np.mean([run.digest.episodes for run in group.runs]))),

@@ -9,6 +9,7 @@ import numpy as np
 
 from xtx.core import EpisodeRecord
 from xtx.report import stats
+from xtx.report.averages import AVG, AVG_OF_ALL
 from xtx.report.digest import Endings
 from xtx.report.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
 from xtx.report.figures import Line, LinePlot
@@ -53,9 +54,15 @@ def listing(board: Board) -> Section:
                 own = run.digest
                 steps = count(run.reached) if run.finished else f"{count(run.reached)} of {count(run.config.steps)}"
                 seed = str(run.config.seed) + ("" if run.folder in counted else " (not counted)")
-                figures = [number(own.avg), count(own.max), count(own.peak), count(own.episodes)]
+                figures = [
+                    number(own.avg_by_game),
+                    number(own.avg),
+                    count(own.max),
+                    count(own.peak),
+                    count(own.episodes),
+                ]
                 rows.append(Row([variant.title, group.label, seed, steps, *figures, *_pace(run), str(run.folder)]))
-    header = ("game", "agent", "seed", "steps", "Avg", "Max", "peak", "episodes", "time", "steps/s", "from")
+    header = ("game", "agent", "seed", "steps", AVG, AVG_OF_ALL, "Max", "peak", "episodes", "time", "steps/s", "from")
     text = Text("Peak: the highest score that any episode had at some time, whatever it ended with.")
     return Section("Runs", [text, Table(header, rows)])
 

@@ -69,6 +69,8 @@ class Figure:
     caption: str
     agent: str = ""
     """Whose it is, if it is one agent's: it vanishes with that."""
+    is_large: bool = False
+    """Whether it is drawn larger where there is room."""
 
     @cached_property
     def svg(self) -> str:
@@ -101,6 +103,8 @@ class Section:
     agent: str = ""
     key: str = ""
     """What it is known by where its title may change while runs go on."""
+    kind: str = ""
+    """`opening` for what a reader sees first: its plot and its table stand side by side where there is room."""
 
 
 Block: TypeAlias = Text | Notes | Table | Gallery | Transcript | Section

@@ -21,8 +21,20 @@ from xtx.report.stats import Estimate, Floats
 from xtx.report.words import number, short
 
 WIDTH, HEIGHT = 440, 260
+LARGE_WIDTH, LARGE_HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 48, 20, 12, 40
 COLOURS = 12
+MARKERS = {
+    "circle": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
+    "square": "M-3 -3h6v6h-6z",
+    "up": "M0 -4L4 3h-8z",
+    "diamond": "M0 -4.5L4.5 0L0 4.5L-4.5 0z",
+    "down": "M0 4L4 -3h-8z",
+    "plus": "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
+}
+"""Shapes that tell agents apart beside their colours, as paths around a point."""
+NUM_MARKS = 6
+"""Markers on a line."""
 LETTER = 6.6
 """About the width of a letter."""
 
@@ -64,10 +76,15 @@ class LinePlot:
     top: float | None = None
     """Where the dotted line is that nobody can get above."""
     unit: str = ""
+    reference: tuple[str, float] | None = None
+    """A dashed line across the plot, by its name and value."""
 
-    def svg(self) -> str:
-        """The picture."""
-        return line_plot(self.lines, self.x_label, self.y_label, top=self.top, unit=self.unit)
+    def svg(self, is_large: bool = False) -> str:
+        """The picture; larger, it is for wide screens only, since its letters are too small elsewhere."""
+        size = (LARGE_WIDTH, LARGE_HEIGHT) if is_large else (WIDTH, HEIGHT)
+        return line_plot(
+            self.lines, self.x_label, self.y_label, top=self.top, unit=self.unit, reference=self.reference, size=size
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +118,19 @@ class _Axes:
     """Where values lie on the picture."""
 
     def __init__(
-        self, x: tuple[float, float], y: tuple[float, float], left: float = LEFT, height: int = HEIGHT
+        self,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        left: float = LEFT,
+        height: int = HEIGHT,
+        width: int = WIDTH,
     ) -> None:
         self.x0, self.x1 = x if x[1] > x[0] else (x[0], x[0] + 1)
         self.y0, self.y1 = y if y[1] > y[0] else (y[0], y[0] + 1)
-        self.left, self.height = left, height
+        self.left, self.height, self.right = left, height, width - RIGHT
 
     def across(self, value: float) -> float:
-        return round(self.left + (value - self.x0) / (self.x1 - self.x0) * (WIDTH - self.left - RIGHT), 1)
+        return round(self.left + (value - self.x0) / (self.x1 - self.x0) * (self.right - self.left), 1)
 
     def up(self, value: float) -> float:
         low = self.height - BOTTOM
@@ -119,10 +141,10 @@ class _Axes:
         low, parts = self.height - BOTTOM, []
         for value in ticks(self.y0, self.y1):
             y = self.up(value)
-            parts.append(f'<line class="grid" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+            parts.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{y}" y2="{y}"/>')
             parts.append(f'<text class="tick" x="{self.left - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>')
         parts += self.numbers_across(x_label)
-        parts.append(f'<line class="axis" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{low}" y2="{low}"/>')
+        parts.append(f'<line class="axis" x1="{self.left}" x2="{self.right}" y1="{low}" y2="{low}"/>')
         middle = (TOP + low) / 2
         turned = f'transform="rotate(-90 11 {middle})" text-anchor="middle"'
         parts.append(f'<text x="11" y="{middle}" {turned} class="label">{escape(y_label)}</text>')
@@ -133,38 +155,79 @@ class _Axes:
         for value in ticks(self.x0, self.x1):
             at = f'x="{self.across(value)}" y="{low + 16}" text-anchor="middle"'
             parts.append(f'<text class="tick" {at}>{short(value)}</text>')
-        middle = (self.left + WIDTH - RIGHT) / 2
+        middle = (self.left + self.right) / 2
         parts.append(
             f'<text x="{middle}" y="{self.height - 6}" text-anchor="middle" class="label">{escape(label)}</text>'
         )
         return parts
 
 
+def marker_of(colour: int) -> str:
+    """The shape that goes with an agent's colour: with more agents than colours, the second of a colour has another."""
+    return list(MARKERS)[(colour + colour // COLOURS) % len(MARKERS)]
+
+
 def line_plot(
-    lines: Sequence[Line], x_label: str, y_label: str, *, top: float | None = None, unit: str = ""
-) -> str:  # fmt: skip
+    lines: Sequence[Line],
+    x_label: str,
+    y_label: str,
+    *,
+    top: float | None = None,
+    unit: str = "",
+    reference: tuple[str, float] | None = None,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+) -> str:
     """The lines over common axes; with a dotted line at `top`, if that is not far above everything else."""
     shown = [line for line in lines if np.isfinite(line.y).any()]
     values = [v[np.isfinite(v)] for line in shown for v in (line.y, line.low, line.high) if v is not None]
-    everything = np.concatenate([*values, [0.0]])
+    everything = np.concatenate([*values, [0.0, reference[1] if reference else 0.0]])
     low, high = float(everything.min()), float(everything.max())
     with_top = top is not None and top <= 3 * high
     high = max(high, top) if top is not None and with_top else high
     first = min((float(line.x.min()) for line in shown), default=0.0)
     last = max((float(line.x.max()) for line in shown), default=1.0)
-    axes = _Axes((min(first, 0.0), last), (low, high + 0.02 * (high - low)))
+    axes = _Axes((min(first, 0.0), last), (low, high + 0.02 * (high - low)), height=size[1], width=size[0])
     parts = axes.frame(x_label, y_label)
     if top is not None and with_top:
-        y = axes.up(top)
-        parts.append(f'<line class="top" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(_line_across(axes, top))
+    if reference is not None:
+        parts.append(_line_across(axes, reference[1], reference[0]))
+    markers = len({line.agent for line in shown}) > 1
     for line in shown:
         parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
         if line.low is not None and line.high is not None:
             parts.append(f'<path class="band" d="{_band(axes, line)}"/>')
-        # With more agents than colours, the second of a colour is told from the first by its dashes.
-        dashed = " dashed" if line.dashed or line.colour // COLOURS % 2 else ""
-        parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/></g>')
-    return _svg(parts, HEIGHT, f"{y_label} over {x_label}", _data(axes, shown, unit))
+        dashed = " dashed" if line.dashed else ""
+        parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/>')
+        parts += _marks(axes, line) if markers else []
+        parts.append("</g>")
+    return _svg(
+        parts, size, f"{y_label} over {x_label}", _data(axes, shown, unit, top if with_top else None, reference)
+    )
+
+
+def _line_across(axes: _Axes, value: float, name: str = "") -> str:
+    """A level across the plot: the most points there are, or what is named."""
+    y, kind = axes.up(value), "reference" if name else "top"
+    said = f"{name} {number(value)}"
+    label = (
+        f'<text class="level" x="{axes.right - 4}" y="{y - 5}" text-anchor="end">{escape(said)}</text>' if name else ""
+    )
+    return f'<line class="{kind}" x1="{axes.left}" x2="{axes.right}" y1="{y}" y2="{y}"/>{label}'
+
+
+def _marks(axes: _Axes, line: Line) -> list[str]:
+    """Markers evenly along the axis, each at a known point of the line; those of other lines are elsewhere."""
+    known = np.flatnonzero(np.isfinite(line.y))
+    begin = axes.x0 + (axes.x1 - axes.x0) * (0.5 + line.colour % 5 / 5) / NUM_MARKS
+    wanted = begin + np.arange(NUM_MARKS) * (axes.x1 - axes.x0) / NUM_MARKS
+    places = np.unique(known[np.minimum(np.searchsorted(line.x[known], wanted), len(known) - 1)])
+    shape = MARKERS[marker_of(line.colour)]
+    return [
+        f'<path class="mark" data-at="{place}" d="{shape}" '
+        f'transform="translate({axes.across(float(line.x[place]))} {axes.up(float(line.y[place]))})"/>'
+        for place in places
+    ]
 
 
 def _path(axes: _Axes, x: Floats, y: Floats, steps: bool = False) -> str:
@@ -192,19 +255,25 @@ def _band(axes: _Axes, line: Line) -> str:
     return f"{upper}L{lower[1:]}Z"
 
 
-def _data(axes: _Axes, lines: Sequence[Line], unit: str) -> str:
-    """What is plotted, for whoever points at it: the frame in which values lie, and each line's points."""
-    series = [
-        {
-            "agent": line.agent,
-            "name": line.name or line.agent,
-            "x": [float(f"{v:.6g}") for v in line.x],
-            "y": [float(f"{v:.4g}") if math.isfinite(v) else None for v in line.y],
-        }
-        for line in lines
+def _data(axes: _Axes, lines: Sequence[Line], unit: str, top: float | None, reference: tuple[str, float] | None) -> str:
+    """What is plotted, for the page's script: the frame in which values lie, and each line's points."""
+
+    def rounded(values: Floats) -> list[float | None]:
+        return [float(f"{v:.4g}") if math.isfinite(v) else None for v in values]
+
+    series = []
+    for line in lines:
+        one = {"agent": line.agent, "name": line.name or line.agent, "steps": line.steps}
+        one |= {"x": [float(f"{v:.6g}") for v in line.x], "y": rounded(line.y)}
+        if line.low is not None and line.high is not None:
+            one |= {"low": rounded(line.low), "high": rounded(line.high)}
+        series.append(one)
+    frame = [axes.left, axes.right, TOP, axes.height - BOTTOM, axes.x0, axes.x1, axes.y0, axes.y1]
+    levels = [
+        [kind, value] for kind, value in (("top", top), ("reference", reference and reference[1])) if value is not None
     ]
-    frame = [axes.left, WIDTH - RIGHT, TOP, axes.height - BOTTOM, axes.x0, axes.x1, axes.y0, axes.y1]
-    return json.dumps({"frame": frame, "unit": unit, "series": series}, separators=(",", ":"))
+    data = {"frame": frame, "unit": unit, "levels": levels, "series": series}
+    return json.dumps(data, separators=(",", ":"))
 
 
 def bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: str = "") -> str:
@@ -231,7 +300,7 @@ def bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: s
         if bar.estimate is not None:
             parts += _bar(axes, bar.estimate, y, points, unit)
         parts.append("</g>")
-    return _svg(parts, height, x_label)
+    return _svg(parts, (WIDTH, height), x_label)
 
 
 def _bar(axes: _Axes, estimate: Estimate, y: float, points: bool, unit: str) -> list[str]:
@@ -253,10 +322,10 @@ def _cut(name: str) -> str:
     return name if len(name) <= 26 else f"{name[:25]}…"
 
 
-def _svg(parts: Sequence[str], height: int, said: str, data: str = "") -> str:
+def _svg(parts: Sequence[str], size: tuple[int, int], said: str, data: str = "") -> str:
     plotted = f' data-plot="{escape(data)}"' if data else ""
-    size = f'viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg"'
-    return f'<svg {size} role="img" aria-label="{escape(said)}"{plotted}>{"".join(parts)}</svg>'
+    box = f'viewBox="0 0 {size[0]} {size[1]}" xmlns="http://www.w3.org/2000/svg"'
+    return f'<svg {box} role="img" aria-label="{escape(said)}"{plotted}>{"".join(parts)}</svg>'
 
 
 PALETTE = (
@@ -271,10 +340,11 @@ def _style() -> str:
     rules = [
         "svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{stroke:#e3e3e3}.axis{stroke:#888}",
         ".top{stroke:#888;stroke-dasharray:2 3}.line{fill:none;stroke-width:1.8}.dashed{stroke-dasharray:5 3}",
+        ".reference{stroke:#555;stroke-dasharray:6 4}.mark{stroke:#fff;stroke-width:.6}",
         ".band{opacity:.16}.bar{opacity:.85}.whisker{stroke:#333;stroke-width:1.6}",
     ]
     for place, colour in enumerate(PALETTE):
-        filled = ",".join(f".c{place} .{kind}" for kind in ("band", "bar", "dot"))
+        filled = ",".join(f".c{place} .{kind}" for kind in ("band", "bar", "dot", "mark"))
         rules.append(f".c{place} .line{{stroke:{colour}}}{filled}{{fill:{colour}}}")
     return "".join(rules) + map_style()
 
@@ -285,20 +355,24 @@ def standalone(svg: str) -> str:
     head, _, plotted = head.partition(" data-plot=")
     if plotted:
         names = dict(re.findall(r'<g data-agent="([^"]*)" class="c(\d+)', svg))
-        legend, height = _legend(names)
+        shapes = dict(re.findall(r'<g data-agent="([^"]*)"[^§]*?<path class="mark" data-at="\d+" d="([^"]*)"', svg))
+        legend, height = _legend(names, shapes)
         head = head.replace(f'viewBox="0 0 {WIDTH} {HEIGHT}"', f'viewBox="0 0 {WIDTH} {HEIGHT + height}"')
         rest = rest.removesuffix("</svg>") + legend + "</svg>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_style()}</style>{rest}\n'
 
 
-def _legend(names: dict[str, str]) -> tuple[str, int]:
+def _legend(names: dict[str, str], shapes: dict[str, str]) -> tuple[str, int]:
     """Names, still as they stand in the SVG, with a bit of their lines, below the plot; and how high that is."""
     parts, x, y = [], float(LEFT), HEIGHT + 10
     for name, colour in names.items():
         width = 34 + LETTER * len(unescape(name))
         if x > LEFT and x + width > WIDTH:
             x, y = float(LEFT), y + 18
-        parts.append(f'<g class="c{colour}"><path class="line" d="M{x:.0f} {y}h18"/></g>')
+        shape = (
+            f'<path class="mark" d="{shapes[name]}" transform="translate({x + 9:.0f} {y})"/>' if name in shapes else ""
+        )
+        parts.append(f'<g class="c{colour}"><path class="line" d="M{x:.0f} {y}h18"/>{shape}</g>')
         parts.append(f'<text x="{x + 24:.0f}" y="{y + 4}">{name}</text>')
         x += width + 8
     return "".join(parts), y + 10 - HEIGHT

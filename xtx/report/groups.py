@@ -15,7 +15,7 @@ from xtx.report.facts import GameFacts
 from xtx.report.load import RunData, Unreadable
 from xtx.report.paper import read_paper
 from xtx.report.stats import Floats, curve_at, normalise
-from xtx.report.words import some
+from xtx.report.words import number, some
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
 """Agents in the order of their colours, so that one keeps its colour from report to report."""
@@ -103,6 +103,16 @@ class Group:
         """[seeds] `avg` as it was after so many steps; 0 before the first episode has ended."""
         return np.array([_avg_at(run, steps) for run in self.runs])
 
+    def max_at(self, steps: int) -> Floats:
+        """[seeds] `max` as it was after so many steps; 0 before the first episode has ended."""
+        return np.array([_max_at(run, steps) for run in self.runs])
+
+    @property
+    def duplicates(self) -> list[RunData]:
+        """Runs that are left out because their seed is counted already."""
+        counted = {run.config.seed for run in self.runs}
+        return [run for run in self.left_out if run.config.seed in counted and run.scores.size]
+
     @property
     def longest(self) -> int:
         """Steps that the furthest of its runs has come to."""
@@ -116,7 +126,7 @@ class Group:
     @property
     def fewer_steps(self) -> bool:
         """Whether its runs are shorter than the paper's."""
-        return self.steps < read_paper().steps.get(self.agent, 0)
+        return self.steps < paper_steps(self.agent)
 
     @cached_property
     def other_settings(self) -> list[str]:
@@ -133,6 +143,21 @@ def _avg_at(run: RunData, steps: int) -> float:
         return run.digest.avg
     curve = run.digest.curve
     return float(np.nan_to_num(curve_at(curve.steps, curve.mean, [steps])[0]))
+
+
+def _max_at(run: RunData, steps: int) -> float:
+    if _steps(run) <= steps:
+        return run.digest.max
+    curve = run.digest.curve
+    return float(np.nan_to_num(curve_at(curve.steps, curve.best, [steps])[0]))
+
+
+def paper_steps(agent: str) -> int:
+    """Game steps of the paper's runs of an agent; the ablations of XTX, and what goes past it, are measured by XTX's.
+    0 for an agent that the paper has nothing like."""
+    known = read_paper().steps
+    is_of_family = agent.startswith("xtx-") and not agent.endswith("-demo")
+    return known.get(agent, known["xtx"] if is_of_family else 0)
 
 
 @dataclass(frozen=True)
@@ -268,7 +293,7 @@ def flat(tree: object, path: str = "") -> dict[str, Any]:
 def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
     was made has the value that it has in the paper's presets."""
-    own = {"steps": config.steps, "games": config.games, **flat(config.settings)}
+    own = {"steps": config.steps, "games": config.games, "byte_score": config.byte_score, **flat(config.settings)}
     return {**paper_settings(config.agent, game), **own}
 
 
@@ -287,7 +312,7 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
     labels = {}
     for run in runs:
         agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
-        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent)}
+        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent), "byte_score": False}
         told = [
             f"{name}={chosen.get(name)}"
             for name in varying.get(agent, [])
@@ -305,7 +330,11 @@ def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> 
     once: dict[int, RunData] = {}
     for run in able:
         if run.config.seed in once:
-            notes.append(f"{where}: seed {run.config.seed} is there more than once; {run.folder} is not counted")
+            avg, counted_avg = number(run.digest.avg), number(once[run.config.seed].digest.avg)
+            notes.append(
+                f"{where}: seed {run.config.seed} is there more than once; {run.folder} is not counted (its Avg is "
+                f"{avg}, that of the one that counts {counted_avg})"
+            )
         once.setdefault(run.config.seed, run)
     counted = list(once.values())
     finished = [run for run in counted if run.finished]
@@ -369,5 +398,6 @@ def deviations(config: RunConfig, game: str) -> list[str]:
     if not usual:
         return []
     usual["games"] = 1 if config.agent == "rc-dqn" else 8
+    usual["byte_score"] = False  # the present Jericho's reading, which is the right one
     chosen = _choices(config, game)
     return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

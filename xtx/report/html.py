@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from xtx.report.document import Cell, Document, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
-from xtx.report.figures import COLOURS
+from xtx.report.figures import COLOURS, LinePlot, marker_of
 from xtx.report.map_plot import MapPlot
 from xtx.report.words import count, signed, some
 from xtx.witness import Turn
@@ -18,7 +18,12 @@ HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Runs come from anywhere: whatever their texts might say, the page loads nothing."""
 
-HOW_TO = "Point at a plot to see its values; drag across it to zoom in; click twice to see all of it."
+HOW_TO = (
+    "Point at a plot to see its values; drag across it to zoom in; click twice to see all of it; "
+    "log makes the axis of steps logarithmic. A map that is enlarged is dragged, and zoomed with the wheel."
+)
+TALL = 24
+"""Rows above which a table scrolls within the window, with its header in sight."""
 HOW = {"won": "won", "died": "the game ended", "limit": "step limit"}
 
 
@@ -100,8 +105,8 @@ def _choices(document: Document) -> Iterator[str]:
     for agent, colour in document.colours.items():
         name = escape(agent)
         box = f'<input type="checkbox" checked value="{name}" autocomplete="off">'
-        dashed = " dashed" if colour // COLOURS % 2 else ""
-        yield f'<label class="c{colour % COLOURS}{dashed}">{box}{name}</label>'
+        swatch = f'<i class="swatch m-{marker_of(colour)}"></i>'
+        yield f'<label class="c{colour % COLOURS}">{box}{swatch}{name}</label>'
 
 
 def _section(section: Section, level: int, ids: set[str], name: str, *, whole: bool = False) -> Iterator[str]:
@@ -112,7 +117,8 @@ def _section(section: Section, level: int, ids: set[str], name: str, *, whole: b
         yield f'<details id="{name}"{marks}><summary>{title}</summary>'
     else:
         heading = f"h{min(level, 4)}"
-        yield f'<section{marks}><{heading} id="{name}">{title}</{heading}>'
+        kind = f' class="{section.kind}"' if section.kind else ""
+        yield f'<section{kind}{marks}><{heading} id="{name}">{title}</{heading}>'
     for block in section.blocks:
         if isinstance(block, Section):
             inner = _id(f"{name} {block.key or block.title}", ids)
@@ -140,10 +146,15 @@ def figure_html(figure: Figure) -> str:
     """A plot with its caption."""
     name = f' data-name="{escape(figure.name)}"'
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
-    inside = figure.svg
+    inside, kind = figure.svg, ""
     if isinstance(figure.plot, MapPlot):
         inside = f'<div class="pan" tabindex="0">{figure.svg}</div>{figure.plot.legend()}'
-    return f"<figure{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
+    elif figure.is_large and isinstance(figure.plot, LinePlot):
+        inside, kind = (
+            f'<div class="small">{inside}</div><div class="large">{figure.plot.svg(True)}</div>',
+            ' class="both"',
+        )
+    return f"<figure{kind}{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
 
 
 def transcript_html(turns: Sequence[Turn]) -> str:
@@ -172,7 +183,8 @@ def _table(table: Table) -> Iterator[str]:
     kind = ' class="words"' if table.words else ""
     whose = [_whose(agent) for agent in table.agents] or [""] * len(table.header)
     head = "".join(f'<th scope="col"{of}>{escape(name)}</th>' for name, of in zip(table.header, whose, strict=True))
-    yield f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>'
+    tall = " tall" if len(table.rows) > TALL else ""
+    yield f'<div class="scroll{tall}" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>'
     for row in table.rows:
         yield _row(row, whose)
     yield "</tbody></table></div>"
@@ -191,7 +203,8 @@ def _row(row: Row, whose: Sequence[str]) -> str:
 def _cell(cell: Cell, whose: str) -> str:
     hint = f' title="{escape(cell.hint)}"' if cell.hint else ""
     tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share else ""
-    return f"<td{hint}{tint}{whose}>{escape(cell.text)}</td>"
+    text = escape(cell.text).replace("± ", "±&nbsp;")  # a narrow column breaks before the sign
+    return f"<td{hint}{tint}{whose}>{text}</td>"
 
 
 def _whose(agent: str) -> str:

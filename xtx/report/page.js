@@ -24,16 +24,24 @@ const tip = document.createElement("div");
 tip.className = "tip";
 const guide = draw("line", { class: "guide" });
 const leave = () => { guide.remove(); tip.remove(); };
+// Beside the pointer, on the side where there is room, so that the curves under it stay in sight.
 const place = (event, figure) => {
   figure.append(tip);
-  const box = figure.getBoundingClientRect();
-  const away = Math.min(event.clientX - box.left + 12, figure.clientWidth - tip.offsetWidth);
-  tip.style.left = `${Math.max(0, away)}px`;
-  tip.style.top = `${Math.max(0, event.clientY - box.top - tip.offsetHeight - 10)}px`;
+  const box = figure.getBoundingClientRect(), x = event.clientX - box.left;
+  const room = figure.clientWidth - tip.offsetWidth, right = x + 14;
+  tip.style.left = `${Math.max(0, Math.min(room, right <= room ? right : x - tip.offsetWidth - 14))}px`;
+  tip.style.top = `${Math.max(0, event.clientY - box.top - tip.offsetHeight / 2)}px`;
+};
+const looks = () => new Map([...document.querySelectorAll("nav label")].map((label) =>
+  [label.querySelector("input").value, `${label.className} ${label.querySelector(".swatch").className}`]));
+const swatch = (agent, known) => {
+  const one = document.createElement("i");
+  one.className = known.get(agent) || "";
+  return one;
 };
 const plotted = new WeakMap();
 const plot = (svg) => {
-  if (!plotted.has(svg)) plotted.set(svg, { ...JSON.parse(svg.dataset.plot), range: null });
+  if (!plotted.has(svg)) plotted.set(svg, { ...JSON.parse(svg.dataset.plot), range: null, log: false });
   return plotted.get(svg);
 };
 const hidden = (svg, agent) =>
@@ -42,33 +50,38 @@ const at = (event, svg) => {
   const box = svg.getBoundingClientRect();
   return ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
 };
-const value = (svg, across) => {
-  const { frame: [left, right, , , x0, x1], range } = plot(svg);
-  const [from, to] = range || [x0, x1];
-  return from + ((across - left) / (right - left)) * (to - from);
+// The axis of steps: where a value lies, and back; a logarithmic one begins at the first known value.
+const axis = (svg) => {
+  const { frame: [left, right, , , x0, x1], range, log, series } = plot(svg);
+  const least = Math.min(...series.flatMap((one) => one.x.filter((x) => x > 0)), x1);
+  const [from, to] = (range || [x0, x1]).map((x) => (log ? Math.log10(Math.max(x, least)) : x));
+  const span = to - from || 1;
+  return {
+    across: (x) => left + (((log ? Math.log10(Math.max(x, least)) : x) - from) / span) * (right - left),
+    value: (at) => { const x = from + ((at - left) / (right - left)) * span; return log ? 10 ** x : x; },
+  };
 };
+const value = (svg, across) => axis(svg).value(across);
 const values = (event, svg) => {
   const { frame: [left, right, top, bottom, x0, x1], unit, series } = plot(svg);
   const across = at(event, svg);
   if (across < left || across > right) return leave();
-  const x = value(svg, across);
+  const x = value(svg, across), known = looks(), lines = [];
   for (const [key, to] of Object.entries({ x1: across, x2: across, y1: top, y2: bottom })) guide.setAttribute(key, to);
   svg.append(guide);
   const head = document.createElement("b");
   head.textContent = steps.format(x1 - x0 > 50 ? Math.round(x) : x) + (unit && " " + unit);
-  tip.replaceChildren(head);
   for (const one of series) {
-    const group = [...svg.querySelectorAll("g[data-agent]")].find((g) => g.dataset.agent === one.agent);
-    if (!group || group.hasAttribute("hidden")) continue;
+    if (hidden(svg, one.agent)) continue;
     let before = -1;
     while (before + 1 < one.x.length && one.x[before + 1] <= x) before += 1;
     const y = before < 0 ? null : one.y[before];
+    if (y === null || y === undefined) continue;
     const line = document.createElement("div");
-    const dot = document.createElement("i");
-    dot.className = group.getAttribute("class");
-    line.append(dot, `${one.name}: ${y === null || y === undefined ? "–" : show.format(y)}`);
-    tip.append(line);
+    line.append(swatch(one.agent, known), `${one.name}: ${show.format(y)}`);
+    lines.push([y, line]);
   }
+  tip.replaceChildren(head, ...lines.sort((a, b) => b[0] - a[0]).map(([, line]) => line));
   tip.style.whiteSpace = "nowrap";
   place(event, svg.closest("figure"));
 };
@@ -104,39 +117,70 @@ const ticks = (low, high) => {
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const small = (number) => compact.format(number).replace("K", "k").replace("-", "\u2212");
 let clips = 0;
-const zoom = (svg, range) => {
+// Draws a plot anew from its values: for a stretch of the axis, or with a logarithmic one.
+const way = (xs, ys, across, up, steps) => {
+  let path = "", on = false, last = 0;
+  ys.forEach((y, n) => {
+    if (y === null) { on = false; return; }
+    const [x, to] = [across(xs[n]).toFixed(1), up(y).toFixed(1)];
+    if (steps && on && to !== last) path += `L${x} ${last}`;
+    path += `${on ? "L" : "M"}${x} ${to}`;
+    [on, last] = [true, to];
+  });
+  return path;
+};
+const band = ({ x, low, high, steps }, across, up) => {
+  const known = x.map((_, n) => n).filter((n) => low[n] !== null && high[n] !== null);
+  const pick = (values, order) => order.map((n) => values[n]), back = [...known].reverse();
+  return known.length ? `${way(pick(x, known), pick(high, known), across, up, steps)}L${
+    way(pick(x, back), pick(low, back), across, up, steps).slice(1)}Z` : "";
+};
+const powers = (low, high) => {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power += 1)
+    for (const factor of high / low < 200 ? [1, 2, 5] : [1]) if (factor * 10 ** power >= low && factor * 10 ** power <= high) found.push(factor * 10 ** power);
+  return found;
+};
+const zoom = (svg, range, log = plot(svg).log) => {
   leave();
-  const kept = plot(svg), { frame: [left, right, top, bottom, x0, x1, y0, y1], series } = kept;
+  const kept = plot(svg), { frame: [left, right, top, bottom, x0, x1, y0, y1], series, levels } = kept;
   kept.whole ??= svg.innerHTML;
   svg.innerHTML = kept.whole;
   choose(svg);
-  kept.range = range;
+  [kept.range, kept.log] = [range, log];
   svg.closest("figure").classList.toggle("zoomed", Boolean(range));
-  if (!range) return;
-  const inside = series.filter((one) => !hidden(svg, one.agent))
-    .flatMap((one) => one.y.filter((y, n) => y !== null && one.x[n] >= range[0] && one.x[n] <= range[1]));
-  let [low, high] = inside.length ? [Math.min(...inside), Math.max(...inside)] : [y0, y1];
-  const room = 0.08 * (high - low) || 0.5;
-  [low, high] = [low - room, high + room];
-  const kx = (x1 - x0) / (range[1] - range[0]), ky = (y1 - y0) / (high - low);
-  const across = (x) => left + ((x - range[0]) / (range[1] - range[0])) * (right - left);
+  if (!range && !log) return;
+  let [low, high] = [y0, y1];
+  if (range) {
+    const inside = series.filter((one) => !hidden(svg, one.agent))
+      .flatMap((one) => one.y.filter((y, n) => y !== null && one.x[n] >= range[0] && one.x[n] <= range[1]));
+    if (inside.length) [low, high] = [Math.min(...inside), Math.max(...inside)];
+    const room = 0.08 * (high - low) || 0.5;
+    [low, high] = [low - room, high + room];
+  }
+  const { across, value } = axis(svg);
   const up = (y) => bottom - ((y - low) / (high - low)) * (bottom - top);
-  // Where the old left edge and the old floor come to lie.
-  const moved = `matrix(${kx} 0 0 ${ky} ${across(x0) - kx * left} ${up(y0) - ky * bottom})`;
   const clip = draw("clipPath", { id: `clip-${(clips += 1)}` });
   clip.append(draw("rect", { x: left, y: top, width: right - left, height: bottom - top }));
   const pane = draw("g", { "clip-path": `url(#clip-${clips})` });
-  for (const one of svg.querySelectorAll(".tick, .grid, .top")) one.remove();
+  for (const one of svg.querySelectorAll(".tick, .grid, .top, .reference, .level")) one.remove();
   for (const y of ticks(low, high)) {
-    svg.append(draw("line", { class: "grid", x1: left, x2: right, y1: up(y), y2: up(y) }));
+    pane.append(draw("line", { class: "grid", x1: left, x2: right, y1: up(y), y2: up(y) }));
     svg.append(draw("text", { class: "tick", x: left - 6, y: up(y) + 4, "text-anchor": "end" }, small(y)));
   }
-  for (const x of ticks(...range))
+  for (const x of log ? powers(value(left), value(right)) : ticks(...(range || [x0, x1])))
     svg.append(draw("text", { class: "tick", x: across(x), y: bottom + 16, "text-anchor": "middle" }, small(x)));
-  for (const group of svg.querySelectorAll("g[data-agent]")) {
-    group.setAttribute("transform", moved);
+  for (const [kind, y] of levels) pane.append(draw("line", { class: kind, x1: left, x2: right, y1: up(y), y2: up(y) }));
+  [...svg.querySelectorAll("g[data-agent]")].forEach((group, number) => {
+    const one = series[number];
+    group.querySelector(".line").setAttribute("d", way(one.x, one.y, across, up, one.steps));
+    group.querySelector(".band")?.setAttribute("d", band(one, across, up));
+    for (const mark of group.querySelectorAll(".mark")) {
+      const n = Number(mark.dataset.at);
+      mark.setAttribute("transform", `translate(${across(one.x[n]).toFixed(1)} ${up(one.y[n]).toFixed(1)})`);
+    }
     pane.append(group);
-  }
+  });
   svg.append(clip, pane);
 };
 let drag = null;
@@ -166,31 +210,70 @@ document.addEventListener("dblclick", (event) => {
   if (svg) zoom(svg, null);
 });
 
-// Every figure can be made as wide as the page, and whole again.
+// Every figure can be made as wide as the page, and whole again; rows show the colours of their agents.
 const equip = (root = document) => {
+  const known = looks();
+  for (const cell of root.querySelectorAll("tr[data-agent] > td:first-child")) {
+    const agent = cell.parentElement.dataset.agent;
+    if (known.has(agent) && !cell.querySelector("i")) cell.prepend(swatch(agent, known));
+  }
   for (const figure of root.querySelectorAll("figure")) {
     if (figure.querySelector(".tools")) continue;
     const tools = document.createElement("div");
     tools.className = "tools";
-    for (const [sign, name, kind] of [["⟲", "show all of it", "whole"], ["⤢", "larger or smaller", "larger"]]) {
+    const unit = figure.querySelector("svg[data-plot]")?.dataset.plot.includes('"unit":"steps"');
+    const kinds = [["⟲", "show all of it", "whole"], ["⤢", "larger or smaller", "larger"]];
+    for (const [sign, name, kind] of unit ? [["log", "logarithmic axis of steps, or not", "log"], ...kinds] : kinds) {
       const button = document.createElement("button");
       [button.textContent, button.title, button.className] = [sign, name, kind];
       button.setAttribute("aria-label", name);
       tools.append(button);
     }
     figure.querySelector("figcaption").append(tools);
-    // A map that is larger than its place shows where the game begins.
-    const pan = figure.querySelector(".pan"), start = pan?.querySelector(".start rect");
-    if (!start) continue;
-    const { x, y, width } = start.getBBox();
-    pan.scrollTo(x - (pan.clientWidth - width) / 2, y - pan.clientHeight / 2);
   }
+};
+const view = (svg, box) => svg.setAttribute("viewBox", box.map((n) => n.toFixed(1)).join(" "));
+const whole = (svg) => {
+  svg.dataset.whole ??= svg.getAttribute("viewBox");
+  return svg.dataset.whole.split(" ").map(Number);
 };
 document.addEventListener("click", (event) => {
   const figure = event.target.closest("figure");
-  if (event.target.closest(".larger")) figure.classList.toggle("wide");
-  if (event.target.closest(".whole")) zoom(figure.querySelector("svg[data-plot]"), null);
+  if (event.target.closest(".larger")) {
+    figure.classList.toggle("wide");
+    const map = figure.querySelector(".pan svg");
+    if (map) view(map, whole(map));
+  }
+  const plots = figure ? [...figure.querySelectorAll("svg[data-plot]")] : [];
+  if (event.target.closest(".whole")) for (const svg of plots) zoom(svg, null);
+  if (event.target.closest(".log")) for (const svg of plots) zoom(svg, plot(svg).range, !plot(svg).log);
 });
+
+// An enlarged map is zoomed with the wheel around the pointer, and dragged.
+const enlarged = (event) => event.target.closest?.(".wide .pan svg");
+const onMap = (event, svg) => {
+  const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  return [x, y];
+};
+document.addEventListener("wheel", (event) => {
+  const svg = enlarged(event);
+  if (!svg) return;
+  event.preventDefault();
+  const [x, y] = onMap(event, svg), [, , most] = whole(svg), old = svg.viewBox.baseVal;
+  const factor = Math.min(most / old.width, Math.max(80 / old.width, 1.0015 ** event.deltaY));
+  view(svg, [x - (x - old.x) * factor, y - (y - old.y) * factor, old.width * factor, old.height * factor]);
+}, { passive: false });
+let held = null;
+document.addEventListener("pointerdown", (event) => {
+  const svg = enlarged(event);
+  if (svg && event.isPrimary) { whole(svg); held = { svg, from: onMap(event, svg) }; }
+});
+document.addEventListener("pointermove", (event) => {
+  if (!held) return;
+  const { svg, from } = held, [x, y] = onMap(event, svg), { x: left, y: top, width, height } = svg.viewBox.baseVal;
+  view(svg, [left - x + from[0], top - y + from[1], width, height]);
+});
+for (const kind of ["pointerup", "pointercancel"]) document.addEventListener(kind, () => { held = null; });
 equip();
 
 // A link into something folded opens it.

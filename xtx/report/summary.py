@@ -125,6 +125,7 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     machine: str = ""
     processors: int = 0
     git: str = ""
+    searching: dict[str, str] = {}
 
 
 class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep: one live table in a terminal, plain lines elsewhere, and all runs at the end."""
+"""Shows a sweep: a live table in a terminal, lines of text otherwise, and a table of all runs at the end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from xtx.live import LiveShow
 from xtx.sweep.conduct import Item, State
 
 LINE_EVERY = 30.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between lines if the output is not a terminal."""
 REFRESH = 0.5
+"""Seconds between updates of the live table."""
 _STYLES = {
     State.RUNNING: "cyan",
     State.SENT: "cyan dim",
@@ -28,13 +29,13 @@ _STYLES = {
     State.WAITING: "dim",
     State.FINISHED: "green",
 }
-"""In the order in which they are shown where there is not room for all."""
-_ROOM = 9
-"""Lines of the terminal that are not rows of runs."""
+"""The style of each state, in the order in which runs are shown if the terminal has no space for all."""
+_OTHER_LINES = 9
+"""Lines of the terminal that are not available for rows: title, borders, summary, messages."""
 
 
 class Show(LiveShow):
-    """Shows the runs while they are under way."""
+    """Shows the runs of a sweep while it runs."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -42,29 +43,29 @@ class Show(LiveShow):
         self._stopping = False
 
     def stopping(self) -> None:
-        """Says that the runs were asked to stop."""
+        """Print once that the runs were asked to stop."""
         if not self._stopping:
             self._stopping = True
             self.tell("asking the runs to save and stop; Ctrl-C again ends them at once")
 
     def show(self, items: Sequence[Item]) -> None:
-        """The state of all runs, not more often than a person can read."""
+        """Show the state of all runs, if the last time was long enough ago."""
         now = time.monotonic()
         if self._live is not None and now - self._shown > REFRESH:
             self._shown = now
-            rows = max(3, self._console.height - _ROOM)
+            rows = max(3, self._console.height - _OTHER_LINES)
             self._live.update(Group(build_table(_first(items, rows)), Text(overview(items))))
         elif self._live is None and now - self._shown > LINE_EVERY:
             self._shown = now
             self.tell(overview(items))
 
     def tell(self, line: str) -> None:
-        """A line that stays, above the table."""
+        """Print a line that stays above the table."""
         self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
 
 
 def build_table(items: Sequence[Item]) -> Table:
-    """One row for each run; `last 100` is the mean score of its last 100 episodes."""
+    """Return a table with a row for each run; `last 100` is the mean score of its last 100 episodes."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("game", "agent", "seed", "state"):
         table.add_column(title, overflow="fold")
@@ -90,7 +91,7 @@ def build_table(items: Sequence[Item]) -> Table:
 
 
 def overview(items: Sequence[Item]) -> str:
-    """All runs in one line."""
+    """Return a summary of all runs in one line."""
     counts = Counter(item.state for item in items)
     done = sum(item.run.config.steps - item.left for item in items)
     total = sum(item.run.config.steps for item in items)
@@ -101,7 +102,7 @@ def overview(items: Sequence[Item]) -> str:
 
 
 def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
-    """All runs, and why some failed."""
+    """Print all runs, and why runs failed."""
     console.print(build_table(items))
     console.print(overview(items), highlight=False, soft_wrap=True, markup=False)
     for item in items:
@@ -112,7 +113,7 @@ def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
 
 
 def _first(items: Sequence[Item], rows: int) -> list[Item]:
-    """Those that there is room for, those about which there is something to see before the others."""
+    """Return at most `rows` runs: running ones first, then by the order of `_STYLES`."""
     if len(items) <= rows:
         return list(items)
     order = list(_STYLES)
@@ -121,7 +122,7 @@ def _first(items: Sequence[Item], rows: int) -> list[Item]:
 
 
 def spell_time(seconds: float) -> str:
-    """A stretch of time, for people."""
+    """Return a duration as text, in seconds, minutes, hours or days."""
     whole = int(seconds)
     if whole < 120:
         return f"{whole} s"

@@ -17,7 +17,7 @@ from xtx.config import RunConfig
 from xtx.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.core import Agent, Brief, UserError
 from xtx.cpu_count import usable_processors
-from xtx.games.catalog import default_game, is_story_name
+from xtx.games.catalog import default_game, is_story_path
 
 if TYPE_CHECKING:
     from xtx.games.stage import Stage
@@ -76,10 +76,7 @@ class RunResources:
 
 def lasting_name(game: str) -> str:
     """What names the game also tomorrow and in another folder."""
-    path = Path(game)
-    if "/" in game or (is_story_name(path) and path.is_file()):
-        return str(path.absolute())
-    return game or default_game()
+    return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
 
 
 def check_config(config: RunConfig) -> None:
@@ -117,6 +114,7 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
     stage = set_stage(
         config.game,
         extra_actions=config.extra_actions,
+        byte_score=config.byte_score,
         wide_grammar=config.wide_grammar,
         actions=config.actions,
         thorough_survey=config.thorough_survey,
@@ -168,9 +166,11 @@ def make_agent(
     except ConfigError as error:
         raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
     except msgspec.ValidationError as error:
-        raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
+        raise UserError(
+            f"the settings of {config.agent} do not fit ({error}); see: xtx agents {config.agent}"
+        ) from None
     except ValueError as error:
-        raise UserError(f"{error} (see: xtx train --agent {config.agent} --help)") from None
+        raise UserError(f"{error} (see: xtx agents {config.agent})") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
     brief = Brief(games or config.games, config.seed, device, walkthrough)

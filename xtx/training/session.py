@@ -21,11 +21,6 @@ class Restored:
     state: State | None
     """The newest checkpoint's; None at the beginning."""
 
-    @property
-    def steps_done(self) -> int:
-        """Game steps that were taken before."""
-        return 0 if self.state is None else int(self.state["progress"]["steps"])
-
     def adopt_threads(self, threads: int | None, on_report: Callable[[str], None]) -> None:
         """Give torch as many threads as the run had before, unless another number is asked for, which is reported:
         the last bits of sums depend on it."""

@@ -1,0 +1,166 @@
+"""What a reader sees first: findings made from the data, one large curve, one compact table."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from xtx.report.averages import AVG
+from xtx.report.beside_paper import over_seeds, steps_cell
+from xtx.report.by_game import learning_plot
+from xtx.report.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
+from xtx.report.equal_steps import equal_steps, far_enough
+from xtx.report.groups import Board, Group, Variant
+from xtx.report.paper import Figures, read_paper
+from xtx.report.row_marks import MEANINGS, SEARCH, marks_of
+from xtx.report.stats import normalise
+from xtx.report.words import DASH, count, number, percent, some, spread
+
+MAX_LINES = 8
+"""Agents in the large curve; the plots below have all."""
+MAX_ROWS = 14
+"""Of the compact table."""
+
+
+def section(board: Board) -> Section:
+    """The opening of a report of at least one group."""
+    leader = _leader(board)
+    variant = _main_variant(board, leader)
+    findings = [_beside_paper(board, leader), _who_is_ahead(board), _how_sure(board)]
+    found = [sentence for sentence in findings if sentence] or [_best_of_all(board)]
+    blocks: list[Block] = [Text(" ".join(found)), Gallery([_curve(board, variant, leader)])]
+    return Section("Findings", [*blocks, *_table(board, variant, leader)], kind="opening")
+
+
+def published_of(group: Group) -> Figures | None:
+    """The paper's figures of an agent on a game, if it has them."""
+    row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
+    return row.agents.get(group.agent) if row and not group.variant.wide else None
+
+
+def _leader(board: Board) -> str:
+    """The agent that the opening is about: the one on most games, those of the paper first."""
+    games = {label: [g for g in board.groups if g.label == label] for label in board.labels}
+    return max(games, key=lambda label: (sum(published_of(g) is not None for g in games[label]), len(games[label])))
+
+
+def _main_variant(board: Board, leader: str) -> Variant:
+    """The game of the large curve: where the leader is beside most agents, for most steps."""
+
+    def weight(variant: Variant) -> tuple[bool, int, int]:
+        groups = board.of(variant)
+        has_leader = any(group.label == leader for group in groups)
+        return has_leader, len(far_enough(groups)), max(group.longest for group in groups)
+
+    return max(board.variants, key=weight)
+
+
+# --- sentences --------------------------------------------------------------------------------------------------
+
+
+def _beside_paper(board: Board, leader: str) -> str:
+    """How the leader's Avg compares with the paper's, game by game; Dragon is left out."""
+    pairs = [
+        (group, paper)
+        for group in board.groups
+        if group.label == leader and group.variant.game != "dragon" and (paper := published_of(group))
+    ]
+    if not pairs:
+        return ""
+    higher = sum(float(group.avg_by_game.mean()) > paper.avg for group, paper in pairs)
+    if len(pairs) == 1:
+        [(group, paper)] = pairs
+        return (
+            f"{leader} on {group.variant.title}: Avg {over_seeds(group.avg_by_game)}, the paper's {number(paper.avg)}."
+        )
+    known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
+    ours = np.mean([float(normalise(group.avg_by_game.mean(), most)) for group, _, most in known])
+    theirs = np.mean([float(normalise(paper.avg, most)) for _, paper, most in known])
+    return (
+        f"{leader}: Avg above the paper's in {higher} of {some(len(pairs), 'row')} that the paper has too (without "
+        f"Dragon); on average {percent(float(ours))} of the points, the paper's {percent(float(theirs))}."
+    )
+
+
+def _who_is_ahead(board: Board) -> str:
+    """Which agents have the highest Avg at equal steps, over the games that several agents have."""
+    winners: Counter[str] = Counter()
+    games = 0
+    for variant in board.variants:
+        groups = far_enough(board.of(variant))
+        ends = equal_steps(groups)
+        if len({group.agent for group in groups}) > 1:
+            scores = dict.fromkeys((group.agent for group in groups), float("-inf"))
+            for group in groups:
+                scores[group.agent] = max(scores[group.agent], float(group.avg_at(ends[group.label]).mean()))
+            best = max(scores.values())
+            winners.update(agent for agent, score in scores.items() if score == best)
+            games += 1
+    if not winners:
+        return ""
+    told = ", ".join(f"{agent} on {times}" for agent, times in winners.most_common(3))
+    return f"Highest Avg at equal steps, of {some(games, 'game')} with several agents: {told}."
+
+
+def _how_sure(board: Board) -> str:
+    """How many rows have one seed, or fewer steps than the paper's runs."""
+    rows = len(board.groups)
+    single = sum(len(group.runs) == 1 for group in board.groups)
+    short = sum(group.fewer_steps for group in board.groups)
+    if not single and not short:
+        return f"Every row has at least {min(len(group.runs) for group in board.groups)} seeds."
+    said = []
+    if single:
+        said.append(f"{single} of {some(rows, 'row')} {'has' if single == 1 else 'have'} one seed only")
+    if short:
+        said.append(
+            f"{short} of {some(rows, 'row')} {'has' if short == 1 else 'have'} fewer steps than the paper's runs"
+        )
+    return f"{' and '.join(said)}: small differences may be chance."
+
+
+def _best_of_all(board: Board) -> str:
+    group = max(board.groups, key=lambda group: float(group.max.max()))
+    return f"Best final score: {count(float(group.max.max()))} points, by {group.label} on {group.variant.title}."
+
+
+# --- curve and table --------------------------------------------------------------------------------------------
+
+
+def _curve(board: Board, variant: Variant, leader: str) -> Figure:
+    groups = sorted(far_enough(board.of(variant)), key=lambda group: (group.label != leader, -group.longest))
+    shown = groups[:MAX_LINES]
+    own = next((group for group in shown if group.label == leader), None)
+    paper = published_of(own) if own else None
+    reference = (f"the paper's {own.agent}", paper.avg) if own and paper else None
+    plot = learning_plot(board, variant, [group for group in board.of(variant) if group in shown], reference)
+    caption = f"{variant.title}: mean final score of the last 100 episodes"
+    return Figure(f"opening-{variant.title}", plot, caption, is_large=True)
+
+
+def _table(board: Board, variant: Variant, leader: str) -> list[Block]:
+    groups = [group for group in board.groups if group.label == leader]
+    by_game = len(groups) > 1
+    order = board.variants
+    chosen = sorted(groups, key=lambda g: order.index(g.variant)) if by_game else board.of(variant)
+    papers = [published_of(group) for group in chosen]
+    has_paper = any(papers)
+    header = ["game" if by_game else "agent", AVG, "paper", "Max", "paper", "steps"]
+    rows = []
+    for group, paper in list(zip(chosen, papers, strict=True))[:MAX_ROWS]:
+        published = [spread(paper.avg, paper.avg_std), spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
+        marks = [mark for mark in marks_of(group) if mark.sign != SEARCH]
+        cells: list[Cell | str] = [group.variant.title if by_game else group.label, over_seeds(group.avg_by_game)]
+        cells += [published[0], over_seeds(group.max), published[1], steps_cell(group.steps, marks)]
+        rows.append(
+            Row(cells if has_paper else [cells[place] for place in (0, 1, 3, 5)], "" if by_game else group.label)
+        )
+    table = Table(header if has_paper else [header[place] for place in (0, 1, 3, 5)], rows)
+    signs = {mark.sign for group in chosen for mark in marks_of(group)} - {SEARCH}
+    told = " · ".join(f"{sign} {words}" for sign, words in MEANINGS.items() if sign in signs)
+    title = f"{leader} on all its games" if by_game else variant.title
+    more = len(chosen) - len(rows)
+    if more > 0:
+        told += f"{' · ' if told else ''}{more} more below"
+    return [Section(title, [table, *([Text(told)] if told else [])])]

@@ -1,0 +1,97 @@
+"""Marks beside a row's figures: in what its runs are not those of the paper, or of the present program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from xtx.report.groups import Group, paper_steps
+from xtx.report.load import RunData
+from xtx.search_versions import search_versions
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A sign, and what it says of one row."""
+
+    sign: str
+    words: str
+
+
+FEWER, OTHER, UNFINISHED, BFLOAT16, SEARCH = "▾", "‡", "◐", "≈", "§"
+MEANINGS = {
+    FEWER: "fewer steps than the paper's runs",
+    OTHER: "not the paper's settings",
+    UNFINISHED: "not finished",
+    BFLOAT16: "made before runs recorded it: on a GPU, imitation was trained in bfloat16",
+    SEARCH: "valid actions of another version of search or survey than the present, or of one that is not recorded",
+}
+"""What each sign means, in the order in which they are shown."""
+
+
+def marks_of(group: Group) -> list[Mark]:
+    """The marks of a row, in the order of `MEANINGS`."""
+    found = []
+    if group.fewer_steps:
+        found.append(Mark(FEWER, f"the paper's runs have {paper_steps(group.agent):,} steps"))
+    if group.other_settings:
+        found.append(Mark(OTHER, "not the paper's settings: " + ", ".join(group.other_settings)))
+    return found + marks_of_runs(group.runs)
+
+
+def marks_of_runs(runs: Sequence[RunData]) -> list[Mark]:
+    """The marks that are about single runs."""
+    found = []
+    if not all(run.finished for run in runs):
+        found.append(Mark(UNFINISHED, "not finished"))
+    unrecorded = sum(may_be_bfloat16(run) for run in runs)
+    if unrecorded:
+        share = f"{unrecorded} of {len(runs)} runs: " if len(runs) > 1 else ""
+        found.append(Mark(BFLOAT16, share + MEANINGS[BFLOAT16]))
+    others = sorted({words for run in runs if (words := other_search(run))})
+    if others:
+        found.append(Mark(SEARCH, "; ".join(others)))
+    return found
+
+
+def signs_of_all(groups: Sequence[Group]) -> set[str]:
+    """The signs that each of several rows has: these are said once, above the table."""
+    signs = [{mark.sign for mark in marks_of(group)} for group in groups]
+    return set.intersection(*signs) if len(signs) > 1 else set()
+
+
+def may_be_bfloat16(run: RunData) -> bool:
+    """Whether a run trained an imitation policy before its settings said in which precision, and not for certain on a
+    CPU, where it was float32."""
+    imitation = run.config.settings.get("imitation")
+    if not isinstance(imitation, dict) or "bfloat16" in imitation or run.config.agent == "xtx-lambda-1":
+        return False
+    torches = [str((start.get("packages") or {}).get("torch", "")) for start in run.starts]
+    return not torches or any(not name.endswith("+cpu") for name in torches)
+
+
+def other_search(run: RunData) -> str:
+    """In what the versions of a run's search differ from the present ones, in words; empty if they do not. Games that
+    are no stories (`toy:...`) have no search."""
+    if run.config.game.startswith("toy:"):
+        return ""
+    present = search_versions()
+    asked = [name for name in present if name != "whole" or run.config.actions == "whole"]
+    recorded = [start.get("searching") or {} for start in run.starts]
+    if not recorded or any(name not in versions for versions in recorded for name in asked):
+        return "the versions of search and survey are not recorded"
+    told = [
+        f"{name} {versions[name]} (now {present[name]})"
+        for versions in recorded
+        for name in asked
+        if versions[name] != present[name]
+    ]
+    return ", ".join(dict.fromkeys(told))
+
+
+def legend(marks: Sequence[Mark], signs_of_all: Collection[str] = ()) -> str:
+    """What the signs mean that are among these marks; empty without any."""
+    signs = {mark.sign for mark in marks}
+    told = [f"{sign} {words}" for sign, words in MEANINGS.items() if sign in signs and sign not in signs_of_all]
+    told += [f"all rows: {words}" for sign, words in MEANINGS.items() if sign in signs_of_all]
+    return " · ".join(told)

@@ -11,12 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-GROUND = {"core", "child_processes", "config", "regular_files", "bounded_files", "out_of_memory"}
+GROUND = {"core", "child_processes", "config", "cpu_count", "regular_files", "bounded_files", "out_of_memory"}
 LEARNING = GROUND | {"text", "memory", "gru", "nets", "gpt", "rc_net", "losses"}
 ALLOWED: dict[str, set[str]] = {
     # room: the other rooms that it may import
     "core": set(),
     "out_of_memory": set(),
+    "cpu_count": set(),
     "search_versions": set(),
     "child_processes": set(),
     "file_calls": set(),

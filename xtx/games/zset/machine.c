@@ -1,8 +1,8 @@
 /* The Z-machine: loading a story, decoding its instructions, and the interpreter.
  *
  * It does what Frotz does, as far as a program can tell. Whatever it does not do (saving, undo, keyboards), and
- * everything that a sound story does not do (illegal objects, writing outside RAM), ends in `give_up`: the caller
- * then asks Frotz itself. */
+ * everything that a sound story does not do (illegal objects, writing outside RAM), ends in `give_up`: the command
+ * is not judged. */
 #include "zset.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ void machine_free(engine *e) {
 
 /* --- decoding ----------------------------------------------------------------------------------------------- */
 
-/* UNKNOWN is also all that is left to Frotz; NOTHING takes operands and does nothing that can be seen in memory or
+/* UNKNOWN is also all that is not judged; NOTHING takes operands and does nothing that can be seen in memory or
  * text; FLUSH the same, but that Frotz shows what it kept back. */
 #define OPERATIONS(X) \
     X(UNKNOWN) X(NOTHING) X(FLUSH) X(BUFFER_MODE) X(SHOW_STATUS) \
@@ -212,7 +212,7 @@ static uint8_t handler_of(const instruction *in) {
     return in->operation;
 }
 
-/* The instruction at an address, or NULL. Code in RAM, which could change, is left to Frotz. */
+/* The instruction at an address, or NULL. Code in RAM, which could change, is not judged. */
 instruction *decode(engine *e, uint32_t address) {
     if (address < e->ram_size || address >= e->size) return NULL;
     if (e->decoded[address]) return e->decoded[address];

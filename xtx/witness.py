@@ -12,7 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -72,6 +72,17 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class EnvState:
+    """Where one of the environments that are played together is."""
+
+    score: int
+    phase: str
+    """Which policy chose its newest action; empty for agents without phases."""
+    number: int
+    """Commands of its episode so far."""
+
+
+@dataclass(frozen=True)
 class Live:
     """What stands in live.json."""
 
@@ -79,6 +90,8 @@ class Live:
     time: float
     turns: list[Turn]
     """The newest of the first game, oldest first; they may reach back into episodes before the present one."""
+    envs: list[EnvState] = field(default_factory=list)
+    """All environments, the first one first; earlier versions had none."""
 
 
 class Witness:
@@ -88,6 +101,7 @@ class Witness:
         self._run = run
         self._known: dict[tuple[str, str], list[str]] = {}
         self._turns: deque[Turn] = deque(maxlen=TURNS)
+        self._envs: list[EnvState] = []
         self._newspaper = _Newspaper(run.folder / "live.json")
 
     def see(
@@ -98,13 +112,17 @@ class Witness:
             if observation.look != step.observation.look:
                 self._move(total, room_name(observation.look), decision.action, room_name(step.observation.look))
         self._read(before[0], decisions[0], steps[0])
-        if self._newspaper.offer(total, self._turns):
+        self._envs = [
+            EnvState(step.observation.score, decision.phase, observation.step + 1)
+            for observation, decision, step in zip(before, decisions, steps, strict=True)
+        ]
+        if self._newspaper.offer(total, self._turns, self._envs):
             with contextlib.suppress(OSError):  # what could not be written stays to be written, and is told of then
                 self._run.flush()
 
     def end(self, total: int) -> None:
         """The run stops here: the last turns are shown."""
-        self._newspaper.offer(total, self._turns, now=True)
+        self._newspaper.offer(total, self._turns, self._envs, now=True)
 
     def _move(self, total: int, origin: str, action: str, target: str) -> None:
         if not origin or not target or origin == target:
@@ -145,14 +163,14 @@ class _Newspaper:
             for left in path.parent.glob(f".{path.name}.*"):  # by a process that was killed while writing
                 file_calls.current.unlink(left)
 
-    def offer(self, total: int, turns: deque[Turn], *, now: bool = False) -> bool:
+    def offer(self, total: int, turns: deque[Turn], envs: list[EnvState], *, now: bool = False) -> bool:
         """Prints an edition if it is time; says whether it was."""
         began = time.monotonic()
         if began < self._next and not now:
             return False
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            content = msgspec.json.encode(Live(total, time.time(), list(turns)))
+            content = msgspec.json.encode(Live(total, time.time(), list(turns), envs))
             with create_file(temporary) as file:
                 file.write(content)
             file_calls.current.rename(temporary, self._path)

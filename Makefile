@@ -15,7 +15,7 @@ LOCKED := $(INSTALL) --require-hashes --no-build-isolation --use-pep517
 TORCH_NEEDS_CUDA := import importlib.metadata as m, sys; \
 	sys.exit(not any("cuda" in line or "nvidia" in line for line in m.requires("torch") or []))
 
-.PHONY: run compare results test check verify bench story portable extras lock
+.PHONY: run compare results test check verify bench story portable extras lock docs docs-serve
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
@@ -27,8 +27,11 @@ compare: .venv/stamp
 	@$(BIN)/xtx compare $(ARGS)
 
 results: .venv/stamp
-	@echo "== the report of the summaries in results/ is put into docs/results.md"
-	@$(BIN)/xtx report results --embed docs/results.md
+	@echo "== the reports of the summaries in results/ are put into docs/results.md and docs/results/full.md"
+	@$(BIN)/xtx report results --short --embed docs/results.md
+	@$(BIN)/xtx report results --embed docs/results/full.md
+	@$(BIN)/xtx report results --no-walkthroughs --out .venv/results.html --figures .venv/figures
+	@cp $(addprefix .venv/figures/training-,zork1.svg detective.svg deephome-extra.svg inhumane-extra.svg) docs/results
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"
@@ -72,6 +75,13 @@ portable: .venv/stamp
 
 extras: .venv/extras
 
+docs: .venv/extras
+	@echo "== building the documentation into .venv/site"
+	@$(BIN)/mkdocs build --strict --quiet
+
+docs-serve: .venv/extras
+	@$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
 # Resolves in an environment of its own, so that what is installed here makes no difference.
 lock: .venv/stamp
 	@echo "== pinning all packages with their checksums"
@@ -96,6 +106,6 @@ lock: .venv/stamp
 	@touch $@
 
 .venv/extras: .venv/stamp constraints-extras.txt
-	@echo "== installing the extras: Ray, Weights & Biases"
+	@echo "== installing the extras: Ray, Weights & Biases, the documentation tools"
 	@$(LOCKED) -r constraints-extras.txt
 	@touch $@

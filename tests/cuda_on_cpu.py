@@ -1,6 +1,7 @@
-"""CUDA kernels carried out on a CPU, thread by thread: slow, but it says whether they are right where there is no GPU.
+"""Simulates CUDA kernels on a CPU, thread by thread: slow, but it tests them without a GPU.
 
-Enough of CUDA for ours: blocks one after the other, their threads as threads, shared memory, barriers, sums over warps.
+It implements what our kernels use: blocks in sequence, their threads as threads, shared memory, barriers, warp
+shuffles.
 """
 
 from __future__ import annotations

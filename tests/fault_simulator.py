@@ -473,7 +473,9 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
         mock.patch.object(xtx.runs, "versions", dict),
         mock.patch.object(xtx.runs, "warn", lambda line: None),
         mock.patch.object(xtx.train, "LAST", EPISODES_FOR_BEST),
-        mock.patch.object(xtx.train.Training, "_due", lambda training: training._vector_steps % save_every == 0),
+        mock.patch.object(
+            xtx.train.Training, "_is_checkpoint_due", lambda training: training._vector_steps % save_every == 0
+        ),
         mock.patch.object(xtx.witness, "time", _Clock()),
         mock.patch.object(xtx.commands.display, "Display", _SilentDisplay),
     ):

@@ -1,3 +1,5 @@
+"""The agents that do not learn: random and walkthrough."""
+
 from __future__ import annotations
 
 import random

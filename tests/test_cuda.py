@@ -1,4 +1,4 @@
-"""The GPU's way of learning beside the plain one. Needs a GPU; `make test` elsewhere skips it."""
+"""The Q-learning engine for GPUs against the plain one. Needs a GPU; skipped elsewhere."""
 
 from __future__ import annotations
 

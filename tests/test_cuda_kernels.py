@@ -1,4 +1,4 @@
-"""The kernels of the imitation policy's training, carried out on a CPU, beside what torch gives."""
+"""The CUDA kernels of the imitation policy's training, simulated on a CPU, against torch."""
 
 from __future__ import annotations
 

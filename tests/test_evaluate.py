@@ -316,7 +316,7 @@ def test_the_loaded_agent_is_asked_about_fewer_games(runs: SimpleNamespace) -> N
 def test_mistakes_get_one_line(
     words: list[str], complaint: str, runs: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from xtx.runs import read_newest, write_checkpoint
+    from xtx.runs import find_newest, write_checkpoint
 
     config = (runs.walkthrough / "config.json").read_text()
     for name in ("empty", "broken", "old", "stateless"):
@@ -324,7 +324,7 @@ def test_mistakes_get_one_line(
     (tmp_path / "empty" / "config.json").write_text(config)
     for name in ("broken", "old", "stateless"):
         (tmp_path / name / "config.json").write_text(config.replace('"walkthrough"', '"random"'))
-    saved = read_newest(runs.walkthrough)
+    _, saved = find_newest(runs.walkthrough)
     assert saved is not None
     path = tmp_path / "broken" / "checkpoints" / "0000000100"
     write_checkpoint(path, saved)

@@ -1,4 +1,4 @@
-"""The transformer against Hugging Face's, against itself the slow way, and its gradient against differences."""
+"""The transformer against Hugging Face's and against a slow implementation, and its gradient against differences."""
 
 from __future__ import annotations
 

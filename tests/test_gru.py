@@ -1,4 +1,4 @@
-"""The encoder's kernel against torch.nn.GRU."""
+"""The kernel of the text encoders against torch.nn.GRU."""
 
 from __future__ import annotations
 

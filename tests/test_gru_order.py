@@ -1,4 +1,4 @@
-"""Words of many rows, put in order in C, beside NumPy's way."""
+"""Word positions sorted in C, against NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(draw: np.random.Generator, rows: int) -> Ragged:
 
 
 def spaces(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room for `at`, `first` and `places`, with nonsense in it."""
+    """Make buffers for `at`, `first` and `places`, filled with a number that must not remain."""
     at, first, places = (np.full(size, 77, np.int32) for size in (rows, WORDS * GROUPS + 1, GROUPS * ROOM))
     return at, first, places
 

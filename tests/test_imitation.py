@@ -157,7 +157,7 @@ def test_what_is_remembered_ends_with_the_weights_and_is_bounded(monkeypatch: py
     first = agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0]
     for number in range(20):
         agent.probabilities([(-1, -1, number, 2, 3), (-1, -1, 1, 2, 3)], [[1, 2, 3]] * 2)
-        assert len(agent._known) <= 5
+        assert len(agent._cached) <= 5
     assert np.array_equal(first, agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0])
     agent.train(prefixes(0, [4, 9]))
     assert not np.array_equal(first, agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0])
@@ -177,7 +177,7 @@ def test_dropout_is_off_when_scoring() -> None:
     agent, other = policy(settings), policy(replace(settings, dropout=0.0))
     for _ in range(3):
         asked = ([(1, 2, 3, 4, 5)], [[1, 2, 3]])
-        agent._known.clear()
+        agent._cached.clear()
         assert np.array_equal(agent.probabilities(*asked)[0], other.probabilities(*asked)[0])
     assert (
         agent.state()["bits"]["state"]["state"].tolist() == policy(settings).state()["bits"]["state"]["state"].tolist()
@@ -204,7 +204,7 @@ def test_a_training_ends_when_it_is_good_enough() -> None:
     walk = prefixes(1, [12, 12])
     walk[1] = walk[1].copy()
     walk[1][0, 3] += 1
-    assert imitation._doubt(walk) == pytest.approx(2 * np.log(2))
+    assert imitation._least_loss(walk) == pytest.approx(2 * np.log(2))
     whole = policy(replace(TINY, passes=200)).train(walk)
     assert whole["steps"] == 200 * 3
     agent = policy(replace(TINY, passes=200, enough=0.1))
@@ -222,10 +222,12 @@ def weights_after(settings: ImitationSettings, walk: list[Ints]) -> dict[str, An
     return {name: weight.detach().clone() for name, weight in agent.model.named_parameters()}
 
 
-def test_length_groups_change_nothing_but_rounding() -> None:
+def test_length_groups_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(TINY, passes=1, batch_size=32, learning_rate=1e-3)
     walk = prefixes(2, [25, 30, 11])
-    grouped, plain = weights_after(settings, walk), weights_after(replace(settings, length_buckets=False), walk)
+    grouped = weights_after(settings, walk)
+    monkeypatch.setattr(imitation, "GROUP", settings.batch_size)
+    plain = weights_after(settings, walk)
     for name, weight in grouped.items():
         torch.testing.assert_close(weight, plain[name], atol=2e-5, rtol=1e-3)
 
@@ -357,8 +359,10 @@ def test_graphed_steps_equal_eager_ones(dropout: float, bfloat16: bool) -> None:
     settings = ImitationSettings(dropout=dropout, passes=6, bfloat16=bfloat16)
     walk = prefixes(0, [60, 30, 70])
     reports = []
-    for buckets in (True, False):
-        agent = ImitationPolicy(replace(settings, length_buckets=buckets), table(), VOCABULARY, 0, "cuda")
+    for recorded in (True, False):
+        agent = ImitationPolicy(settings, table(), VOCABULARY, 0, "cuda")
+        if not recorded:
+            agent._recorded = None
         # twice: the second training must find a fresh optimiser in the graphs of the first
         reports.append([agent.train(walk), agent.train(walk)])
     # A fresh optimiser's first steps are as long for small gradients as for large ones, and bfloat16 turns some small

@@ -11,14 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-GROUND = {"core", "config", "regular_files", "bounded_files", "out_of_memory"}
+GROUND = {"core", "child_processes", "config", "regular_files", "bounded_files", "out_of_memory"}
 LEARNING = GROUND | {"text", "memory", "gru", "nets", "gpt", "rc_net", "losses"}
 ALLOWED: dict[str, set[str]] = {
     # room: the other rooms that it may import
-    "": set(),
     "core": set(),
     "out_of_memory": set(),
     "search_versions": set(),
+    "child_processes": set(),
     "file_calls": set(),
     "regular_files": {"core", "file_calls"},
     "bounded_files": {"core", "regular_files"},
@@ -37,15 +37,17 @@ ALLOWED: dict[str, set[str]] = {
     "config_file": GROUND,
     "runs": GROUND | {"file_calls", "config_file", "search_versions"},
     "witness": GROUND | {"file_calls", "runs"},
-    "train": LEARNING | {"games", "agents", "runs", "witness"},
+    "train": LEARNING | {"games", "agents", "runs", "witness", "callable_modules"},
     "evaluate": LEARNING | {"games", "agents", "runs"},
     "live": set(),
-    "sweep": GROUND | {"bounds", "config_file", "games", "agents", "runs", "live"},
-    "report": GROUND | {"runs", "witness", "search_versions"},
+    "sweep": GROUND | {"bounds", "config_file", "games", "agents", "runs", "live", "training", "callable_modules"},
+    "report": GROUND | {"runs", "witness", "search_versions", "callable_modules"},
+    "callable_modules": set(),
+    "training": LEARNING | {"bounds", "config_file", "games", "agents", "runs", "train"},
     "web": GROUND | {"runs", "witness", "report"},
     "play": GROUND | {"games", "agents"},
 }
-EVERYTHING = {"cli", "commands", "__main__"}
+EVERYTHING = {"", "api", "cli", "commands", "__main__"}
 """Rooms that wire the others and may import all of them."""
 
 ONLY_DOOR = "xtx.games.jericho"
@@ -97,6 +99,7 @@ def violations(root: Path) -> list[str]:
     """Every import under `root` that breaks the table, in words."""
     ours = modules(root)
     graph = {name: set(imports(name, path)) for name, path in ours.items()}
+    graph["xtx"] = set()  # its public names are loaded when they are first used
     found = []
     for name, targets in graph.items():
         here = room(name)

@@ -1,4 +1,4 @@
-"""Asking an agent for a hint leaves no trace in it."""
+"""`insight` does not change an agent."""
 
 from __future__ import annotations
 

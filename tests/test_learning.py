@@ -81,7 +81,7 @@ def test_the_corridor_is_learned(agent: str, seeds: int, least: float, tmp_path:
 
 
 class Restless(GameVector):
-    """Games that never say the same twice, so that texts would pile up if nobody forgot them."""
+    """Games that never print the same text twice, so that texts would accumulate without sweeps."""
 
     said = 0
 

@@ -1,3 +1,5 @@
+"""The losses of the Q-networks, against numbers worked out by hand."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""The replay memory: its two parts, batches, rules of acceptance, and going on from a saved state."""
+"""The replay memory: its two parts, batches, rules of acceptance, saving and loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trajectory store: prefixes, the paper's two draws, bounded memory, and going on from a saved state."""
+"""The trajectory store: prefixes, the paper's two draws, bounded memory, saving and loading."""
 
 from __future__ import annotations
 
@@ -287,13 +287,13 @@ def test_what_is_never_drawn_is_dropped_beyond_the_budget() -> None:
     filled = store(*[reach(5, length, length) for length in range(2, 12)], budget=40)
     # Once 2 + 3 + ... steps, and one for each way to the score 0, are more than 40, the longest go first, down to 30.
     assert filled.drops > 0 and filled.stored_steps <= 40
-    assert sum(filled._shelves[5][length].count for length in range(2, 12)) == 10  # counts stay
-    assert filled._shelves[5][2].kept and not filled._shelves[5][8].kept
-    assert all(shelf.seen == 0 for shelf in filled._shelves[5].values() if not shelf.kept)
+    assert sum(filled._groups[5][length].count for length in range(2, 12)) == 10  # counts stay
+    assert filled._groups[5][2].kept and not filled._groups[5][8].kept
+    assert all(shelf.seen == 0 for shelf in filled._groups[5].values() if not shelf.kept)
     before = filled.probabilities()
     filled.add(reach(5, 8, mark=99))  # met again: kept again
-    assert filled._shelves[5][8].count == 2 and filled._shelves[5][8].seen == 1
-    assert filled._shelves[5][8].kept[0].steps()[0, 0] == 99
+    assert filled._groups[5][8].count == 2 and filled._groups[5][8].seen == 1
+    assert filled._groups[5][8].kept[0].steps()[0, 0] == 99
     assert filled.probabilities().keys() == before.keys()
 
 
@@ -302,18 +302,18 @@ def test_the_longest_are_dropped_first() -> None:
     assert filled.drops == 0 and filled.stored_steps == 30 + 5
     filled.add(reach(5, 3, 3))
     assert filled.drops == 1 and filled.stored_steps == 2 + 3 + 4 + 6 + 6  # 10 and 8 are gone, down to 3/4 of 35
-    assert sorted(length for length, shelf in filled._shelves[5].items() if shelf.kept) == [2, 3, 4, 6]
+    assert sorted(length for length, shelf in filled._groups[5].items() if shelf.kept) == [2, 3, 4, 6]
 
 
 def test_nothing_is_dropped_that_can_be_drawn() -> None:
     filled = store(*[reach(5, length, length) for length in range(2, 30)], budget=40, beta2=1.0)
-    assert all(shelf.kept for shelf in filled._shelves[5].values())
+    assert all(shelf.kept for shelf in filled._groups[5].values())
     assert 0 < filled.drops < 12  # looked for ever more rarely: the limit grows with what must be kept
 
 
 def test_a_dropped_length_that_is_drawn_is_replaced_by_the_nearest() -> None:
     filled = store(*[reach(5, length, length) for length in (2, 4, 7, 9)], budget=0, beta1=1000.0, k=1)
-    assert [length for length, shelf in filled._shelves[5].items() if shelf.kept] == [2]
+    assert [length for length, shelf in filled._groups[5].items() if shelf.kept] == [2]
     filled._drop_above = 10**9
     filled.add(reach(5, 7, 70))
     filled.add(reach(5, 7, 71))
@@ -330,7 +330,7 @@ def test_a_dropped_length_that_is_drawn_is_replaced_by_the_nearest() -> None:
 
 
 def played(number: int, rng: np.random.Generator) -> Episode:
-    """An episode as long as real ones, whose score mostly rises, and whose steps nobody took before."""
+    """Make an episode of realistic length with a mostly rising score and steps that no other episode has."""
     length = int(rng.integers(20, 120))
     scores = np.cumsum(rng.random(length) < 0.08) * 5
     steps = rng.integers(0, 50_000, (length, 4)).astype(np.int32)
@@ -345,8 +345,8 @@ def test_memory_stays_bounded_over_many_episodes() -> None:
         filled.add(played(number, rng))
         most = max(most, filled.stored_steps)
     assert most <= budget + 64 * 120
-    assert filled.stored_steps == len(filled.state()["steps"]) == sum(map(len, filled._prefixes._known.values()))
-    assert all(next(iter(sorted(shelves.items())))[1].kept for shelves in filled._shelves.values())
+    assert filled.stored_steps == len(filled.state()["steps"]) == sum(map(len, filled._prefixes._by_content.values()))
+    assert all(next(iter(sorted(shelves.items())))[1].kept for shelves in filled._groups.values())
     for _ in range(100):
         filled.sample()
     assert filled.replaced_draws == 0

@@ -1,4 +1,4 @@
-"""Several examples in a row: every token is there once, and the transformer sees each example as if it were alone."""
+"""Rows of several examples: every token occurs once, and the transformer computes each example as if it were alone."""
 
 from __future__ import annotations
 
@@ -119,12 +119,13 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch, model: GPT) -> RecordedTraining:
 
 @pytest.mark.parametrize("remembered", [24, 1])
 def test_a_packed_training_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
-    """Of a single step, of several, and so that the next finds a fresh optimiser; one that needs more room, and one
-    of long actions."""
+    """Trainings of one step and of several, each with a reset optimiser; one that needs larger tensors, and one with
+    long
+    actions."""
     monkeypatch.setattr(imitation_training, "REMEMBERED", remembered)
     ours, plain = (GPT(SIZES, torch.Generator().manual_seed(1)) for _ in range(2))
     training = on_a_cpu(monkeypatch, ours)
-    training._make_room(1, 1, 1, 1)
+    training._allocate(1, 1, 1, 1)
     for seed, count in ((0, 7), (1, 21), (2, 30), (3, 90), (4, 9)):
         chosen = examples(seed, count)
         if seed == 4:

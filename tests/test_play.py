@@ -471,6 +471,20 @@ def test_narrations_cannot_steer_the_terminal() -> None:
     assert paragraphs("    *** You have won ***\n") == "    *** You have won ***"
 
 
+def test_no_story_runs_in_the_process_of_the_player() -> None:
+    code = (
+        "import sys\n"
+        "from xtx.games.game import GameSpec\n"
+        "from xtx.play.table import Table\n"
+        "table = Table(GameSpec(sys.argv[1], search=False))\n"
+        "table.begin(), table.move('north'), table.load(table.save()), table.restart()\n"
+        "table.close()\n"
+        "print(any('frotz' in line for line in open('/proc/self/maps')))\n"
+    )
+    played = subprocess.run([sys.executable, "-c", code, LOWWATER], capture_output=True, text=True, timeout=60)
+    assert (played.stdout, played.stderr) == ("False\n", "")
+
+
 @pytest.mark.roms
 @pytest.mark.parametrize(
     ("name", "rooms"),

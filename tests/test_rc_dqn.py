@@ -1,3 +1,5 @@
+"""The agents RC-DQN and MPRC-DQN: questions, histories, exploration, learning, saving and loading."""
+
 from __future__ import annotations
 
 import math
@@ -347,7 +349,7 @@ def test_most_of_a_batch_is_from_the_better_episodes() -> None:
     assert learner.memory.batch_parts() == (33, 31)
 
 
-def test_what_nobody_needs_is_forgotten() -> None:
+def test_unused_texts_are_swept() -> None:
     agent = RcDqnAgent(replace(SMALL, capacity=20), Brief(1, 0))
     agent._library._sweep_at = 60
     for i in range(80):

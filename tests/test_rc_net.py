@@ -1,3 +1,5 @@
+"""The reading-comprehension network against plain PyTorch, pair by pair, and its gradients."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

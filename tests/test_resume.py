@@ -80,8 +80,11 @@ def go(
     save_every: bool = False,
     **means: Any,
 ) -> None:
-    """One process's part of a run: from its beginning or its last checkpoint to its end, or until so many game steps
-    are done. Whoever is killed saves nothing; `save_every` has a checkpoint after every vector step."""
+    """Do one process's part of a run: from its beginning or its last checkpoint to its end, or to a number of game
+    steps.
+
+    A killed process saves nothing; `save_every` writes a checkpoint after every vector step.
+    """
     with Run.create(folder, new) if new is not None else Run.open(folder) as run:
         state = run.restore()
         stage = set_stage(run.config.game, **means)

@@ -1,4 +1,4 @@
-"""Files of a run that belong together know each other: what was changed from outside is found before a run goes on."""
+"""Consistency of the files of a run: changes from outside are found before a run continues."""
 
 from __future__ import annotations
 
@@ -458,6 +458,12 @@ def test_keys_of_earlier_versions_are_read(monkeypatch: pytest.MonkeyPatch) -> N
         ConfigError, match=r"'settings\.halving' of an earlier version, and can go on here only with false"
     ):
         replace_old_settings({**settings, "halving": True}, XtxSettings())
+    imitation = settings["imitation"]
+    assert replace_old_settings({"imitation": {**imitation, "length_buckets": True}}, XtxSettings()) == {
+        "imitation": imitation
+    }
+    with pytest.raises(ConfigError, match=r"'settings\.imitation\.length_buckets' .* only with true"):
+        replace_old_settings({"imitation": {**imitation, "length_buckets": False}}, XtxSettings())
     for lacking in ("retrace", "own_targets"):
         del settings[lacking]
     assert replace_old_settings(settings, XtxSettings()) == settings

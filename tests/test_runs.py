@@ -25,11 +25,11 @@ from xtx.games.vector import GameVector
 from xtx.runs import (
     Run,
     checkpoints,
+    find_newest,
     read_checkpoint,
     read_config,
     read_episodes,
     read_lines,
-    read_newest,
     write_checkpoint,
 )
 from xtx.train import Training
@@ -193,7 +193,7 @@ def test_a_run_keeps_the_last_two_and_the_best(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["0000000032", "0000000040", "best"]
     assert read_checkpoint(folder / "best")["state"] == {"at": 16}
-    newest = read_newest(tmp_path / "run")
+    _, newest = find_newest(tmp_path / "run")
     assert newest is not None
     assert newest["state"] == {"at": 40}
 

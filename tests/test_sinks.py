@@ -11,11 +11,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from xtx.cli import main
-from xtx.runs import read_lines
+from xtx.cli import _parse, main
+from xtx.commands import sweep
+from xtx.commands.logger_lines import group_name
+from xtx.commands.session import Means
+from xtx.commands.sinks import Loggers, remember_loggers, wandb_place
+from xtx.runs import read_episodes, read_lines
+from xtx.sweep.plan import find_games, make_plan
+from xtx.sweep.spec import Spec
 from xtx.train import Training
 
 TRAIN = ["train", "toy:corridor-5", "--agent", "random", "--steps", "800", "--log-every", "20"]
@@ -32,7 +39,7 @@ def due(training):
         os.kill(os.getpid(), signal.SIGKILL)
     return training.progress.steps == 240
 
-Training._due = due
+Training._is_checkpoint_due = due
 main(sys.argv[1:])
 """
 """Saves at step 240 and is killed at 560, when the lines of 320 and 480 are written."""
@@ -51,26 +58,107 @@ def lines(folder: Path) -> list[tuple[int, float]]:
     return [(line["step"], pytest.approx(line["score_mean"])) for line in read_lines(folder, "metrics")]
 
 
-def tensorboard_lines(folder: Path) -> list[tuple[int, float]]:
+def returns(folder: Path) -> list[tuple[int, float]]:
+    """The last score at each step at which episodes ended."""
+    return list({episode.step: float(episode.score) for episode in read_episodes(folder)}.items())
+
+
+def tensorboard_events(folder: Path) -> Any:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
-    return [(event.step, event.value) for event in events.Scalars("score_mean")]
+    return events
+
+
+def tensorboard_points(folder: Path, name: str) -> list[tuple[int, float]]:
+    return [(event.step, event.value) for event in tensorboard_events(folder).Scalars(name)]
+
+
+def check_tensorboard(folder: Path) -> None:
+    """Each line and each episode is there once, and the beginning is dense."""
+    assert [step for step, _ in lines(folder)] == LINES
+    means = tensorboard_points(folder, "score/mean")
+    assert [point for point in means if point[0] in LINES] == lines(folder)
+    assert tensorboard_points(folder, "episode/return") == returns(folder)
+    assert [step for step, _ in means] == sorted({*LINES, *dict(returns(folder))})
+    assert means[0][0] < LINES[0]
 
 
 def test_tensorboard_has_the_lines(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert main([*TRAIN, "--tensorboard", "--out", str(folder), *PLAIN]) == 0
-    assert [step for step, _ in lines(folder)] == LINES
-    assert tensorboard_lines(folder) == lines(folder)
+    check_tensorboard(folder)
+    events = tensorboard_events(folder)
+    assert {"speed/steps_per_second", "episode/length", "score/max"} <= set(events.Tags()["scalars"])
+    assert all("/" in tag for tag in events.Tags()["scalars"])
+    assert "_hparams_/session_start_info" in events.summary_metadata
+    assert b"toy:corridor-5" in events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    times = [event.wall_time for event in events.Scalars("score/mean") if event.step in LINES]
+    assert times == pytest.approx([line["time"] for line in read_lines(folder, "timing")], abs=1e-3)
 
 
 def test_tensorboard_has_each_line_once_after_a_kill(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     kill_and_resume(folder, "--tensorboard")
-    assert [step for step, _ in lines(folder)] == LINES
-    assert tensorboard_lines(folder) == lines(folder)
+    check_tensorboard(folder)
+
+
+def test_a_run_that_goes_on_remembers_its_loggers(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = [*TRAIN, "--tensorboard", "--out", str(folder), *PLAIN]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words], capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert main(["resume", str(folder), *PLAIN]) == 0
+    check_tensorboard(folder)
+
+
+def test_a_logger_that_comes_later_gets_what_it_missed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main([*TRAIN, "--out", str(folder), *PLAIN]) == 0
+    assert not (folder / "loggers.json").exists()
+    assert main(["resume", str(folder), "--tensorboard", *PLAIN]) == 0
+    check_tensorboard(folder)
+    (folder / "loggers.json").write_text('{"tensorboard": "yes"}')
+    assert main(["resume", str(folder), *PLAIN]) == 0, "a damaged note is told of and left out"
+    assert main(["resume", str(folder), "--no-loggers", *PLAIN]) == 0
+    assert not (folder / "loggers.json").exists()
+
+
+def test_sweeps_log_their_runs(tmp_path: Path) -> None:
+    words = ["sweep", "--games", "toy:corridor-5", "--agents", "random", "--steps", "800", "--out", str(tmp_path)]
+    words += ["--jobs", "1", "--workers", "0", "--device", "cpu"]
+    assert main([*words, "--tensorboard"]) == 0
+    assert tensorboard_points(tmp_path / "toy-corridor-5/random/seed-0", "episode/return")
+
+
+def test_groups() -> None:
+    names = ("loss_imitation", "score_mean", "target_score", "steps_per_second", "entropy", "q_mean")
+    groups = ["loss/imitation", "score/mean", "plan/target_score", "speed/steps_per_second", "learning/entropy"]
+    assert [group_name(name) for name in names] == [*groups, "q/mean"]
+
+
+def test_where_runs_lie_at_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    plain = wandb_place(tmp_path / "r", Loggers(wandb=True))
+    assert plain == {"project": "xtx", "group": None, "name": "r", "tags": None}
+    words = ["--wandb-project", "p", "--wandb-group", "g", "--wandb-name", "n", "--wandb-tags", "a", "b"]
+    asked = _parse(Means, "train", words).loggers
+    assert asked.wandb, "each of them implies it"
+    assert wandb_place(tmp_path / "r", asked) == {"project": "p", "group": "g", "name": "n", "tags": ["a", "b"]}
+    assert remember_loggers(tmp_path, asked) == remember_loggers(tmp_path, Loggers()) == asked
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    assert wandb_place(tmp_path, Loggers(wandb=True))["project"] == "mine"
+
+
+def test_a_sweep_names_its_runs_at_wandb(tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    args = _parse(sweep.Args, "sweep", ["--wandb", "--wandb-tags", "t"])
+    [planned] = make_plan(spec := Spec(games=("toy:corridor-5",), agents=("random",)), find_games(spec.games))
+    sweep._set_loggers(args, out, [planned])
+    kept = remember_loggers(out / planned.folder, Loggers())
+    tags = ("t", "toy-corridor-5", "random")
+    assert kept == Loggers(wandb=True, group="mine", name="toy-corridor-5/random/seed-0", tags=tags)
 
 
 # --- Weights & Biases -------------------------------------------------------------------------------------------
@@ -112,7 +200,8 @@ def wandb_lines(folder: Path) -> tuple[set[str], list[tuple[int, float]]]:
                 ids.add(record.run.run_id)
             if record.HasField("history"):
                 items = {item.key or ".".join(item.nested_key): item.value_json for item in record.history.item}
-                found.append((json.loads(items["_step"]), json.loads(items["score_mean"])))
+                step = json.loads(items["_step"])
+                found += [(step, json.loads(items["score_mean"]))] if step in LINES else []
     return ids, found
 
 
@@ -139,7 +228,7 @@ def test_wandb_has_each_line_once_where_a_run_went_on_after_an_error(
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(Training, "_due", due)
+        patched.setattr(Training, "_is_checkpoint_due", due)
         assert main([*TRAIN, "--wandb", "--out", str(folder), *PLAIN]) == 2
     assert main(["resume", str(folder), "--wandb", *PLAIN]) == 0
     ids, found = wandb_lines(folder)

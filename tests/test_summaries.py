@@ -384,14 +384,17 @@ def test_a_file_without_marks_is_complained_of(text: str, tmp_path: Path, capsys
         embed(tmp_path / "nowhere.md", "")
 
 
-def test_the_committed_results_are_those_of_the_summaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "options"), [("results.md", ["--short"]), ("results/full.md", [])])
+def test_the_committed_results_are_those_of_the_summaries(
+    page: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Run `make results` if this fails."""
-    committed = (ROOT / "docs" / "results.md").read_text("utf-8")
-    (tmp_path / "results.md").write_text(committed, "utf-8")
+    committed = (ROOT / "docs" / page).read_text("utf-8")
+    (tmp_path / "page.md").write_text(committed, "utf-8")
     monkeypatch.chdir(ROOT)
-    assert main(["report", "results", "--embed", str(tmp_path / "results.md")]) == 0
-    assert (tmp_path / "results.md").read_text("utf-8") == committed
-    assert "xtx report results --embed docs/results.md" in (ROOT / "Makefile").read_text()
+    assert main(["report", "results", *options, "--embed", str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text("utf-8") == committed
+    assert f"--embed docs/{page}\n" in (ROOT / "Makefile").read_text()
 
 
 def test_the_committed_summaries_are_whole_and_small() -> None:

@@ -1,4 +1,4 @@
-"""Sweeps with real processes, which are stopped, killed, and fail."""
+"""Sweeps with real processes that are stopped, killed, and fail."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path, tiny: Callabl
     assert planned.count("new\n") == 1
 
 
-def test_a_run_that_somebody_else_has_is_waited_for(tmp_path: Path, tiny: Callable[[int], str]) -> None:
+def test_a_run_of_another_process_is_waited_for(tmp_path: Path, tiny: Callable[[int], str]) -> None:
     out = tmp_path / "out"
     words = (tiny(400), "--out", str(out))
     sweep(*words, "--seeds", "0")

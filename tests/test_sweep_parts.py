@@ -1,4 +1,4 @@
-"""The parts of a sweep that need no processes: carrying runs over, reading how far they are, deciding what is next."""
+"""The parts of a sweep that need no processes: copying runs, reading their progress, scheduling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from xtx.child_processes import describe_end
 from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.runs import SAVED, Run, checkpoints, read_checkpoint
 from xtx.sweep import local, node
-from xtx.sweep.child import Means, describe_status
+from xtx.sweep.child import Means
 from xtx.sweep.conduct import Conductor, Event, Item, Outcome, State
 from xtx.sweep.folder import agree, check_runs, is_finished, last_lines, mark_finished, plant, settle
 from xtx.sweep.local import judge
 from xtx.sweep.parcel import Parcel, Piece, Sender, pack_whole, unpack
 from xtx.sweep.plan import PlannedRun
 from xtx.sweep.progress import Reading, read_finished, read_running
-from xtx.sweep.table import build_table, overview, spell_time
+from xtx.sweep.table import SweepSpeed, build_means, build_table, overview, spell_time
 
 CONFIG = RunConfig("toy:corridor-5", "random", {}, steps=800)
 LINES = ("metrics", "episodes", "timing")
@@ -106,7 +108,7 @@ def test_a_parcel_cannot_write_elsewhere(name: str, tmp_path: Path) -> None:
 
 
 def test_a_piece_that_does_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lacks what came before"):
+    with pytest.raises(ValueError, match="is shorter than"):
         unpack(tmp_path, Parcel([Piece("metrics.jsonl", 10, b"x")], []))
 
 
@@ -238,7 +240,7 @@ def test_what_an_exit_status_means(tmp_path: Path) -> None:
     assert judge(tmp_path, 2, False) == (Outcome.HOPELESS, "xtx: no good")
     (tmp_path / "log.txt").write_text("xtx: another process works on it; wait for it\n")
     assert judge(tmp_path, 2, False)[0] is Outcome.HELD
-    assert describe_status(-200) == "died of signal 200"
+    assert describe_end(-200) == "died of signal 200"
 
 
 class Ended:
@@ -261,7 +263,9 @@ class Ended:
         return self.status
 
 
-def test_gpus_are_dealt_out_and_who_was_not_asked_may_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_assigned_in_turn_and_runs_that_were_not_asked_to_stop_may_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     started = [Ended(0), Ended(None), Ended(None)]
 
@@ -352,7 +356,7 @@ def test_failures_are_tried_again_after_the_others(tmp_path: Path) -> None:
     assert [line for line in told if "given up" in line and "because" in line]
 
 
-def test_who_gets_further_may_fail_more_often(tmp_path: Path) -> None:
+def test_a_run_that_progresses_may_fail_more_often(tmp_path: Path) -> None:
     places, items, _ = conduct(tmp_path, [[B, B, B, B, F]], retries=1, progress=True)
     assert items[0].state is State.FINISHED
     assert len(places.begun) == 5
@@ -378,15 +382,71 @@ def test_the_table(tmp_path: Path) -> None:
     with console.file:
         console.print(build_table(items))
     text = console.export_text()
-    assert "running on [node]    400       20       3.2   10  20 s" in text
+    assert "running on [node]    400       20  3.2   10  20 s" in text
+    narrow = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    names = ("deephome-star-stochastic/xtx-retrace/seed-0", "toy-corridor-5/walkthrough/seed-11")
+    with narrow.file:
+        runs = [Item(PlannedRun(name, CONFIG), tmp_path, State.RUNNING, Reading(400, 3.25, 10, 20.0)) for name in names]
+        narrow.print(build_table(runs, 80))
+    rows = [line.split()[:4] for line in narrow.export_text().splitlines() if "running" in line]
+    assert rows == [
+        ["deephome-star-stochastic", "xtx-retrace", "0", "running"],
+        ["toy-corridor-5", "walkthrough", "11", "running"],
+    ]
     assert overview(items) == (
         "3 runs: 1 running, 1 waiting, 1 finished; 1,200 of 2,400 steps, 20 steps/s, about 60 s left"
     )
     assert [spell_time(s) for s in (5, 600, 36_000, 500_000)] == ["5 s", "10 min", "10.0 h", "5.8 days"]
 
 
+def test_the_estimate_does_not_jump() -> None:
+    """Four runs, of 20 steps a second each, that tell of 800 steps at a time; two of them end on the way."""
+    speed, shown = SweepSpeed(), []
+    for tenth in range(6000):
+        now = tenth / 10
+        steps = sum(
+            int(20 * (min(now, end) + 13 * number) // 800) * 800 for number, end in enumerate((300, 400, 999, 999))
+        )
+        speed.see(now, steps)
+        if now > 120 and speed.steps_per_second is not None:
+            shown.append(speed.steps_per_second)
+    jumps = [abs(after - before) / before for before, after in pairwise(shown)]
+    assert max(jumps) < 0.15
+    assert shown[1500] == pytest.approx(80, rel=0.15)
+    assert shown[-1] == pytest.approx(40, rel=0.2), "it follows what goes on"
+    item = Item(PlannedRun("g/xtx/seed-0", CONFIG), Path(), State.RUNNING, Reading(400, 3.25, 10, 20.0))
+    assert "40 steps/s, about 10 s left" in overview([item], 40.0)
+
+
+def test_the_speed_begins_with_the_first_step() -> None:
+    """Not while games are still looked into; and a run that goes back makes it no less than nothing."""
+    speed = SweepSpeed()
+    for now in range(100):
+        speed.see(float(now), 0)
+    assert speed.steps_per_second is None
+    speed.see(110.0, 800)
+    assert speed.steps_per_second == pytest.approx(800 / 11, rel=0.01)
+    speed.see(111.0, 0)
+    assert speed.steps_per_second is not None and speed.steps_per_second > 0
+
+
+def test_means_over_seeds(tmp_path: Path) -> None:
+    def item(folder: str, mean: float, best: float, state: State = State.FINISHED) -> Item:
+        return Item(PlannedRun(folder, CONFIG), tmp_path, state, Reading(800, mean, best))
+
+    items = [item("g/xtx/seed-0", 4.0, 10), item("g/xtx/seed-1", 8.0, 20), item("g/drrn/seed-0", 3.0, 5)]
+    items.append(item("g/drrn/seed-1", 99.0, 99, State.RUNNING))
+    console = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(build_means(items))
+    text = " ".join(console.export_text().split())
+    assert "g xtx 2 6.0 ± 2.0 15.0 ± 5.0" in text
+    assert "g drrn 1 3.0 5.0" in text
+    assert build_means(items[2:]) is None
+
+
 def test_the_mark_of_a_saved_run_comes_with_its_checkpoint(tmp_path: Path) -> None:
-    """Without one, who has the mark could not go on any more."""
+    """With the mark and without a checkpoint, a run could not continue."""
     here, there = tmp_path / "here", tmp_path / "there"
     with Run.create(here, RunConfig("toy:corridor-5", "random", {})) as run:
         run.write("metrics", {"step": 8})

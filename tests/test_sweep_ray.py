@@ -37,7 +37,7 @@ text = {{ vocabulary = 128, longest = 64 }}
 q = {{ hidden = 16, batch_size = 16, target_every = 20 }}
 """
 SLOWLY = ("--checkpoint-seconds", "0")
-"""A checkpoint after every vector step: so that there is time to kill somebody in the middle."""
+"""A checkpoint after every vector step makes a run slow enough to kill a process in the middle."""
 
 
 @dataclass
@@ -153,7 +153,7 @@ def processes(cluster: RayCluster, run: str) -> dict[int, tuple[int, str]]:
 
 
 def steps_done(run: Path) -> int:
-    """As far as the sweep's own folder knows."""
+    """Return the steps of a run according to the sweep's own folder."""
     try:
         return max((int(p.name) for p in (run / "checkpoints").iterdir() if p.name.isdigit()), default=0)
     except OSError:
@@ -214,7 +214,7 @@ def test_ctrl_c_and_kill_9_of_the_sweep(
     assert "stopped and saved; go on with the same command" in said
     assert 100 < steps_done(run) < STEPS
     assert not processes(cluster, "drrn/seed-0")
-    # Now the sweep itself is killed: its runs end with it, and nobody goes on unseen.
+    # Now the sweep itself is killed: its runs end with it.
     stopped_at = steps_done(run)
     with sweeping(cluster, *words, *SLOWLY) as sweep:
         wait_until(lambda: steps_done(run) > stopped_at, sweep)
@@ -229,7 +229,7 @@ def test_ctrl_c_and_kill_9_of_the_sweep(
     assert lines(out) == expected
 
 
-def test_nobody_there(tiny: str, cluster: RayCluster, tmp_path: Path) -> None:
+def test_no_cluster_at_the_address(tiny: str, cluster: RayCluster, tmp_path: Path) -> None:
     def complaint(address: str, **environment: str) -> str:
         words = [sys.executable, "-m", "xtx.cli", "sweep", tiny, "--ray", address, "--out", str(tmp_path / "out")]
         done = subprocess.run(

@@ -1,3 +1,5 @@
+"""Vocabulary, text table and action sets: ids, full vocabularies, sweeps, saving and loading."""
+
 from __future__ import annotations
 
 import re
@@ -19,7 +21,7 @@ TEXTS = st.lists(WORDS, max_size=9).map(" ".join)
 
 
 def silent(line: str) -> None:
-    """A vocabulary that is full, and nobody is told."""
+    """Ignore the warning of a full vocabulary."""
 
 
 @pytest.mark.parametrize(

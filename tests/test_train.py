@@ -1,4 +1,4 @@
-"""The loop and the command: what is learned from, what is written, and what goes wrong."""
+"""The training loop and the command: transitions, files, and errors."""
 
 from __future__ import annotations
 

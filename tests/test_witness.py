@@ -1,4 +1,4 @@
-"""What a run leaves for those who look on: rooms.jsonl and live.json."""
+"""The files of a run that are for viewers: rooms.jsonl and live.json."""
 
 from __future__ import annotations
 

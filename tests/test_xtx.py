@@ -1,4 +1,4 @@
-"""XTX's plan, phases, mixture and schedule, on scripted transitions: no emulator, tiny networks."""
+"""The agent XTX: return targets, phases, mixture and training schedule, on scripted transitions with tiny networks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_phases(target: int, l_max: int, score: int, step: int, phase: str) -> N
 
 
 def test_phases_are_never_latched() -> None:
-    """Who reaches the target and loses points while there is time goes back to returning."""
+    """An episode that reaches the target and loses points before step l_max is in `exploit` again."""
     scores = [0, 5, 10, 10, 4, 10, 4, 4]
     phases = [Plan(10, 7).phase(observation(score, step)) for step, score in enumerate(scores)]
     assert phases == [EXPLOIT, EXPLOIT, EXPLORE, EXPLORE, EXPLOIT, EXPLORE, EXPLOIT, EXPLORE]
@@ -156,7 +156,7 @@ def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPat
     """Drawn among the imitated trajectories when it begins, and kept until it ends."""
     agent = XtxAgent(tiny("xtx", own_targets=True), Brief(games=2, seed=0))
     Fixed(agent, monkeypatch)
-    agent._targets = [Plan(5, 2), Plan(10, 4), Plan(10, 4)]
+    agent._trajectory_targets = [Plan(5, 2), Plan(10, 4), Plan(10, 4)]
     explored = 0
     for _ in range(1000):
         agent.act([observation(), observation()])
@@ -167,20 +167,24 @@ def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
-    """Those who are under way when others are learned go on to the new ones; a loaded agent has the same."""
+    """Episodes that have begun get new targets after a training; a loaded agent has the same targets."""
     settings = tiny("xtx", own_targets=True, trajectories=TrajectorySettings(k=3))
     agent = XtxAgent(settings, Brief(games=2, seed=0))
     script = Script(agent, 2, lambda game, step: step)
     for _ in range(7):
         script.step()
-    assert len(agent._targets) == 3
-    assert all(aim.target_score == aim.l_max > 0 for aim in agent._targets)
-    assert set(agent._aims) <= set(agent._targets)
-    assert agent.episode_limit == max(aim.l_max for aim in agent._targets) + 5
-    assert [agent.limit_of(game) for game in (0, 1)] == [aim.l_max + 5 for aim in agent._aims]
+    assert len(agent._trajectory_targets) == 3
+    assert all(aim.target_score == aim.l_max > 0 for aim in agent._trajectory_targets)
+    assert set(agent._episode_targets) <= set(agent._trajectory_targets)
+    assert agent.episode_limit == max(aim.l_max for aim in agent._trajectory_targets) + 5
+    assert [agent.limit_of(game) for game in (0, 1)] == [aim.l_max + 5 for aim in agent._episode_targets]
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
-    assert (other._targets, other._aims, other._plan) == (agent._targets, agent._aims, agent._plan)
+    assert (other._trajectory_targets, other._episode_targets, other._plan) == (
+        agent._trajectory_targets,
+        agent._episode_targets,
+        agent._plan,
+    )
 
 
 def test_a_way_is_known_by_its_texts() -> None:
@@ -199,17 +203,17 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     known, new = observation(0, 0), observation(0, 0, text="elsewhere")
     beyond = observation(10, 0)
     rows = [[text(known.text), text(known.look), text(known.inventory), text(known.actions[-1])]]
-    agent._ways = [Way(np.array([[0, 0, 0, 0]], np.int32)), Way(np.array(rows, np.int32))]
+    agent._replays = [Way(np.array([[0, 0, 0, 0]], np.int32)), Way(np.array(rows, np.int32))]
     agent._plan = Plan(10, 4, 1)
     decisions = agent.act([known, new])
     assert decisions[0].action == known.actions[-1]
-    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._retraced_share == 0.5
+    assert (fixed.imitated, fixed.explored) == (1, 0) and agent._replayed_share == 0.5
     assert agent.insight(known, []).probabilities[known.actions[-1]] == 1
     agent.act([beyond, beyond])
-    assert fixed.explored == 2 and agent._retraced_share is None
+    assert fixed.explored == 2 and agent._replayed_share is None
     # What it did may not be possible any more, for all that can be read.
     rows[0][3] = text("an action that is not offered")
-    agent._ways[1] = Way(np.array(rows, np.int32))
+    agent._replays[1] = Way(np.array(rows, np.int32))
     fixed.imitated = 0
     agent.act([known, known])
     assert fixed.imitated == 2
@@ -223,9 +227,9 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     script = Script(agent, 2, lambda game, step: step)
     for _ in range(7):
         script.step()
-    assert [len(way.steps) for way in agent._ways] == [target.l_max for target in agent._targets]
-    assert agent._targets[agent._plan.way].target_score == agent._plan.target_score
-    assert all(agent._targets[aim.way] == aim for aim in agent._aims) or not own
+    assert [len(way.steps) for way in agent._replays] == [target.l_max for target in agent._trajectory_targets]
+    assert agent._trajectory_targets[agent._plan.trajectory].target_score == agent._plan.target_score
+    assert all(agent._trajectory_targets[aim.trajectory] == aim for aim in agent._episode_targets) or not own
     for _ in range(20):
         script.step()
     # Those that started as the trajectory did can do what it did; those of the other game must imitate at first.
@@ -233,10 +237,10 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     assert max(shares) == 1 and min(shares) < 1 and 0 < np.mean(shares) < 1
     other = XtxAgent(settings, Brief(games=2, seed=1))
     other.load(agent.state())
-    assert [way.steps.tolist() for way in other._ways] == [way.steps.tolist() for way in agent._ways]
-    before = [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()]
+    assert [way.steps.tolist() for way in other._replays] == [way.steps.tolist() for way in agent._replays]
+    before = [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()]
     agent._sweep([agent._library.see(o) for o in script.now])
-    assert [agent._library.texts.text(int(n)) for way in agent._ways for n in way.steps.ravel()] == before
+    assert [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()] == before
 
 
 def test_what_goes_past_the_paper_is_said_by_the_name() -> None:

@@ -7,7 +7,7 @@
 |---|---|
 | constraints-build.txt | what building xtx and Jericho needs; installed first, because nothing is built in isolation |
 | constraints.txt | what xtx needs, and its extra `dev` |
-| constraints-extras.txt | what the extras `cluster` and `wandb` need beyond that |
+| constraints-extras.txt | what the extras `cluster`, `docs` and `wandb` need beyond that |
 | constraints-cuda.txt | what torch's usual wheel needs beyond that; its wheel for machines without a GPU does not |
 
 Each package has the checksums of all files of that version that a Linux machine with CPython 3.11 or newer can install,
@@ -42,12 +42,12 @@ from pip._vendor.packaging.utils import canonicalize_name
 from pip._vendor.packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("cluster", "wandb")
+EXTRAS = ("cluster", "docs", "wandb")
 HEADER = "# {} Written by tools/lock.py; renew with: make lock\n"
 TITLES = {
     "constraints-build.txt": "What building xtx and Jericho needs.",
     "constraints.txt": "What xtx and its extra `dev` need, in the versions it is tested with.",
-    "constraints-extras.txt": "What the extras `cluster` and `wandb` need beyond constraints.txt.",
+    "constraints-extras.txt": "What the extras `cluster`, `docs` and `wandb` need beyond constraints.txt.",
     "constraints-cuda.txt": "What torch's wheel for machines with a GPU needs beyond constraints.txt.",
 }
 _WHEEL = re.compile(

@@ -1,7 +1,8 @@
 """The command `xtx`: finds the subcommand, reads its options, and answers what goes wrong in one line.
 
 A subcommand is a module with a dataclass `Args` (its docstrings are the help) and a function `run(args)` that gives
-back an exit status or None. It is loaded when it is called, so that a slow one does not slow down the others.
+back an exit status or None; it may have a function `help_more` with what its help ends with. It is loaded when it is
+called, so that a slow one does not slow down the others.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO, cast
 
+from xtx.commands.option_help import build_help, wants_help
 from xtx.commands.writing import DISK_TROUBLE
 from xtx.core import UserError
 from xtx.out_of_memory import explain_lack_of_memory
@@ -31,7 +33,8 @@ class Command:
     module: str
     summary: str
     own_arguments: bool = False
-    """Whether which options there are depends on the options: the module has `arguments(options, parse)` then."""
+    """Whether which options there are depends on the options: the module has `arguments(options, parse)` then, and
+    `options_of(options)` for the help."""
 
 
 COMMANDS = {
@@ -42,17 +45,21 @@ COMMANDS = {
     "export": Command("xtx.commands.export", "write episodes as data for other programs"),
     "compare": Command("xtx.commands.compare", "train several agents on a game and compare them"),
     "sweep": Command("xtx.commands.sweep", "many runs: games x agents x seeds, or the paper's tables"),
+    "runs": Command("xtx.commands.runs", "list the runs in a folder, and make room on the disk"),
     "report": Command("xtx.commands.report", "set runs beside the paper's tables, on one page"),
     "summarise": Command("xtx.commands.summarise", "keep runs as small files that reports can be made from"),
     "watch": Command("xtx.commands.watch", "see runs in a browser while they go on"),
     "bench": Command("xtx.commands.bench", "see where the time of training goes"),
     "play": Command("xtx.commands.play", "play a game, or watch an agent play it"),
+    "agents": Command("xtx.commands.agents", "list the agents, or the settings of one"),
     "games": Command("xtx.commands.games", "list the games, and where their stories were found"),
     "games add": Command("xtx.commands.add", "copy story files into your collection"),
     "games info": Command("xtx.commands.info", "show a game's grammar, vocabulary and rewards"),
     "games survey": Command("xtx.commands.survey", "find out ahead what makes up a story's world"),
     "games check": Command("xtx.commands.check", "see whether the needed actions are among the valid ones"),
     "games atlas": Command("xtx.commands.atlas", "show how much the atlas holds, and how often it helped"),
+    "games verify": Command("xtx.commands.verify", "play what you know, to see whether what was found is true"),
+    "games export-profile": Command("xtx.commands.export_profile", "write what was found out, to be passed on"),
     "games profile": Command("xtx.commands.profile", "describe an Inform story of your own"),
 }
 
@@ -183,17 +190,22 @@ def _complain(line: str) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help"):
+    if not words or words[0] in ("-h", "--help", "--help-all"):
         print(_overview())
         return 0
     if words[0] == "--version":
         print(f"xtx {importlib.metadata.version('xtx')}")
         return 0
     name, options = _split(words)
-    if options and options[0] in ("-h", "--help") and any(_group(name)):
+    if options and options[0] in ("-h", "--help", "--help-all") and any(_group(name)):
         print(_overview(name))
         return 0
     module = importlib.import_module(COMMANDS[name].module)
+    if wants_help(options):
+        kind = module.options_of(options) if COMMANDS[name].own_arguments else module.Args
+        more = module.help_more() if hasattr(module, "help_more") else ""
+        print(build_help(kind, name, complete="--help-all" in options, more=more))
+        return 0
     if COMMANDS[name].own_arguments:
         args = module.arguments(options, lambda kind: _parse(kind, name, options))
     else:
@@ -241,10 +253,14 @@ def _parse(kind: Any, name: str, options: list[str]) -> Any:
     """The options as an object of the subcommand's dataclass. Raises `UserError` for wrong ones."""
     import tyro
 
+    from xtx.commands.option_numbers import make_registry
+
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(kind, prog=f"xtx {name}", args=options, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(
+                kind, prog=f"xtx {name}", args=options, config=(tyro.conf.DisallowNone,), registry=make_registry()
+            )
     except SystemExit as end:
         if not end.code:
             raise

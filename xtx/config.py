@@ -89,8 +89,6 @@ class ImitationSettings:
     """Largest norm of the gradient."""
     temperature: float = 3.0
     """What an action's mean log-probability is multiplied with before the softmax over the valid actions."""
-    length_buckets: bool = True
-    """Whether a batch is computed in groups of about equal length: the same loss without paying for padding."""
     merge_identical: bool = False
     """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
     as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""
@@ -229,6 +227,24 @@ def usual_length(agent: str) -> tuple[int, int]:
     return DEMO_STEPS if agent == "xtx-demo" else PAPER_STEPS, 8
 
 
+Actions = Literal["templates", "whole"]
+"""What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
+dictionary."""
+
+PAPER_AGENTS = frozenset(
+    ("drrn", "inv-dy", "rc-dqn", "mprc-dqn", "xtx", "xtx-uniform", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5",
+     "xtx-lambda-1"),
+)  # fmt: skip
+"""Agents whose settings and results are published."""
+
+
+def usual_actions(agent: str) -> Actions:
+    """What an agent's run tries for valid actions unless told otherwise: the agents of the paper have the templates, so
+    that their results can be compared with the paper's and with earlier runs. So has the demo, which is to take
+    minutes: a search of its adventure with the whole dictionary takes 1.5 times the processor time."""
+    return "templates" if agent in PAPER_AGENTS | {"xtx-demo"} else "whole"
+
+
 ALPHA1 = {"deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, "detective": 2.0, "pentari": 2.0}
 """The paper's weight of the intrinsic reward in XTX, where it is not 1."""
 
@@ -309,9 +325,9 @@ class RunConfig:
     byte_score: bool = False
     """The score is one signed byte, as that of Dragon was in the paper's version of Jericho: -130 counts as 126."""
     wide_grammar: bool = False
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
-    dictionary. Runs of versions before there was a choice have no such key and go on with `templates`."""
+    actions: Actions = "templates"
+    """What is tried for valid actions. The default is what a file without this key means: a run of a version before
+    there was a choice. New runs have `usual_actions`, and always write the key."""
     thorough_survey: bool = False
     """Minutes instead of seconds for the survey of the story, so that more states share their valid actions."""
     log_every: int = 100

@@ -1,4 +1,4 @@
-"""Reads config.json of a run folder strictly: every key must be known, and two configs can be compared key by key."""
+"""Reads and writes config.json of a run folder. Every key must be known; two configs can be compared key by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xtx.config import RunConfig
 LARGEST = 2**53
 """Largest number of steps: JSON readers and float64 are exact up to here."""
 MAX_GAMES = 4096
-"""Games of one run. Each takes some megabytes; with more the machine would be out of memory before the first step."""
+"""Limits the games of one run. Each takes some megabytes, so more would exhaust the memory of most machines."""
 _LIMITS = {"steps": (1, LARGEST), "games": (1, MAX_GAMES), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
 _ADVICE = "put it back from a copy, or start the run again in another folder"
 _MISSING = object()
@@ -24,22 +24,24 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class OldKey:
-    """What became of a key that earlier versions wrote. A key is a path such as `settings.q.gamma`."""
+    """What replaces a key that earlier versions wrote. A key is a path such as `settings.q.gamma`."""
 
     new: str = ""
-    """Its present name; empty if it has none any more."""
+    """Its present name; empty if the setting no longer exists."""
     only: object = None
-    """For a key without a present name: the value with which runs go on as before. Others cannot go on."""
+    """For a setting that no longer exists: the value that means today's behaviour. Runs with another cannot
+    continue."""
 
 
 OLD_KEYS: dict[str, OldKey] = {
     "settings.halving": OldKey(only=False),  # of XTX, for some hours: how an own target was drawn
+    "settings.imitation.length_buckets": OldKey(only=True),  # batches are always split by length
 }
-"""Keys of earlier versions' config.json, with what they became."""
+"""The keys of earlier versions."""
 
 
 class ConfigError(ValueError):
-    """A config.json that cannot be used; its text says why, and is to follow the file's name."""
+    """A config.json that cannot be used. The text says why; callers put the file's name before it."""
 
 
 def decode_config(content: bytes) -> RunConfig:
@@ -69,12 +71,12 @@ def decode_config(content: bytes) -> RunConfig:
 
 
 def encode_config(config: RunConfig) -> str:
-    """The text of a config.json."""
+    """Return the content of config.json for a config."""
     return json.dumps(asdict(config), indent=2) + "\n"
 
 
 def check_numbers(config: RunConfig) -> None:
-    """Raise `ValueError`, with the name of the first number of a run that cannot be."""
+    """Raise `ValueError` with the name of the first number of a config that is out of range."""
     for name, (least, most) in _LIMITS.items():
         value = getattr(config, name)
         if not least <= value <= most:
@@ -83,9 +85,9 @@ def check_numbers(config: RunConfig) -> None:
 
 
 def replace_old_settings(settings: Mapping[str, object], known: Any) -> dict[str, object]:
-    """Give settings of an earlier version their present names, and refuse unknown ones. Raises `ConfigError`.
+    """Rename the keys of settings of an earlier version. Raises `ConfigError` for unknown keys.
 
-    `known`: an instance of the agent's settings, whose fields are the known keys.
+    known: an instance of the agent's settings, whose fields are the known keys.
     """
     found = copy.deepcopy(dict(settings))
     _check_level(found, known, "settings.", found)
@@ -93,6 +95,7 @@ def replace_old_settings(settings: Mapping[str, object], known: Any) -> dict[str
 
 
 def _check_level(level: dict[str, Any], known: Any, prefix: str, settings: dict[str, object]) -> None:
+    """Check and rename the keys of one level of settings, and of the levels in it."""
     if not is_dataclass(known):
         return
     names = [field.name for field in fields(known)]
@@ -106,7 +109,8 @@ def _check_level(level: dict[str, Any], known: Any, prefix: str, settings: dict[
 def _replace_old_key(
     level: dict[str, Any], name: str, key: str, known: Iterable[str], settings: dict[str, object] | None = None
 ) -> None:
-    """Take a key that is not known any more out of its level, if it is an earlier version's. Raises `ConfigError`."""
+    """Remove an old key from its level, and store its value under the present name. Raises `ConfigError` if the key is
+    not one of an earlier version, or its value no longer possible."""
     old = OLD_KEYS.get(key)
     if old is None:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -126,6 +130,7 @@ def _replace_old_key(
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dictionary; raises `ValueError` if a key occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -138,10 +143,10 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def list_differences(before: str, now: RunConfig) -> list[str]:
-    """Say in which keys a config differs from an earlier one, in words; empty if in none.
+    """Return the differences of a config from an earlier one, as text; empty if there are none.
 
-    `before`: the earlier one as JSON, as `dump_config` made it. It may be an earlier version's: a key of RunConfig that
-    it lacks had its default value then. Raises `ConfigError` if it is not a config.
+    before: the earlier config, as `dump_config` returned it, maybe of an earlier version: a key of RunConfig that it
+    lacks had its default value. Raises `ConfigError` if it is not a config.
     """
     old, new = (
         _flatten(asdict(decode_config(before.encode("utf-8", "replace")))),
@@ -160,11 +165,12 @@ def list_differences(before: str, now: RunConfig) -> list[str]:
 
 
 def dump_config(config: RunConfig) -> str:
-    """A config as one line of JSON, for `list_differences`."""
+    """Return a config as one line of JSON, for `list_differences`."""
     return json.dumps(asdict(config))
 
 
 def _flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return a nested dictionary as one level, with paths such as `settings.q.gamma` as keys."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         found |= _flatten(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}

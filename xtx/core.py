@@ -5,6 +5,7 @@ Standard library only. A `Game` never sees an agent and an `Agent` never sees a 
 
 from __future__ import annotations
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,11 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 class UserError(Exception):
     """Something the user can mend. Its text is one line that says what to do; the command line exits with 2."""
+
+
+def warn(line: str) -> None:
+    """Print a warning to the error stream."""
+    print(f"xtx: {line}", file=sys.stderr)
 
 
 FALLBACK_ACTIONS = ("wait", "yes", "no")

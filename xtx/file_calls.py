@@ -1,7 +1,7 @@
 """The system calls with which the files of a run are opened, written, renamed and deleted.
 
-They are in one place so that tests can put others in their place: calls that fail, that stop half way, or after which
-the process is gone (see tests/fault_simulator.py). Looking at files (stat, listing a folder) is not among them.
+Tests replace them by calls that fail, that stop half way, or that end the process (see tests/fault_simulator.py).
+Reading metadata (stat, listing a folder) is not among them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ AnyPath = str | Path
 
 
 class FileCalls:
-    """The calls as the operating system has them. Each raises `OSError`."""
+    """The calls of the operating system. Each raises `OSError`."""
 
     def open(self, path: AnyPath, flags: int, mode: int = 0o666) -> int:
-        """Open a file or folder; gives the descriptor."""
+        """Open a file or folder, and return the descriptor."""
         return os.open(path, flags, mode)
 
     def stream(self, descriptor: int, mode: str) -> IO[bytes]:
-        """Make a buffered stream of a descriptor, which is closed with it."""
+        """Make a buffered stream of a descriptor; closing it closes the descriptor."""
         return os.fdopen(descriptor, mode)
 
     def close(self, descriptor: int) -> None:
@@ -29,7 +29,7 @@ class FileCalls:
         os.close(descriptor)
 
     def sync(self, descriptor: int) -> None:
-        """Return when the file's content, or the folder's names, are on disk."""
+        """Write a file's content, or a folder's names, to disk."""
         os.fsync(descriptor)
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -37,11 +37,11 @@ class FileCalls:
         os.ftruncate(descriptor, size)
 
     def rename(self, old: AnyPath, new: AnyPath) -> None:
-        """Give a file another name; what had that name before is gone."""
+        """Rename a file, replacing an existing one of the new name."""
         os.replace(old, new)
 
     def link(self, old: AnyPath, new: AnyPath) -> None:
-        """Give a file a second name."""
+        """Make a hard link."""
         os.link(old, new)
 
     def unlink(self, path: AnyPath, *, missing_ok: bool = False) -> None:
@@ -53,7 +53,7 @@ class FileCalls:
                 raise
 
     def make_folder(self, path: AnyPath) -> None:
-        """Make a folder, unless it is there."""
+        """Create a folder, unless it exists."""
         try:
             os.mkdir(path)
         except FileExistsError:
@@ -62,4 +62,4 @@ class FileCalls:
 
 
 current = FileCalls()
-"""The calls in use. Tests put a simulator here; use it as `file_calls.current`, so that they can."""
+"""The calls in use. Always written as `file_calls.current`, so that tests can replace it."""

@@ -1,6 +1,6 @@
-"""The transformer of the imitation policy: GPT-2's shape, computed only where something is predicted.
+"""The transformer of the imitation policy: GPT-2's architecture, with outputs only at the positions of predictions.
 
-Tensors in, tensors out. Rows are filled up on the right, so the causal mask alone keeps padding out of every result.
+Tensors in, tensors out. Rows are padded on the right, so the causal mask alone keeps padding out of every result.
 Letters of shapes: B rows, L tokens of a row, A predicted tokens of a row, W width, H heads, D = W / H, V vocabulary;
 when scoring, S states, C tokens of a context, N actions of a state.
 """
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 NOTHING = -100
-"""The label of a place at which nothing is predicted."""
+"""The label of a position without a prediction."""
 
 Memory = list[tuple[Tensor, Tensor]]
 """Keys and values of the contexts, for each layer, each [S, H, C, D]."""
@@ -25,7 +25,7 @@ Memory = list[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a transformer is; GPT-2's shape at the paper's size."""
+    """The dimensions of a transformer; the defaults are the paper's."""
 
     vocabulary: int
     """Rows of the word embedding, which is also the output layer."""
@@ -34,42 +34,45 @@ class Sizes:
     heads: int = 4
     """Attention heads of a block."""
     width: int = 128
-    """Numbers that stand for one token; the feed-forward layers are four times as wide."""
+    """Length of a token's vector; the feed-forward layers are four times as wide."""
     context: int = 512
-    """Positions: the longest row."""
+    """Number of positions: tokens of the longest row."""
 
 
 class Dropout(Protocol):
-    """What is left out at random while training."""
+    """Dropout, as a function that is passed to the forward pass."""
 
     rate: float
-    """Share that is left out."""
+    """Share of the elements that is set to 0."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` with a share of it set to 0 and the rest scaled up."""
+        """Return `x` with a random share of it set to 0 and the rest scaled up."""
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """`residual` plus such an `x`."""
+        """Return `residual` plus `x` after dropout."""
 
 
 class TorchDropout:
-    """Dropout from torch's own generator: the one that a CUDA graph can repeat with new numbers."""
+    """Dropout by torch's own generator, which draws new numbers in each replay of a CUDA graph."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` with a share of it set to 0 and the rest scaled up."""
+        """Return `x` with a random share of it set to 0 and the rest scaled up."""
         return F.dropout(x, self.rate)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """`residual` plus such an `x`."""
+        """Return `residual` plus `x` after dropout."""
         return residual + F.dropout(x, self.rate)
 
 
 class BitDropout:
-    """Dropout from 16 random bits a number. On a CPU torch draws one number after another from a Mersenne twister,
-    which takes longer than the layer it is meant for; here one draw serves four numbers."""
+    """Dropout by 16 random bits for each element, for CPUs.
+
+    On a CPU torch draws one number per element from a Mersenne twister, which takes longer than the layer itself; here
+    one draw of 64 bits serves four elements.
+    """
 
     def __init__(self, rate: float, bits: np.random.BitGenerator) -> None:
         self._threshold = round(rate * 65536)
@@ -79,33 +82,36 @@ class BitDropout:
         self._bits = bits
 
     def _kept(self, x: Tensor) -> Tensor:
-        """1 where `x` is kept, 0 where it is not."""
+        """Return a random mask for `x`: 1 for an element that is kept, 0 for a dropped one."""
         words = self._bits.random_raw(-(-x.numel() // 4)).view(np.int16)[: x.numel()]
         kept = torch.empty(x.shape, dtype=x.dtype)
-        # straight into floats: torch multiplies by booleans several times more slowly
+        # written as floats: torch multiplies by booleans several times more slowly
         torch.ge(torch.from_numpy(words).view(x.shape), self._threshold - 32768, out=kept)
         return kept
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` with a share of it set to 0 and the rest scaled up."""
+        """Return `x` with a random share of it set to 0 and the rest scaled up."""
         return x * self._kept(x).mul_(self._scale)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """`residual` plus such an `x`."""
+        """Return `residual` plus `x` after dropout."""
         return torch.addcmul(residual, x, self._kept(x), value=self._scale)
 
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, unseen: Tensor, drop: Dropout | None, causal: bool = False
 ) -> Tensor:
-    """What each query [B, H, Q, D] reads from the values [B, H, L, D]; `unseen` is -inf where it may not look, and
-    `causal` says that this is all that comes after it."""
+    """Return the attention of queries [B, H, Q, D] to keys and values [B, H, L, D], shaped like the queries.
+
+    unseen: added to the scores, -inf for a pair that is masked; causal: whether `unseen` masks exactly the later
+    tokens.
+    """
     if drop is None or query.is_cuda:
         rate = 0.0 if drop is None else drop.rate
-        if causal and query.is_cuda:  # which has quicker ways than reading a mask
+        if causal and query.is_cuda:  # torch's causal kernel is faster than one that reads a mask
             return F.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=rate)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=unseen, dropout_p=rate)
-    # On a CPU torch's fused attention knows no dropout.
+    # On a CPU torch's fused attention has no dropout.
     batch, heads, queries, depth = query.shape
     flat = (batch * heads, -1, depth)
     if unseen.dim() == 4:
@@ -116,7 +122,7 @@ def attend(
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward layer, each added to what comes in, each behind a layer norm."""
+    """A transformer block: attention and a feed-forward layer, each behind a layer norm and added to the residual."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -130,17 +136,17 @@ class Block(nn.Module):
         self.feed_out = nn.Linear(4 * width, width)
 
     def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """`parts` tensors [B, H, L, D] out of one [B, L, parts * W]."""
+        """Split a tensor [B, L, parts * W] into `parts` tensors [B, H, L, D]."""
         batch, length, _ = x.shape
         return x.view(batch, length, parts, self.heads, -1).permute(2, 0, 3, 1, 4).contiguous().unbind(0)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of all tokens of x [B, L, W], each [B, H, L, D]."""
+        """Return queries, keys and values of all tokens of x [B, L, W], each [B, H, L, D]."""
         query, key, value = self._split(self.query_key_value(self.norm_1(x)), 3)
         return query, key, value
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values alone."""
+        """Return keys and values of all tokens of x [B, L, W], each [B, H, L, D]."""
         return self._keys_values(self.norm_1(x))
 
     def _keys_values(self, normed: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,32 +156,33 @@ class Block(nn.Module):
         return key, value
 
     def finish(self, x: Tensor, read: Tensor, drop: Dropout | None) -> Tensor:
-        """The block's output [B, L, W], given what its attention read [B, H, L, D]."""
+        """Return the block's output [B, L, W], given its input x and the result of its attention, `read` [B, H, L,
+        D]."""
         read = self.attention_out(read.transpose(1, 2).reshape(x.shape))
         x = x + read if drop is None else drop.add(x, read)
         fed = self.feed_out(F.gelu(self.feed_in(self.norm_2(x)), approximate="tanh"))
         return x + fed if drop is None else drop.add(x, fed)
 
     def forward(self, x: Tensor, unseen: Tensor, drop: Dropout | None) -> Tensor:
-        """The block's output [B, L, W] at all tokens."""
+        """Return the block's output [B, L, W] at all tokens."""
         return self.finish(x, attend(*self.queries_keys_values(x), unseen, drop, causal=True), drop)
 
     def at(self, x: Tensor, at: Tensor, drop: Dropout | None) -> Tensor:
-        """The block's output [B, A, W] at the places `at` [B, A] only; the others give their keys and values."""
+        """Return the block's output [B, A, W] at the positions `at` [B, A]; other tokens are keys and values only."""
         width = x.shape[-1]
         places = at[:, :, None].expand(-1, -1, width)
         normed = self.norm_1(x)
         key, value = self._keys_values(normed)
         projection = self.query_key_value
-        asking = F.linear(normed.gather(1, places), projection.weight[:width], projection.bias[:width])
-        (query,) = self._split(asking, 1)
+        queries = F.linear(normed.gather(1, places), projection.weight[:width], projection.bias[:width])
+        (query,) = self._split(queries, 1)
         hidden = torch.arange(x.shape[1], device=x.device) > at[:, None, :, None]  # [B, 1, A, L]
         unseen = torch.zeros(hidden.shape, dtype=x.dtype, device=x.device).masked_fill_(hidden, -math.inf)
         return self.finish(x.gather(1, places), attend(query, key, value, unseen, drop), drop)
 
 
 class GPT(nn.Module):
-    """A causal language model. Whether dropout takes place is an argument, not a mode that can be forgotten."""
+    """A causal language model. Dropout is an argument of the forward pass, not a mode of the module."""
 
     def __init__(self, sizes: Sizes, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -190,7 +197,7 @@ class GPT(nn.Module):
         self._initialise(generator)
 
     def _initialise(self, generator: torch.Generator | None) -> None:
-        """GPT-2's beginning: spread 0.02; what is added to the residual stream less, as there are more layers."""
+        """Initialise as GPT-2: standard deviation 0.02, less for layers that are added to the residual."""
         for name, weight in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(weight)
@@ -205,17 +212,17 @@ class GPT(nn.Module):
         return [block for block in self.blocks if isinstance(block, Block)]
 
     def embed(self, tokens: Tensor, drop: Dropout | None = None) -> Tensor:
-        """The input [B, L, W] of the first block."""
+        """Return the input [B, L, W] of the first block."""
         x: Tensor = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
         return x if drop is None else drop(x)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Unnormalised log-probabilities [..., V] of the next token."""
+        """Return the unnormalised log-probabilities [..., V] of the next token."""
         return F.linear(self.norm(x), self.words.weight)
 
     def forward(self, tokens: Tensor, at: Tensor | None = None, drop: Dropout | None = None) -> Tensor:
-        """Logits [B, A, V] of the tokens that follow the places `at` [B, A] of the rows [B, L]; without `at`, after
-        every token."""
+        """Return the logits [B, A, V] of the tokens after the positions `at` [B, A] of the rows [B, L]; without `at`,
+        those after every token, [B, L, V]."""
         x = self.embed(tokens, drop)
         unseen = self.unseen[: tokens.shape[1], : tokens.shape[1]]
         *first, last = self._body()
@@ -224,7 +231,7 @@ class GPT(nn.Module):
         return self.logits(last(x, unseen, drop) if at is None else last.at(x, at, drop))
 
     def read(self, tokens: Tensor) -> Memory:
-        """Keys and values of contexts [S, C], for `log_probabilities`."""
+        """Return keys and values of contexts [S, C], for `log_probabilities`."""
         x = self.embed(tokens)
         unseen = self.unseen[: tokens.shape[1], : tokens.shape[1]]
         memory: Memory = []
@@ -237,14 +244,14 @@ class GPT(nn.Module):
         return memory
 
     def log_probabilities(self, memory: Memory, lengths: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        """The mean log-probability [S, N] of the labels of each action after the context of its state.
+        """Return the mean log-probability [S, N] of the labels of each action after the context of its state.
 
         lengths: tokens of each context [S]. inputs, labels: [S, N, A]; an action's inputs begin with the token that
-        follows the context, and `labels` says what comes after each, or NOTHING where the action is shorter than A.
+        follows the context, and `labels` has the token after each input, or NOTHING behind the end of the action.
         """
         states, count, length = inputs.shape
         places = lengths[:, None, None] + torch.arange(length, device=inputs.device)
-        # what lies beyond the last position is padding of short actions
+        # places beyond the last position are padding of short actions
         x = self.words(inputs) + self.positions(places.clamp_max(self.sizes.context - 1))
         x = x.view(states, count * length, -1)
         beyond = torch.arange(memory[0][0].shape[2], device=inputs.device) >= lengths[:, None]  # [S, C]
@@ -254,14 +261,17 @@ class GPT(nn.Module):
             x = block.finish(x, read, None)
         logits = self.logits(x)  # [S, N * A, V]
         surprise = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING, reduction="none")
-        said = (labels != NOTHING).sum(-1).clamp_min(1)
-        return -surprise.view(states, count, length).sum(-1) / said
+        predicted = (labels != NOTHING).sum(-1).clamp_min(1)
+        return -surprise.view(states, count, length).sum(-1) / predicted
 
 
 def _attend_shared(
     query: Tensor, context: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], beyond: Tensor, unseen: Tensor
 ) -> Tensor:
-    """What actions' queries [S, H, N * A, D] read from the context that they share and from their own tokens."""
+    """Return the attention of the actions' queries [S, H, N * A, D] to the shared context and to their own tokens.
+
+    beyond: [S, C], True behind the end of a context; unseen: [A, A], -inf for later tokens of the same action.
+    """
     states, heads, tokens, depth = query.shape
     length = unseen.shape[0]
     apart = (states, heads, tokens // length, length, -1)
@@ -275,8 +285,10 @@ def _attend_shared(
 
 
 def loss_and_hits(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted sum of -log p over labels [B, A], and the weighted number of labels that were the likeliest; a
-    label of weight 0 counts nowhere."""
+    """Return the weighted sum of -log p over labels [B, A], and the weighted number of right predictions.
+
+    logits: [B, A, V]; weights: [B, A], 0 for padding.
+    """
     flat = logits.flatten(0, 1)
     surprise = F.cross_entropy(flat, labels.flatten(), reduction="none")
     hits = (flat.detach().argmax(-1) == labels.flatten()) * weights.flatten()

@@ -1,30 +1,81 @@
-"""A place in the terminal that is drawn anew while something is under way, and is gone afterwards."""
+"""Progress displays in the terminal, which are redrawn in place while a task runs and removed afterwards."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import termios
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.status import Status
 
 _LINE_EVERY = 5.0
-"""Seconds between lines of progress where there is no terminal."""
+"""Seconds between lines of progress if the output is not a terminal; few enough lines for a log file."""
+
+
+@contextlib.contextmanager
+def control_characters_hidden() -> Iterator[None]:
+    """Within `with`, the terminal does not show `^C` where Ctrl-C is typed: it would stand in the middle of what is
+    drawn, and a line that it makes too long moves everything by one."""
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+        hidden = [*before]
+        hidden[3] &= ~termios.ECHOCTL
+        termios.tcsetattr(descriptor, termios.TCSANOW, hidden)
+    except (OSError, ValueError, AttributeError, termios.error):  # no terminal
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 class LiveShow:
-    """For displays that have such a place within `with`: `_live`, or None where there is no terminal for it."""
+    """Base class of displays that are redrawn in place. Within `with`, `_live` is the region of the terminal, or None
+    if
+    the output is not a terminal or the display is `quiet`."""
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    def __init__(self, console: Console, *, quiet: bool = False, auto_refresh: bool = True) -> None:
+        """`auto_refresh`: by a thread of its own, four times a second. Lines that are printed meanwhile may then leave
+        parts of what was drawn before, where its height changes."""
         self._console = console
         self._quiet = quiet
+        self._auto_refresh = auto_refresh
         self._live: Live | None = None
+        self._terminal = contextlib.ExitStack()
+
+    def draw(self) -> RenderableType:
+        """What is shown at this moment."""
+        return ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something is drawn now."""
+        return self._live is not None
+
+    def is_kept(self) -> bool:
+        """Whether what was drawn last stays on the screen."""
+        return False
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._quiet:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._terminal.enter_context(control_characters_hidden())
+            self._live = Live(
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+                get_renderable=self.draw,
+                auto_refresh=self._auto_refresh,
+                vertical_overflow="crop",
+            )
             self._live.start()
         return self
 
@@ -32,12 +83,14 @@ class LiveShow:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
+            self._live.transient = not self.is_kept()
             self._live.stop()
             self._live = None
+        self._terminal.close()
 
 
 class SurveyProgress:
-    """Shows how far the survey of a story has come, within `with`. Nothing is shown where there is no survey."""
+    """Shows the progress of the survey of a story, within `with`. Without a survey nothing is shown."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
@@ -47,7 +100,7 @@ class SurveyProgress:
         self._first = 0.0
 
     def __call__(self, share: float) -> None:
-        """Shows the share that is done, from 0 to 1, and about how long the rest will take."""
+        """Show the share that is done, from 0 to 1, and an estimate of the time left."""
         now = time.monotonic()
         if not self._began:
             self._began, self._first, self._printed = now, share, now

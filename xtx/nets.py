@@ -1,4 +1,4 @@
-"""The Q-networks: texts' codes in, values and losses' raw material out. They know tensors, not games."""
+"""The networks of DRRN and INV-DY: from codes of texts to action values, and inverse dynamics. Tensors only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xtx.text import START
 
 
 class Encoder(nn.Module):
-    """A text's code: the state of a GRU at the text's last token. Weights are named and begin as torch.nn.GRU's do."""
+    """Encodes a text as the state of a GRU at its last token. Weights are named and initialised as in torch.nn.GRU."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -23,16 +23,16 @@ class Encoder(nn.Module):
         self.bias_hh = _uniform(bound, 3 * hidden)
 
     def forward(self, plan: Plan, embedding: Tensor) -> Tensor:
-        """[texts of the plan, hidden]"""
+        """Return the codes of all texts of a plan, [texts, hidden]."""
         return last_states(plan, embedding, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def step(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """[n, hidden]: the state after one more token with the given embeddings [n, width]."""
-        given = nn.functional.linear(inputs, self.weight_ih, self.bias_ih).chunk(3, dim=-1)
-        held = nn.functional.linear(state, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
-        reset = torch.sigmoid(given[0] + held[0])
-        update = torch.sigmoid(given[1] + held[1])
-        new = torch.tanh(given[2] + reset * held[2])
+        """Return the state after one more token, [n, hidden]. inputs: embeddings [n, width]; state: [n, hidden]"""
+        from_input = nn.functional.linear(inputs, self.weight_ih, self.bias_ih).chunk(3, dim=-1)
+        from_state = nn.functional.linear(state, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
+        reset = torch.sigmoid(from_input[0] + from_state[0])
+        update = torch.sigmoid(from_input[1] + from_state[1])
+        new = torch.tanh(from_input[2] + reset * from_state[2])
         return new + update * (state - new)
 
 
@@ -41,7 +41,7 @@ def _uniform(bound: float, *shape: int) -> nn.Parameter:
 
 
 class TextEncoders(nn.Module):
-    """One word embedding shared by all; one encoder each for narration, look, inventory (f_o) and actions (f_a)."""
+    """A shared word embedding, and an encoder each for narration, look, inventory (f_o) and actions (f_a)."""
 
     def __init__(self, vocabulary: int, hidden: int) -> None:
         super().__init__()
@@ -52,8 +52,20 @@ class TextEncoders(nn.Module):
         self.action = Encoder(hidden, hidden)
 
 
-class DrrnNetwork(nn.Module):
-    """Q(o, a) = MLP([narration; look; inventory; action])."""
+class _QNetwork(nn.Module):
+    """The last layers of both networks: from the codes of a state and an action to a value."""
+
+    hidden_layer: nn.Linear
+    value_layer: nn.Linear
+
+    def q(self, states: Tensor, actions: Tensor) -> Tensor:
+        """Return the value of each action in the state of the same row, [n]."""
+        hidden = torch.relu(self.hidden_layer(torch.cat((states, actions), dim=-1)))
+        return torch.as_tensor(self.value_layer(hidden)).squeeze(-1)
+
+
+class DrrnNetwork(_QNetwork):
+    """The network of DRRN: Q(o, a) = MLP([narration; look; inventory; action])."""
 
     def __init__(self, vocabulary: int, hidden: int) -> None:
         super().__init__()
@@ -62,17 +74,13 @@ class DrrnNetwork(nn.Module):
         self.value_layer = nn.Linear(hidden, 1)
 
     def state(self, codes: Tensor) -> Tensor:
-        """A state's code, here simply the codes of its three texts. [n, 3 * hidden] -> the same"""
+        """Return the code of each state: here the codes of its three texts, unchanged. [n, 3 * hidden]"""
         return codes
 
-    def q(self, states: Tensor, actions: Tensor) -> Tensor:
-        """[n]: the value of each action in the state beside it."""
-        hidden = torch.relu(self.hidden_layer(torch.cat((states, actions), dim=-1)))
-        return torch.as_tensor(self.value_layer(hidden)).squeeze(-1)
 
-
-class InvDyNetwork(nn.Module):
-    """Q(o, a) = MLP([f_o(o); f_a(a)]), and inverse dynamics: the action guessed from the states around it."""
+class InvDyNetwork(_QNetwork):
+    """The network of INV-DY and XTX: Q(o, a) = MLP([f_o(o); f_a(a)]), and inverse dynamics, which predicts the action
+    from the states before and after it."""
 
     def __init__(self, vocabulary: int, hidden: int, reads: str = "difference") -> None:
         super().__init__()
@@ -86,33 +94,29 @@ class InvDyNetwork(nn.Module):
         self.words = nn.Linear(hidden, vocabulary)
 
     def state(self, codes: Tensor) -> Tensor:
-        """f_o(o). [n, 3 * hidden] -> [n, hidden]"""
+        """Return the code f_o(o) of each state. [n, 3 * hidden] -> [n, hidden]"""
         return torch.as_tensor(self.state_layer(codes))
 
-    def q(self, states: Tensor, actions: Tensor) -> Tensor:
-        """[n]: the value of each action in the state beside it."""
-        hidden = torch.relu(self.hidden_layer(torch.cat((states, actions), dim=-1)))
-        return torch.as_tensor(self.value_layer(hidden)).squeeze(-1)
-
     def guess(self, before: Tensor, after: Tensor) -> Tensor:
-        """g_inv(o, o'): the vector from which the decoder says the action. [n, hidden]"""
+        """Return g_inv(o, o'): the first state of the decoder that predicts the action. [n, hidden]"""
         second = after - before if self.reads == "difference" else after
         return torch.as_tensor(self.inverse(torch.cat((before, second), dim=-1)))
 
     def surprise(self, start: Tensor, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """How unlikely the decoder, started from `start` [n, hidden], finds each token after the start mark:
-        negative log-probabilities [n, L - 1], 0 behind a row's end, and which of them count, [n, L - 1].
+        """Return the decoder's negative log-probability of each token of the actions, and which of them are real.
 
-        It is fed with its own likeliest words, not with the right ones, so the words of a row are decided one after
-        the other; tokens: [n, L] with marks, lengths: [n].
+        start: first states [n, hidden]; tokens: [n, L], with START and END; lengths: [n]. Both results are [n, L - 1],
+        for the tokens after START; the first is 0 behind the end of a row. The input of a step is the decoder's own
+        most
+        likely token of the step before, not the right one, so the tokens of a row are computed one after the other.
         """
         state = start
-        said = torch.full((len(tokens),), START, dtype=torch.long, device=tokens.device)
+        likeliest = torch.full((len(tokens),), START, dtype=torch.long, device=tokens.device)
         losses = []
         for position in range(1, tokens.shape[1]):
-            state = self.decoder.step(self.texts.embedding[said], state)
+            state = self.decoder.step(self.texts.embedding[likeliest], state)
             scores = torch.log_softmax(self.words(state), dim=-1)
             losses.append(-scores.gather(1, tokens[:, position, None]).squeeze(1))
-            said = scores.argmax(dim=-1)
+            likeliest = scores.argmax(dim=-1)
         counts = torch.arange(1, tokens.shape[1], device=tokens.device) < lengths[:, None]
         return torch.stack(losses, dim=1) * counts, counts

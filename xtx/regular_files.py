@@ -28,9 +28,9 @@ _KINDS = (
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file as `os.open` does, but not through a symbolic link. Gives the descriptor.
+    """Open a regular file as `os.open` does, but not through a symbolic link, and return the descriptor.
 
-    Raises `UserError` if what is there is not a regular file, and `OSError` for everything else.
+    Raises `UserError` if the name belongs to something else, and `OSError` for all other errors.
     """
     try:
         descriptor = file_calls.current.open(path, flags | _CAREFUL, mode)
@@ -46,7 +46,7 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def open_append(path: Path) -> IO[bytes]:
-    """Open a file for appending; it is created where it is missing."""
+    """Open a file for appending; it is created if it is missing."""
     return file_calls.current.stream(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
@@ -65,7 +65,7 @@ def touch_file(path: Path) -> None:
 
 
 def create_file(path: Path) -> IO[bytes]:
-    """Create a file and open it for writing. What has its name, a link for example, is deleted first."""
+    """Create a file and open it for writing. An existing file or link with this name is deleted first."""
     file_calls.current.unlink(path, missing_ok=True)
     return file_calls.current.stream(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
 
@@ -89,7 +89,7 @@ def check_regular(path: Path) -> None:
 
 
 def check_folders(paths: Iterable[Path]) -> None:
-    """Raise `UserError` if one of these is there but is not a folder itself, a link to one for example."""
+    """Raise `UserError` if one of these exists but is not a folder, for example a link to one."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             found = os.lstat(path).st_mode
@@ -101,6 +101,7 @@ def check_folders(paths: Iterable[Path]) -> None:
 
 
 def _refusal(path: Path, found: int) -> UserError:
+    """Return the error for something that is not a regular file. `found`: its mode, from `os.stat`."""
     return UserError(
         f"{path} is {_describe_kind(found)}, and xtx writes only to a regular file there; move it away, and put back "
         "the file itself if there was one"
@@ -108,5 +109,5 @@ def _refusal(path: Path, found: int) -> UserError:
 
 
 def _describe_kind(mode: int) -> str:
-    """What kind of file a mode says it is, in words."""
+    """Return the kind of file of a mode, in words."""
     return next((words for is_kind, words in _KINDS if is_kind(mode)), "a file" if stat.S_ISREG(mode) else "a device")

@@ -1,22 +1,23 @@
-"""A run's folder, which explains itself and from which the run can go on.
+"""The folder of a run: every file in it, and the checkpoints from which the run can continue.
 
-config.json      what was asked for
+config.json      the settings of the run
 versions.json    what it ran with: Python, packages, git state, machine; one entry for each start
 metrics.jsonl    one line every `log_every` vector steps; the same whatever happened to the process in between
 episodes.jsonl   one line for each finished episode, likewise
 rooms.jsonl      one line for each way between two rooms, when it is found, likewise
 timing.jsonl     what may differ from start to start: clock, speed, memory
-live.json        the newest turns of the first game, for those who look on; replaced every few seconds
+live.json        the newest turns of the first game, for `xtx watch`; replaced every few seconds
+loggers.json     TensorBoard and Weights & Biases, if the run logs to them, for when it goes on
 changes.jsonl    one line for each `xtx resume --accept-changes`: what was changed from outside, and at which step
 checkpoints/     the last two states of the whole run, and `best`: the state at the best mean score
-saved            empty; there since the first checkpoint: without one such a run is not begun anew
-lock             held by the process that works on the run
+saved            empty; exists since the first checkpoint: a run that has it but no checkpoint is not begun again
+lock             locked by the process that works on the run
 
-Nothing here can execute code when it is read: JSON, and checkpoints of plain arrays (see `write_checkpoint`).
+Reading these files executes no code: they are JSON, and checkpoints of plain arrays (see `write_checkpoint`).
 
-The files know each other: a checkpoint holds the config that it was made with, and the length and a checksum of
-metrics.jsonl, episodes.jsonl and rooms.jsonl up to that moment. A run whose files do not fit together goes on only
-where the user accepts that. Checkpoints of earlier versions hold the lengths alone; the next one is complete.
+A checkpoint contains the config that it was made with, and the length and a checksum of metrics.jsonl, episodes.jsonl
+and rooms.jsonl up to that moment. If the files do not match the checkpoint, the run continues only if the user accepts
+the changes. Checkpoints of earlier versions contain the lengths alone; the next one is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,6 +59,7 @@ from xtx.bounded_files import (
 from xtx.config import RunConfig
 from xtx.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
 from xtx.core import EpisodeRecord, State, UserError
+from xtx.core import warn as warn
 from xtx.regular_files import (
     check_folders,
     check_regular,
@@ -72,72 +73,72 @@ from xtx.regular_files import (
 from xtx.search_versions import search_versions
 
 _MAGIC = b"xtx checkpoint 1"
-_DIGEST = 32
-_KEPT = 2
+"""The first bytes of a checkpoint, with the version of the format."""
+_DIGEST_BYTES = 32
+"""Size of a checksum (BLAKE2b)."""
+MAX_CHECKPOINTS = 2
+"""Numbered checkpoints that are kept: if the newest is damaged, the run continues from the one before."""
 _EXACT = ("metrics", "episodes", "rooms")
-"""Files of lines that are the same whatever happened to the process."""
+"""Names of the .jsonl files whose content is the same whatever happened to the process."""
 SAVED = "saved"
-"""An empty file that says that there was a checkpoint."""
+"""Name of an empty file whose existence says that there was a checkpoint."""
 CHANGES = "changes"
-"""The file of lines that says which changes from outside were accepted."""
+"""Name of the .jsonl file of accepted changes."""
 _WRITTEN = (*(f"{name}.jsonl" for name in (*_EXACT, "timing", CHANGES)), "versions.json", SAVED, "lock")
 _UNFINISHED = re.compile(r"\.\w+\.(jsonl?|png)\.(\d+|old(-\d+)?)")
-"""Names of files that were being written when their process was killed."""
-_BLOCK = 1 << 20
-"""Bytes that are read at once when a checksum is computed."""
-_LARGEST_CONFIG = 1 << 20
-"""Bytes of config.json; the largest preset's has 2,000."""
+"""Names of temporary files, which are left when a process is killed while writing."""
+_BLOCK_BYTES = 1 << 20
+"""Bytes of one read when a checksum is computed: a whole checkpoint need not fit into memory."""
+_MAX_CONFIG_BYTES = 1 << 20
+"""Limits the size of config.json; the largest preset's has 2,000 bytes."""
 MAX_NUMBER = 2**53
-"""Steps and scores of a run are below this, so that floating-point figures of them are exact."""
+"""Steps and scores of a run are below this, so that float64 represents them exactly."""
 _MAX_CHECKPOINT_BYTES = 64 << 30
-"""Size of a checkpoint; the largest, with a replay memory, have some 100 MB."""
+"""Limits the size of a checkpoint; the largest, with a full replay memory, have some 100 MB."""
 _NO_FILE = (errno.ENOENT, errno.EINVAL, errno.ELOOP, errno.ENXIO)
-"""Errors of opening that say that no regular file has the name. All others may pass: the file may be good."""
+"""Errors of opening a file that mean that no regular file has the name. Others may be temporary."""
 _STEP = re.compile(r"[0-9]{1,18}")
-"""The name of a checkpoint: game steps."""
+"""The name of a checkpoint: its game steps."""
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
-
-
-def warn(line: str) -> None:
-    """Tells the user, on the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------
 
 
 def write_checkpoint(path: Path, state: State) -> None:
-    """Writes a state whole or not at all: nested dictionaries and lists of arrays, numbers, strings, booleans, None.
+    """Write a state atomically: nested dictionaries and lists of arrays, numbers, strings, booleans, None.
 
-    The file is a mark, a checksum, and what safetensors makes of all arrays, with the rest as JSON beside them.
+    The file has a magic number, a checksum, and a safetensors file of all arrays whose metadata is the rest as JSON.
     """
     arrays: dict[str, NDArray[Any]] = {}
-    tree = _take_arrays(state, arrays)
+    tree = _extract_arrays(state, arrays)
     content = save_arrays(arrays, {"tree": json.dumps(tree)})
-    digest = hashlib.blake2b(content, digest_size=_DIGEST).digest()
+    digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
     write_whole(path, _MAGIC, digest, content)
     _sync_folder(path.parent)
 
 
 def read_checkpoint(path: Path) -> State:
-    """The state that was written. Raises ValueError if the file is damaged. A file is read as a whole only if its
-    checksum is right."""
+    """Read a state from a checkpoint. Raises `ValueError` if the file is damaged, or `OSError`.
+
+    The checksum is verified block by block before the file is read into memory.
+    """
     with open_readable(path) as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise ValueError("not a checkpoint of xtx")
         if os.fstat(file.fileno()).st_size > _MAX_CHECKPOINT_BYTES:
             raise ValueError(f"larger than {_MAX_CHECKPOINT_BYTES:,} bytes")
-        expected, found = file.read(_DIGEST), hashlib.blake2b(digest_size=_DIGEST)
-        while block := file.read(_BLOCK):
+        expected, found = file.read(_DIGEST_BYTES), hashlib.blake2b(digest_size=_DIGEST_BYTES)
+        while block := file.read(_BLOCK_BYTES):
             found.update(block)
         if expected != found.digest():
             raise ValueError("damaged")
-        file.seek(len(_MAGIC) + _DIGEST)
+        file.seek(len(_MAGIC) + _DIGEST_BYTES)
         content = file.read()
     try:
         arrays = load_arrays(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        state = _give_arrays(json.loads(header["__metadata__"]["tree"]), arrays)
+        state = _insert_arrays(json.loads(header["__metadata__"]["tree"]), arrays)
     except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"damaged ({error})") from None
     if not isinstance(state, dict):
@@ -145,17 +146,17 @@ def read_checkpoint(path: Path) -> State:
     return state
 
 
-def _take_arrays(tree: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """The tree with a reference in the place of each array."""
+def _extract_arrays(tree: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Move the arrays of a state into `arrays`, and return the state with a reference in the place of each."""
     if isinstance(tree, Mapping):
         if tree.keys() in ({"array"}, {"bytes"}) or not all(isinstance(key, str) for key in tree):
             raise TypeError(f"a state's keys are strings, and not `array` or `bytes` alone: {list(tree)[:3]}")
-        return {key: _take_arrays(value, arrays) for key, value in tree.items()}
+        return {key: _extract_arrays(value, arrays) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_take_arrays(value, arrays) for value in tree]
+        return [_extract_arrays(value, arrays) for value in tree]
     if isinstance(tree, np.ndarray):
         name = str(len(arrays))
-        arrays[name] = np.asarray(tree, order="C")  # not ascontiguousarray, which makes a row of a single number
+        arrays[name] = np.asarray(tree, order="C")  # ascontiguousarray would make a scalar one-dimensional
         return {"array": name}
     if isinstance(tree, bytes):
         return {"bytes": tree.hex()}
@@ -164,32 +165,34 @@ def _take_arrays(tree: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     return tree
 
 
-def _give_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def _insert_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return a state with its arrays in the place of the references."""
     if isinstance(tree, dict):
         if tree.keys() == {"array"}:
             return arrays[tree["array"]]
         if tree.keys() == {"bytes"}:
             return bytes.fromhex(tree["bytes"])
-        return {key: _give_arrays(value, arrays) for key, value in tree.items()}
+        return {key: _insert_arrays(value, arrays) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_give_arrays(value, arrays) for value in tree]
+        return [_insert_arrays(value, arrays) for value in tree]
     return tree
 
 
-def _copy_cheaply(path: Path, target: Path) -> None:
-    """A second name for a file that will not be written to again; a copy where the file system has no such thing."""
-    if target.exists() and target.samefile(path):  # to rename one name of a file to another would do nothing
+def link_or_copy(path: Path, target: Path) -> None:
+    """Make a hard link to a file that will not be written to again; a copy if the file system has no hard links."""
+    if target.exists() and target.samefile(path):  # renaming one link of a file to another would do nothing
         return
     new = target.with_name(f".{target.name}")
     file_calls.current.unlink(new, missing_ok=True)
     try:
         file_calls.current.link(path, new)
-    except OSError:  # which one says so differs: EPERM, ENOTSUP, EMLINK, ENOSYS; on a full disk the copy fails too
+    except OSError:  # EPERM, ENOTSUP, EMLINK or ENOSYS, by file system; on a full disk the copy fails too
         _copy_file(path, new)
     file_calls.current.rename(new, target)
 
 
 def _copy_file(path: Path, new: Path) -> None:
+    """Copy a file to a new name, on disk when this returns."""
     try:
         with open_readable(path) as file, create_file(new) as copy:
             shutil.copyfileobj(file, copy)
@@ -200,8 +203,8 @@ def _copy_file(path: Path, new: Path) -> None:
         raise
 
 
-def _separate(path: Path) -> None:
-    """Replace a file that has other names too by a copy: a backup made of hard links must not change with it."""
+def _break_links(path: Path) -> None:
+    """Replace a file that has several hard links by a copy: a backup made of links must not change with it."""
     if path.lstat().st_nlink > 1:
         new = path.with_name(f".{path.name}.{os.getpid()}")
         _copy_file(path, new)
@@ -209,7 +212,7 @@ def _separate(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name in a folder is on disk only when the folder is."""
+    """Write a folder's names to disk: a new file is safe only after that."""
     descriptor = file_calls.current.open(folder, os.O_RDONLY)
     try:
         file_calls.current.sync(descriptor)
@@ -221,44 +224,45 @@ def _sync_folder(folder: Path) -> None:
 
 
 class _Checksum:
-    """The length and the checksum of a file of lines, kept up to date while lines are added."""
+    """The length and the checksum of a .jsonl file, updated with every line."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._hash = hashlib.blake2b(digest_size=_DIGEST)
+        self._hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def add(self, content: bytes) -> None:
+        """Add bytes that are appended to the file."""
         self.size += len(content)
         self._hash.update(content)
 
     def add_file(self, path: Path, most: int) -> None:
-        """Add the content of a file, up to `most` bytes; nothing if it is missing."""
+        """Add the first `most` bytes of a file; nothing if it is missing."""
         with contextlib.suppress(FileNotFoundError), open_readable(path) as file:
-            while block := file.read(min(_BLOCK, most)):
+            while block := file.read(min(_BLOCK_BYTES, most)):
                 most -= len(block)
                 self.add(block)
 
     def digest(self) -> str:
-        """The checksum so far, as hexadecimal digits."""
+        """Return the checksum so far, in hexadecimal."""
         return self._hash.copy().hexdigest()
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The newest checkpoint that can be read, compared with the other files of the run."""
+class _Verification:
+    """The newest readable checkpoint, and how it differs from the other files of the run."""
 
     path: Path
     saved: State
     checksums: dict[str, _Checksum]
-    """Of each exact file of lines, up to the checkpoint's length."""
+    """For each file of `_EXACT`, its checksum up to the length that the checkpoint records."""
     altered: list[str]
-    """The names of those files that are not what they were at the checkpoint."""
+    """The names of those files that differ from the checkpoint."""
     changes: list[str]
-    """Everything that is not as it was, in words, each with the name of its file."""
+    """All differences, as text, each with the name of its file."""
 
 
 class Run:
-    """A run's folder, opened by the one process that works on it."""
+    """The folder of a run, opened and locked by the one process that works on it."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder = folder
@@ -266,20 +270,20 @@ class Run:
         self._lock: int | None = None
         self._files: dict[str, IO[bytes]] = {}
         self._has_new_names = True
-        """Whether files may have been created since the folder was last synced."""
+        """Whether files may have been created since the folder was last written to disk."""
         self._checksums: dict[str, _Checksum] = {}
-        """Of the exact files of lines, as far as they are known; see `_checksum`."""
-        self._verified: _Found | None = None
+        """By name, the checksums of the files of `_EXACT` that were computed already; see `_checksum`."""
+        self._verification: _Verification | None = None
         self.restored_from: Path | None = None
-        """The checkpoint that `verify` has read."""
-        self._noted = False
+        """The checkpoint that `verify` read."""
+        self._has_noted_versions = False
         """Whether versions.json has an entry for this start."""
-        self._made = False
-        """Whether the folder was not there before."""
+        self._has_created_folder = False
+        """Whether `create` created the folder."""
 
     @classmethod
     def create(cls, folder: Path, config: RunConfig) -> Run:
-        """A new run. The folder must be new or empty."""
+        """Create the folder of a new run, or use an empty one. Raises `UserError` if it cannot."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f"go on with: xtx resume {folder}" if (folder / "config.json").exists() else "give another --out"
             raise UserError(f"{folder} exists already; {hint}")
@@ -290,19 +294,20 @@ class Run:
         except OSError as error:
             raise UserError(f"{folder} cannot be written ({error.strerror}); give another --out") from None
         run = cls(folder, config)
-        run._made = made
-        run._begin()
+        run._has_created_folder = made
+        run._lock_folder()
         run._note_versions()
         return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """A run that exists, to go on with it."""
+        """Open the folder of an existing run to continue it. Raises `UserError` if it cannot."""
         run = cls(folder, read_config(folder))
-        run._begin()
+        run._lock_folder()
         return run
 
-    def _begin(self) -> None:
+    def _lock_folder(self) -> None:
+        """Check the folder's files, lock it, and delete temporary files of a process that was killed."""
         self._check_files()
         self._lock = open_regular(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -312,22 +317,22 @@ class Run:
             self._lock = None
             raise UserError(f"another process works on {self.folder}; wait for it, or end it first") from None
         file_calls.current.make_folder(self.folder / "checkpoints")
-        left = [path for path in self.folder.glob(".*") if _UNFINISHED.fullmatch(path.name)]
-        for path in [*left, *(self.folder / "checkpoints").glob(".*")]:  # by a process that was killed while writing
+        unfinished = [path for path in self.folder.glob(".*") if _UNFINISHED.fullmatch(path.name)]
+        for path in [*unfinished, *(self.folder / "checkpoints").glob(".*")]:
             if path.is_symlink() or not path.is_dir():
                 file_calls.current.unlink(path)
 
     def _check_files(self) -> None:
-        """Raise `UserError` before anything is written if a file of the run is a link, a pipe or a folder."""
+        """Raise `UserError` if a file of the run is a link, a pipe or a folder; nothing has been written then."""
         for name in _WRITTEN:
             check_regular(self.folder / name)
         check_folders([self.folder / "checkpoints"])
 
     def _note_versions(self) -> None:
-        """Note what the program runs with, once for each start. A start that is refused is not one."""
-        if self._noted:
+        """Add an entry to versions.json, once for each start: not before the run actually continues."""
+        if self._has_noted_versions:
             return
-        self._noted = True
+        self._has_noted_versions = True
         path = self.folder / "versions.json"
         known: list[object] = []
         try:
@@ -341,10 +346,10 @@ class Run:
     # --- lines --------------------------------------------------------------------------------------------------
 
     def write(self, name: str, line: object) -> None:
-        """Adds a line to one of the .jsonl files."""
+        """Append a line to one of the .jsonl files, given by its name without the suffix."""
         if name not in self._files:
             if name in _EXACT:
-                self._checksum(name)  # before there is anything to be written
+                self._checksum(name)  # computed from the file, so before the line is added
             self._files[name] = open_append(self.folder / f"{name}.jsonl")
             self._has_new_names = True
         content = msgspec.json.encode(line) + b"\n"
@@ -353,7 +358,7 @@ class Run:
             self._checksums[name].add(content)
 
     def _checksum(self, name: str) -> _Checksum:
-        """The checksum of a file of lines; the file is read if lines were there before this process."""
+        """Return the checksum of a file of `_EXACT`; reads what earlier processes wrote to it."""
         if name not in self._checksums:
             checksum = _Checksum()
             checksum.add_file(self.folder / f"{name}.jsonl", self._size(name))
@@ -361,14 +366,17 @@ class Run:
         return self._checksums[name]
 
     def flush(self) -> None:
-        """Shows the lines so far to whoever reads along."""
+        """Write buffered lines to the files, so that other processes can read them."""
         for file in self._files.values():
             file.flush()
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 
     def save(self, step: int, state: State, best: bool = False) -> None:
-        """Writes a checkpoint, keeps the last two, and notes how far the files of lines were at that moment."""
+        """Write a checkpoint with the lengths and checksums of the .jsonl files, and delete all but the last two.
+
+        step: game steps of the run; best: whether the checkpoint also becomes `best`.
+        """
         self._note_versions()
         self.flush()
         for file in self._files.values():
@@ -378,16 +386,16 @@ class Run:
             self._has_new_names = False
         folder = self.folder / "checkpoints"
         path = folder / f"{step:010d}"
-        write_checkpoint(path, {**self._ties(), "best": best, "state": state})
+        write_checkpoint(path, {**self._describe_files(), "best": best, "state": state})
         touch_file(self.folder / SAVED)
         if best:
-            _copy_cheaply(path, folder / "best")
+            link_or_copy(path, folder / "best")
             _sync_folder(folder)  # before a later checkpoint can be named
-        for old in checkpoints(self.folder)[_KEPT:]:
+        for old in checkpoints(self.folder)[MAX_CHECKPOINTS:]:
             file_calls.current.unlink(old)
 
-    def _ties(self) -> State:
-        """What ties a checkpoint to the other files of the run: the config, and the lines so far."""
+    def _describe_files(self) -> State:
+        """Return the part of a checkpoint that describes the other files: the config, and the .jsonl files so far."""
         checksums = {name: self._checksum(name) for name in _EXACT}
         return {
             "sizes": {name: checksum.size for name, checksum in checksums.items()},
@@ -396,10 +404,9 @@ class Run:
         }
 
     def verify(self, *, accept_changes: bool = False) -> list[str]:
-        """Read the newest good checkpoint for `restore`, and compare config and lines with what it says of them.
+        """Read the newest good checkpoint for `restore`, and compare the config and the .jsonl files with it.
 
-        Gives what is not as it was, in words. Raises `UserError` if there is such a thing and it is not accepted.
-        Nothing is written.
+        Returns the differences as text. Raises `UserError` if there are any and they are not accepted. Writes nothing.
         """
         path, saved = find_newest(self.folder, warn)
         self.restored_from = path
@@ -413,74 +420,77 @@ class Run:
                 f"{self.folder} was changed since its checkpoint: {'; '.join(some)}{more}. Put back what was there, or "
                 f"go on with the change, if it is meant: xtx resume {self.folder} --accept-changes"
             )
-        self._verified = found
+        self._verification = found
         return found.changes
 
     @property
     def saved_state(self) -> State | None:
-        """The state that `verify` has read and `restore` will give; None if there is none."""
-        return None if self._verified is None else self._verified.saved["state"]
+        """The state that `verify` read and `restore` will return; None if there is none."""
+        return None if self._verification is None else self._verification.saved["state"]
 
-    def _compare(self, path: Path, saved: State) -> _Found:
-        sizes, digests = _read_ties(path, saved)
-        changes = [f"config.json: {difference}" for difference in find_config_changes(path, saved, self.config)]
+    def _compare(self, path: Path, saved: State) -> _Verification:
+        """Compare a checkpoint with the config and the .jsonl files."""
+        sizes, digests = _read_file_descriptions(path, saved)
+        changes = [f"config.json: {change}" for change in find_config_changes(path, saved, self.config)]
         checksums, altered = {}, []
         for name in _EXACT:
             checksum, size = _Checksum(), sizes.get(name, 0)
             lines = self.folder / f"{name}.jsonl"
             checksum.add_file(lines, size)
-            trouble = ""
+            difference = ""
             if checksum.size < size:
                 short = f"is shorter than it was: {checksum.size:,} of {size:,} bytes"
-                trouble = short if lines.exists() else "is missing"
+                difference = short if lines.exists() else "is missing"
             elif digests is not None and checksum.digest() != digests.get(name):
-                trouble = _describe_damage(name, lines, size)
-            if trouble:
+                difference = _describe_damage(name, lines, size)
+            if difference:
                 altered.append(name)
-                changes.append(f"{name}.jsonl {trouble}")
+                changes.append(f"{name}.jsonl {difference}")
             checksums[name] = checksum
-        return _Found(path, saved, checksums, altered, changes)
+        return _Verification(path, saved, checksums, altered, changes)
 
     def restore(self) -> State | None:
-        """The newest good state, with the files of lines cut back to it; None if nothing was saved yet. Changes from
-        outside must have been accepted: see `verify`."""
-        if self._verified is None:
+        """Return the newest good state, and cut the .jsonl files back to it; None if there is no checkpoint yet.
+
+        Raises `UserError` if files were changed and `verify` was not called with `accept_changes`.
+        """
+        if self._verification is None:
             self.verify()
-        if self._lock is not None:  # else the files are only brought into order for a process to come
+        if self._lock is not None:  # without the lock the files are only put in order for another process
             self._note_versions()
-        found, self._verified = self._verified, None
+        found, self._verification = self._verification, None
         if found is None:
-            self._begin_anew()
+            self._set_aside_lines()
             self._checksums = {}
             return None
         if found.changes:
-            self._accept(found)
+            self._accept_changes(found)
         else:
             self._checksums = dict(found.checksums)
             self._cut_lines()
         for damaged in checkpoints(self.folder):
-            if damaged.name > found.path.name:  # else it would count as one of the last two
+            if damaged.name > found.path.name:  # otherwise it would count as one of the last two
                 file_calls.current.rename(damaged, damaged.with_suffix(".damaged"))
-        if found.saved.get("best"):  # the process may have ended before it was given that name
-            _copy_cheaply(found.path, found.path.with_name("best"))
+        if found.saved.get("best"):  # the process may have ended before it made that link
+            link_or_copy(found.path, found.path.with_name("best"))
         return dict(found.saved["state"])
 
     def _cut_lines(self) -> None:
-        """Cut the files of lines back to their known lengths. None of them shares its content with a hard link then."""
+        """Cut the .jsonl files back to the lengths of the checkpoint; files with several hard links are copied
+        first."""
         for name in (*_EXACT, "timing"):
             if (lines := self.folder / f"{name}.jsonl").exists():
-                _separate(lines)
+                _break_links(lines)
                 if name in _EXACT:
                     truncate_file(lines, self._checksum(name).size)
 
-    def _accept(self, found: _Found) -> None:
-        """Make a run whole again whose files were changed from outside: lines that cannot be read are left out, the
-        change is noted, and the checkpoint is tied to the files as they are now.
+    def _accept_changes(self, found: _Verification) -> None:
+        """Adopt changed files: drop unreadable lines, record the changes, and write the checkpoint again to match.
 
-        A process that is killed here leaves a run for which `verify` finds a change again.
+        If the process is killed here, `verify` finds a change again.
         """
         step, changes = int(found.path.name), list(found.changes)
-        self._checksums = {name: sum_ for name, sum_ in found.checksums.items() if name not in found.altered}
+        self._checksums = {name: known for name, known in found.checksums.items() if name not in found.altered}
         for name in found.altered:
             kept, left_out = self._keep_readable(name, step)
             changes.append(f"{name}.jsonl: {kept:,} lines kept, {left_out:,} left out that cannot be read")
@@ -488,11 +498,13 @@ class Run:
         notes = self.folder / f"{CHANGES}.jsonl"
         line = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "changes": changes}
         write_whole(notes, notes.read_bytes() if notes.exists() else b"", msgspec.json.encode(line) + b"\n")
-        write_checkpoint(found.path, {**found.saved, **self._ties()})
+        write_checkpoint(found.path, {**found.saved, **self._describe_files()})
 
     def _keep_readable(self, name: str, step: int) -> tuple[int, int]:
-        """Rewrite a file of lines with those up to a step that can be read; the file as it was is kept beside it.
-        Gives how many lines were kept, and how many were left out because they cannot be read."""
+        """Rewrite a .jsonl file with its readable lines up to a step; the old file is kept beside it.
+
+        Returns the numbers of lines that were kept, and that were left out because they cannot be read.
+        """
         path = self.folder / f"{name}.jsonl"
         kept, left_out = [], 0
         if path.exists():
@@ -502,14 +514,16 @@ class Run:
                     left_out += 1
                 elif at <= step:
                     kept.append(line)
-            _copy_cheaply(path, _free_name(path))
+            link_or_copy(path, _free_name(path))
         write_whole(path, *kept)
-        self._checksums.pop(name, None)  # to be read anew
+        self._checksums.pop(name, None)  # computed again from the new file
         return len(kept), left_out
 
-    def _begin_anew(self) -> None:
-        """Sets aside the lines of a run that ended before its first checkpoint. Not of one that was saved: its
-        checkpoints were deleted, and its lines are all there is."""
+    def _set_aside_lines(self) -> None:
+        """Rename the .jsonl files of a run that ended before its first checkpoint, so that it begins again.
+
+        Raises `UserError` for a run whose checkpoints were deleted: its lines are all that is left of it.
+        """
         if (self.folder / SAVED).exists():
             raise UserError(f"{self.folder} has no checkpoint any more, so it cannot go on; begin it in another folder")
         written = [self.folder / f"{name}.jsonl" for name in _EXACT if self._size(name)]
@@ -519,8 +533,7 @@ class Run:
             file_calls.current.rename(lines, _free_name(lines))
 
     def discard_unused(self) -> None:
-        """Deletes what lies in the folder of a new run that came to nothing, and the folder itself if it was not there
-        before."""
+        """Delete the files of a new run that failed before its first line, and the folder if `create` created it."""
         self.flush()
         if checkpoints(self.folder) or any(self._size(name) for name in _EXACT):
             return
@@ -530,17 +543,18 @@ class Run:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 file_calls.current.unlink(path, missing_ok=True)
-        if self._made:
+        if self._has_created_folder:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
 
     def _size(self, name: str) -> int:
+        """Return the size of a .jsonl file; 0 if it is missing."""
         path = self.folder / f"{name}.jsonl"
         return path.stat().st_size if path.exists() else 0
 
     def close(self) -> None:
-        """Writes out what is left and lets others work on the run."""
-        with contextlib.ExitStack() as stack:  # all of them, also if the disk is full
+        """Close the files and release the lock."""
+        with contextlib.ExitStack() as stack:  # closes all of them, also if the disk is full
             if self._lock is not None:
                 stack.callback(file_calls.current.close, self._lock)
                 self._lock = None
@@ -556,8 +570,8 @@ class Run:
 
 
 def find_config_changes(path: Path, saved: State, config: RunConfig) -> list[str]:
-    """Say in words in which keys a config differs from that of the checkpoint at `path`; empty if in none, or if an
-    earlier version wrote the checkpoint. Raises `UserError` if it holds something else."""
+    """Return the differences between a config and that of the checkpoint at `path`, as text; none if an earlier version
+    wrote the checkpoint. Raises `UserError` if the checkpoint's config cannot be read."""
     if saved.get("config") is None:
         return []
     try:
@@ -566,9 +580,9 @@ def find_config_changes(path: Path, saved: State, config: RunConfig) -> list[str
         raise UserError(f"the config in {path} {error}") from None
 
 
-def _read_ties(path: Path, saved: State) -> tuple[dict[str, int], dict[str, str] | None]:
-    """What a checkpoint says of the files of lines: lengths, and checksums, which are None in those of earlier
-    versions. Raises `UserError` if it is not a checkpoint of a run."""
+def _read_file_descriptions(path: Path, saved: State) -> tuple[dict[str, int], dict[str, str] | None]:
+    """Return lengths and checksums of the .jsonl files, by name, from a checkpoint; earlier versions have no checksums,
+    which are None then. Raises `UserError` if it is not the checkpoint of a run."""
     sizes, digests = saved.get("sizes"), saved.get("digests")
     if (
         isinstance(saved.get("state"), dict)
@@ -596,11 +610,11 @@ _LINES: dict[str, msgspec.json.Decoder[_MetricsLine | EpisodeRecord | _RoomsLine
     "episodes": msgspec.json.Decoder(EpisodeRecord),
     "rooms": msgspec.json.Decoder(_RoomsLine),
 }
-"""What a line of each exact file must have to be readable."""
+"""Decoders for the lines of the files of `_EXACT`: a line is readable if it has these fields."""
 
 
 def _read_step(name: str, line: bytes) -> int | None:
-    """The step that a line of an exact file belongs to; None if the line cannot be read."""
+    """Return the step of a line of a file of `_EXACT`; None if the line cannot be read."""
     if line.endswith(b"\n"):
         with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
             return _LINES[name].decode(line).step
@@ -608,7 +622,7 @@ def _read_step(name: str, line: bytes) -> int | None:
 
 
 def _describe_damage(name: str, path: Path, size: int) -> str:
-    """Say where the first `size` bytes of an exact file show that they were changed."""
+    """Describe how the first `size` bytes of a file of `_EXACT` were changed."""
     for number, line in enumerate(_read_raw_lines(path, size), 1):
         if _read_step(name, line) is None:
             return f"is damaged: line {number} cannot be read"
@@ -616,8 +630,10 @@ def _describe_damage(name: str, path: Path, size: int) -> str:
 
 
 def _read_raw_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
-    """The lines in the first `max_bytes` bytes of a file, without a line that goes on behind them. Of a line that is
-    longer than any of a run only the beginning is given, without its end."""
+    """Yield the lines in the first `max_bytes` bytes of a file, without a line that continues behind them.
+
+    Of a line longer than `MAX_LINE_BYTES` only the beginning is yielded, without the line end.
+    """
     with open_readable(path) as file:
         is_beginning = True
         while part := file.readline(min(MAX_LINE_BYTES, max_bytes)):
@@ -629,7 +645,7 @@ def _read_raw_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
 
 
 def _free_name(lines: Path) -> Path:
-    """A name beside the file's that nobody has."""
+    """Return an unused name beside a file: its own with `.old`, and a number if that is taken."""
     number, free = 1, lines.with_name(f"{lines.name}.old")
     while free.exists():
         number += 1
@@ -638,34 +654,32 @@ def _free_name(lines: Path) -> Path:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The run's numbered checkpoints, newest first."""
+    """Return the numbered checkpoints of a run, newest first."""
     with contextlib.suppress(OSError):
         return sorted((p for p in (folder / "checkpoints").iterdir() if _STEP.fullmatch(p.name)), reverse=True)
     return []
 
 
-def read_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> State | None:
-    """The newest checkpoint that can be read; a damaged one is passed over with a warning. None if there is none."""
-    return find_newest(folder, on_warning)[1]
-
-
 def find_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple[Path | None, State | None]:
-    """Where the newest checkpoint is that can be read, and what it holds. Damaged ones are passed over; one that may be
-    good but cannot be read now, because of permissions or the disk, is a `UserError`."""
-    paths, troubles = checkpoints(folder), []
+    """Find and read the newest good checkpoint; returns its path and content, or None twice if there is none.
+
+    Damaged ones are skipped with a warning. Raises `UserError` if all are damaged, or for one that cannot be read now
+    but may be good, because of permissions or the disk.
+    """
+    paths, warnings = checkpoints(folder), []
     for path in paths:
         try:
             saved = read_checkpoint(path)
         except OSError as error:
             if error.errno not in _NO_FILE:
                 raise _refuse_unreadable(path, paths, error) from None
-            troubles.append(f"the checkpoint {path} cannot be read ({error})")
+            warnings.append(f"the checkpoint {path} cannot be read ({error})")
             continue
         except ValueError as error:
-            troubles.append(f"the checkpoint {path} cannot be read ({error})")
+            warnings.append(f"the checkpoint {path} cannot be read ({error})")
             continue
-        for trouble in troubles:
-            on_warning(f"{trouble}; going on from the one before")
+        for warning in warnings:
+            on_warning(f"{warning}; going on from the one before")
         return path, saved
     if paths:
         raise UserError(f"no checkpoint in {folder} can be read; start the run again in another folder")
@@ -673,16 +687,16 @@ def find_newest(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple
 
 
 def _refuse_unreadable(path: Path, paths: list[Path], error: OSError) -> UserError:
-    """`paths`: all checkpoints, newest first."""
+    """Return the error for a checkpoint that cannot be read now. `paths`: all checkpoints, newest first."""
     line = f"the checkpoint {path} cannot be read ({error.strerror}); try again when that is put right"
     return UserError(f"{line}, or move it away to go on from the one before" if path != paths[-1] else line)
 
 
 def read_config(folder: Path) -> RunConfig:
-    """What the run in this folder was asked for."""
+    """Read the config of a run. Raises `UserError` if the folder is not a run, or config.json cannot be used."""
     path = folder / "config.json"
     try:
-        content = read_bounded(path, _LARGEST_CONFIG)
+        content = read_bounded(path, _MAX_CONFIG_BYTES)
         check_bounds(content)
         return decode_config(content)
     except OSError as error:
@@ -694,12 +708,13 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    """The lines of one of the run's .jsonl files; a last line that is still being written is left out."""
+    """Yield the lines of one of the run's .jsonl files, without a last line that is still being written."""
     return read_json_lines(folder / f"{name}.jsonl")
 
 
 def read_episodes(folder: Path) -> list[EpisodeRecord]:
-    """All finished episodes. Raises `BadFileError` also for numbers that no episode has, or steps that go back."""
+    """Return all finished episodes. Raises `BadFileError` for a damaged file, impossible numbers or decreasing
+    steps."""
     episodes: list[EpisodeRecord] = []
     step = 0
     for episode in read_json_lines(folder / "episodes.jsonl", EpisodeRecord):
@@ -711,11 +726,11 @@ def read_episodes(folder: Path) -> list[EpisodeRecord]:
     return episodes
 
 
-# --- circumstances ----------------------------------------------------------------------------------------------
+# --- versions ----------------------------------------------------------------------------------------------
 
 
 def versions() -> dict[str, object]:
-    """What the program runs with."""
+    """Return the versions that the program runs with: Python, packages, machine, commit; and the time."""
     packages = {}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -732,7 +747,7 @@ def versions() -> dict[str, object]:
 
 
 def git_state() -> str:
-    """The commit of the program's own source, with a star if files were changed; empty outside a checkout."""
+    """Return the commit of the program's own source, with a star if files were changed; empty outside a checkout."""
     here = Path(__file__).parent
     try:
         commit = subprocess.run(
@@ -745,7 +760,7 @@ def git_state() -> str:
 
 
 def write_whole(path: Path, *pieces: bytes) -> None:
-    """Writes a file whole or not at all."""
+    """Write a file atomically: on disk under its name with all pieces, or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with create_file(temporary) as file:
@@ -759,5 +774,5 @@ def write_whole(path: Path, *pieces: bytes) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """The same for a text."""
+    """Write a text file atomically; characters that are not Unicode are escaped."""
     write_whole(path, text.encode("utf-8", "backslashreplace"))

@@ -1,13 +1,12 @@
-"""Words to numbers: a vocabulary that grows up to a fixed size, and tables in which each distinct text, and each
-distinct set of actions, is stored once and known by a number.
+"""Converts texts to ids: a vocabulary of bounded size, and tables that store each distinct text and action set once.
 
-Whatever is learned from holds those numbers only. A number stays the same as long as somebody needs its text.
+Replay memories and trajectories hold text ids only. An id stays the same as long as its text is in use; a sweep frees
+the ids of all other texts.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,40 +15,41 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xtx.core import State
+from xtx.core import State, warn
 
 Ints = NDArray[np.int32]
 _Number = TypeVar("_Number", np.int32, np.int64)
 
 PAD, START, END, SEP = range(4)
+"""Tokens that stand for no word."""
 MARKS = ("<pad>", "<start>", "<end>", "<sep>")
 
-# Digits one by one: else every count of moves would be a word of its own.
+# Each digit is a word: otherwise every number of moves would take up a row of the vocabulary.
 _WORD = re.compile(r"\d|[^\W\d_]+(?:'[^\W\d_]+)*|[^\w\s]|_")
 
 
 def split(text: str) -> list[str]:
-    """The words and marks of a text, in lower case."""
+    """Return the words and punctuation marks of a text, in lower case."""
     return _WORD.findall(text.lower())
 
 
-def warn(line: str) -> None:
-    """Tells the user, on the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
-
-
 class Vocabulary:
-    """Numbers of words, given in the order in which they are met. When all rows are taken, new words share rows by
-    their hash: a run gets worse at telling words apart, but does not end."""
+    """Assigns each word a row of the embedding, in the order in which words are met.
+
+    When all rows are assigned, new words share rows by their hash: the agent can no longer distinguish all words, but
+    the run continues.
+    """
 
     def __init__(self, capacity: int, on_full: Callable[[str], None] = warn) -> None:
+        """capacity: number of rows, the special tokens included; on_full: called once, when words begin to share
+        rows."""
         if capacity < 2 * len(MARKS):
             raise ValueError(f"a vocabulary needs at least {2 * len(MARKS)} rows")
         self.capacity = capacity
         self.shared = 0
-        """How many words had to share a row; where they are many, one that was long not met may count again."""
+        """Number of words that share a row; a word may count again if it is met again after a long time."""
         self._on_full = on_full
-        self._told = False
+        self._has_warned = False
         self._ids = {mark: number for number, mark in enumerate(MARKS)}
         self._shared: dict[str, int] = {}
 
@@ -57,35 +57,35 @@ class Vocabulary:
         return len(self._ids)
 
     def id(self, word: str) -> int:
-        """The word's row."""
+        """Return the row of a word; a new word gets the next row."""
         known = self._ids.get(word)
         if known is not None:
             return known
         if len(self._ids) < self.capacity:
             self._ids[word] = len(self._ids)
             return self._ids[word]
-        if not self._told:
-            self._told = True
+        if not self._has_warned:
+            self._has_warned = True
             self._on_full(f"the vocabulary's {self.capacity} rows are taken; new words share rows from here on")
         if word not in self._shared:
             self.shared += 1
-            if len(self._shared) >= self.capacity:  # only a cache: the hash says the same again
+            if len(self._shared) >= self.capacity:  # only a cache: the hash gives the same row again
                 self._shared.clear()
             self._shared[word] = self._hashed(word)
         return self._shared[word]
 
     def _hashed(self, word: str) -> int:
-        # crc32 and not hash(): the latter differs from process to process.
+        # crc32 because hash() differs from process to process.
         return len(MARKS) + zlib.crc32(word.encode()) % (self.capacity - len(MARKS))
 
     def encode(self, text: str, longest: int) -> Ints:
-        """The text's words between a start and an end mark, cut to `longest` numbers in all."""
+        """Return the tokens of a text between START and END, cut to `longest` tokens in all."""
         words = split(text)[: longest - 2]
         return np.array([START, *map(self.id, words), END], np.int32)
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:
-        """Words that are met within are forgotten again."""
+        """Remove the words that are met in the block when it ends."""
         size, shared, sharing = len(self._ids), self.shared, dict(self._shared)
         try:
             yield
@@ -95,35 +95,38 @@ class Vocabulary:
             self.shared, self._shared = shared, sharing
 
     def state(self) -> State:
-        """For `load`."""
+        """Return all words for `load`."""
         return {"words": list(self._ids)[len(MARKS) :], "shared": self.shared, "sharing": list(self._shared)}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self._ids = {word: number for number, word in enumerate((*MARKS, *state["words"]))}
         self.shared = state["shared"]
-        self._told = self._told or self.shared > 0
-        # Also the cache: a word that it has forgotten is counted once more when it is met again.
+        self._has_warned = self._has_warned or self.shared > 0
+        # The cache too: a word that is no longer in it is counted once more when it is met again.
         self._shared = {word: self._hashed(word) for word in state["sharing"]}
 
 
 class Ragged:
-    """Rows of numbers of any length, one after the other in one array, so that many can be gathered at once."""
+    """Rows of integers of different lengths in one array, so that many rows can be gathered in one operation.
+
+    Rows have ids; the id of a removed row is given to a later one.
+    """
 
     def __init__(self) -> None:
         self.flat: Ints = np.zeros(1024, np.int32)
-        """All rows, and room for more."""
+        """The integers of all rows, and free space."""
         self._used = 0
         self.starts: NDArray[np.int64] = np.zeros(64, np.int64)
-        """By number of the row: where it begins."""
+        """By row id, the index in `flat` at which the row begins."""
         self.lengths: NDArray[np.int64] = np.zeros(64, np.int64)
-        """By number of the row; 0 for one that is free."""
+        """By row id, the length of the row; 0 for a free id."""
         self.size = 0
-        """One more than the highest number given."""
+        """One more than the highest id in use so far."""
         self._free: list[int] = []
 
     def add(self, row: Ints) -> int:
-        """The number of a new row: the lowest that was freed, else the next."""
+        """Store a row and return its id: the lowest free one, or the next if none is free."""
         number = self._free.pop() if self._free else self.size
         self.size = max(self.size, number + 1)
         if number >= len(self.starts):
@@ -135,12 +138,12 @@ class Ragged:
         return number
 
     def row(self, number: int) -> Ints:
-        """One row."""
+        """Return a view of one row."""
         start = self.starts[number]
         return self.flat[start : start + self.lengths[number]]
 
     def gather(self, numbers: NDArray[np.integer]) -> tuple[Ints, NDArray[np.int64]]:
-        """The rows, one after the other, and where each begins: offsets, one more than rows."""
+        """Return the rows concatenated, and the offsets at which they begin and end, [rows + 1]."""
         lengths = self.lengths[numbers]
         offsets = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -148,7 +151,7 @@ class Ragged:
         return self.flat[where], offsets
 
     def keep(self, live: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The numbers that were freed: all that were in use and are not in `live` (sorted, distinct)."""
+        """Remove all rows but those in `live` (sorted, distinct ids), and return the freed ids."""
         used = np.flatnonzero(self.lengths[: self.size])
         freed = np.setdiff1d(used, live)
         flat, offsets = self.gather(live)
@@ -160,20 +163,22 @@ class Ragged:
 
     @contextmanager
     def in_passing(self) -> Iterator[list[int]]:
-        """Rows that are added within are taken away again; their numbers, the newest first, once that is done."""
+        """Remove the rows that are added in the block when it ends; yields a list that holds their ids afterwards,
+        newest
+        first."""
         size, used, free = self.size, self._used, len(self._free)
-        given = self._free[:]
+        free_ids = self._free[:]
         freed: list[int] = []
         try:
             yield freed
         finally:
-            freed += [*range(self.size - 1, size - 1, -1), *given[len(self._free) : free]]
+            freed += [*range(self.size - 1, size - 1, -1), *free_ids[len(self._free) : free]]
             self.lengths[freed] = 0
-            self.size, self._used, self._free = size, used, given
+            self.size, self._used, self._free = size, used, free_ids
 
     @classmethod
     def of(cls, size: int, numbers: NDArray[np.integer], flat: Ints, offsets: NDArray[np.int64]) -> Ragged:
-        """Rows under given numbers, out of `size`; the numbers between them are free, as they were."""
+        """Build a table from rows and their ids; the other ids below `size` are free."""
         ragged = cls()
         ragged.flat, ragged._used, ragged.size = _longer(flat, 1024), len(flat), size
         ragged.starts, ragged.lengths = _longer(ragged.starts, size), _longer(ragged.lengths, size)
@@ -183,7 +188,7 @@ class Ragged:
 
 
 def _longer(array: NDArray[_Number], size: int) -> NDArray[_Number]:
-    """The array, or a copy of at least twice its length if `size` does not fit."""
+    """Return the array, or a copy of at least twice its length if it is shorter than `size`."""
     if size <= len(array):
         return array
     longer = np.zeros(max(size, 2 * len(array)), array.dtype)
@@ -192,14 +197,14 @@ def _longer(array: NDArray[_Number], size: int) -> NDArray[_Number]:
 
 
 class TextTable:
-    """Each distinct text once: its words' numbers, by the number of the text."""
+    """Stores the tokens of each distinct text once, by the id of the text."""
 
     def __init__(self, vocabulary: Vocabulary, longest: int) -> None:
         if longest < 3:
             raise ValueError("the longest text must have room for a word between its two marks: at least 3")
         self.vocabulary = vocabulary
         self.longest = longest
-        """No text has more numbers than this, its two marks included; the rest is cut off."""
+        """Tokens of a text at most, START and END included; the rest is cut off."""
         self.rows = Ragged()
         self._ids: dict[str, int] = {}
         self._texts: dict[int, str] = {}
@@ -208,7 +213,7 @@ class TextTable:
         return len(self._ids)
 
     def id(self, text: str) -> int:
-        """The text's number; a new one for a new text."""
+        """Return the id of a text; a new text is stored and gets a free one."""
         known = self._ids.get(text)
         if known is None:
             known = self._put(text)
@@ -221,16 +226,17 @@ class TextTable:
         return number
 
     def text(self, number: int) -> str:
-        """The text itself."""
+        """Return the text with this id."""
         return self._texts[number]
 
     def tokens(self, number: int) -> Ints:
-        """The text's words between its marks."""
+        """Return the tokens of the text with this id, START and END included."""
         return self.rows.row(number)
 
     @contextmanager
     def in_passing(self) -> Iterator[list[int]]:
-        """Texts and words that are met within are forgotten again; the numbers of those texts, once that is done."""
+        """Remove the texts and words that are met in the block when it ends; yields a list that holds the ids of those
+        texts afterwards."""
         size = len(self._ids)
         with self.vocabulary.in_passing(), self.rows.in_passing() as freed:
             try:
@@ -240,14 +246,15 @@ class TextTable:
                     del self._texts[self._ids.popitem()[1]]
 
     def sweep(self, live: Iterable[int]) -> NDArray[np.int64]:
-        """The numbers of the texts that nobody needs any more, now forgotten; `live` holds those that are needed."""
+        """Remove all texts but those with the ids in `live`, and return the freed ids."""
         freed = self.rows.keep(np.unique(np.fromiter(live, np.int64)))
         for number in freed:
             del self._ids[self._texts.pop(int(number))]
         return freed
 
     def state(self) -> State:
-        """For `load`: texts in the order of their numbers, so that the same ones are given again."""
+        """Return texts in the order of their ids for `load`, so that new texts get the same ids as without a
+        restart."""
         numbers = sorted(self._texts)
         return {
             "vocabulary": self.vocabulary.state(),
@@ -257,11 +264,12 @@ class TextTable:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state. Words are looked up again: a word's row never changes."""
+        """Restore what `state` returned. Texts are tokenised again, with the same result: a word's row never
+        changes."""
         self.vocabulary.load(state["vocabulary"])
         self._ids, self._texts = {}, {}
         rows = [self.vocabulary.encode(text, self.longest) for text in state["texts"]]
-        self.vocabulary.load(state["vocabulary"])  # as if nothing had been looked up
+        self.vocabulary.load(state["vocabulary"])  # undo what tokenising changed
         offsets = np.cumsum([0, *map(len, rows)])
         flat = np.concatenate([*rows, np.zeros(0, np.int32)])
         self.rows = Ragged.of(state["size"], state["numbers"], flat, offsets)
@@ -271,33 +279,33 @@ class TextTable:
 
 
 class ActionSets:
-    """Each distinct list of actions once: the numbers of their texts, by the number of the list."""
+    """Stores each distinct list of actions once, as text ids, by the id of the list."""
 
     def __init__(self) -> None:
         self.rows = Ragged()
         self._ids: dict[tuple[int, ...], int] = {}
         self.none = self.id(())
-        """The number of the list without actions, which the end of a game has."""
+        """The id of the empty list, which the end of a game has."""
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def id(self, actions: Sequence[int]) -> int:
-        """The list's number; a new one for a new list."""
+        """Return the id of a list of actions; a new list is stored and gets a free one."""
         key = tuple(actions)
         if key not in self._ids:
-            # The empty list is stored as one mark: a row of length 0 is a free one.
+            # The empty list is stored as [-1], because a row of length 0 is a free id.
             self._ids[key] = self.rows.add(np.array(key or (-1,), np.int32))
         return self._ids[key]
 
     def actions(self, number: int) -> Ints:
-        """The numbers of the list's actions."""
+        """Return the text ids of a list's actions."""
         row = self.rows.row(number)
         return row[row >= 0]
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:
-        """Lists that are met within are forgotten again."""
+        """Remove the lists that are met in the block when it ends."""
         size = len(self._ids)
         with self.rows.in_passing():
             try:
@@ -307,23 +315,23 @@ class ActionSets:
                     self._ids.popitem()
 
     def sweep(self, live: Iterable[int]) -> NDArray[np.int64]:
-        """The numbers of the lists that nobody needs any more, now forgotten."""
+        """Remove all lists but those with the ids in `live` and the empty one, and return the freed ids."""
         keep = np.unique(np.fromiter((self.none, *live), np.int64))
         freed = set(map(int, self.rows.keep(keep)))
         self._ids = {key: number for key, number in self._ids.items() if number not in freed}
         return np.array(sorted(freed), np.int64)
 
     def live_texts(self) -> Ints:
-        """The numbers of all texts in the lists."""
+        """Return the text ids of all actions in the lists."""
         return np.fromiter({text for key in self._ids for text in key}, np.int32)
 
     def state(self) -> State:
-        """For `load`."""
+        """Return all lists for `load`."""
         numbers = np.array(sorted(self._ids.values()), np.int64)
         flat, offsets = self.rows.gather(numbers)
         return {"numbers": numbers, "flat": flat, "offsets": offsets, "size": self.rows.size}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self.rows = Ragged.of(state["size"], state["numbers"], state["flat"], state["offsets"])
         self._ids = {tuple(self.actions(number).tolist()): number for number in map(int, state["numbers"])}

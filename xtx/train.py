@@ -1,4 +1,4 @@
-"""THE loop: the only place that knows both the games and the agent."""
+"""The training loop: steps the games with the agent's actions, lets the agent learn, writes records and checkpoints."""
 
 from __future__ import annotations
 
@@ -12,54 +12,59 @@ import msgspec
 import torch
 from msgspec import Meta
 
+from xtx.callable_modules import make_callable
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.seeds import Seeds
 from xtx.games.vector import GameVector
 from xtx.runs import Run, checkpoints
 from xtx.witness import Witness
 
-_UNKNOWN = Observation("", "", "", (), 0, 0)
-"""Where a game begins anew, and before it has begun."""
+_NO_OBSERVATION = Observation("", "", "", (), 0, 0)
+"""Stands for an observation that is not there yet: of a new episode, or before a game has begun."""
 
 LAST = 100
-"""Episodes over which scores are averaged."""
+"""Episodes over which the mean score is taken: 100, as in the paper."""
 
 
 @dataclass
 class Progress:
-    """How far a run is; everything that the display shows."""
+    """The progress of a run: everything that the display shows."""
 
     steps: int = 0
-    """Game steps."""
+    """Game steps so far."""
     total: int = 0
+    """Game steps of the whole run."""
     episodes: int = 0
+    """Finished episodes."""
     score_mean: float = 0.0
-    """Mean final score of the last 100 episodes."""
+    """Mean final score of the last `LAST` episodes."""
     score_max: int = 0
     """Best final score."""
     phases: list[str] = field(default_factory=list)
+    """The phase of each game's last decision."""
     numbers: dict[str, float] = field(default_factory=dict)
     """The last line of metrics."""
     logged: int = 0
-    """Game steps when that was written; 0 if none was yet."""
+    """Game steps when that line was written; 0 before the first."""
     plan: dict[str, float] = field(default_factory=dict)
+    """What `Agent.describe` returned last."""
 
 
 class Training:
-    """A run under way."""
+    """A run of one agent on several games that are stepped together."""
 
     def __init__(self, run: Run, agent: Agent, games: GameVector, *, checkpoint_seconds: float = 60.0) -> None:
-        """`checkpoint_seconds`: 0 for a checkpoint after every vector step."""
+        """checkpoint_seconds: least time between checkpoints; 0 for one after every vector step."""
         self._run = run
         self._agent = agent
         self._clock = agent.brief.clock
         self._games = games
         self._config = run.config
         self._seeds = Seeds(run.config.seed, games.walkthrough_seed, stochastic=run.config.stochastic)
-        self._episodes = [_Episode() for _ in range(len(games))]
+        self._episodes = [_CurrentEpisode() for _ in range(len(games))]
         self._observations: list[Observation] = []
         self._scores: deque[int] = deque(maxlen=LAST)
-        self._window = _Window()
+        self._metrics_window = _MetricsWindow()
         self._witness = Witness(run)
         self._vector_steps = 0
         self._best_mean = float("-inf")
@@ -71,22 +76,43 @@ class Training:
     def run(self, state: State | None = None, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
         """True if the run is finished; False if `on_step`, which is called after every vector step, said to stop.
         `state` is what the run's folder has to go on from."""
-        self._begin() if state is None else self._load(state)
+        self.begin(state)
         going_on = True
-        while going_on and self.progress.steps < self._config.steps:
-            self._vector_step()
-            with self._clock.part("records and display"):
-                self._keep_records()
-                going_on = on_step(self.progress)
-            if self._due():
-                self._save()
-        self._save()
-        self._witness.end(self.progress.steps)
+        while going_on and not self.is_finished:
+            going_on = self.advance(on_step)
+        return self.finish()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has all its steps."""
         return self.progress.steps >= self._config.steps
 
+    def begin(self, state: State | None = None) -> None:
+        """Start the games, or go on from a state of the run's folder. Must be called once, before `advance`."""
+        self._begin() if state is None else self._load(state)
+
+    def advance(self, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
+        """Take one step in every game, learn from it, and write what is due. Returns what `on_step` returns."""
+        self._vector_step()
+        with self._clock.part("records and display"):
+            self._keep_records()
+            going_on = on_step(self.progress)
+        if self._is_checkpoint_due():
+            self._save()
+        return going_on
+
+    def finish(self) -> bool:
+        """Save the run; to be called between two steps. Returns whether the run has all its steps."""
+        self._save()
+        self._witness.end(self.progress.steps)
+        return self.is_finished
+
     def _vector_step(self) -> None:
-        """Act, step the games, begin anew what ended, learn. While the valid actions of new states are searched, the
-        agent learns what it can without them."""
+        """Make one step in every game: act, step the games, reset those whose episode ended, learn.
+
+        While the workers search the valid actions of the new states, the agent does the part of learning that does not
+        need them.
+        """
         before, agent = self._observations, self._agent
         with self._clock.part("agent, the rest"):
             decisions = agent.act(before)
@@ -111,29 +137,35 @@ class Training:
             self._observations = [step.observation for step in steps]
             self._reset(ended)
         with self._clock.part("agent, the rest"):
-            self._window.add(agent.learn(transitions(before, decisions, steps)))
+            self._metrics_window.add(agent.learn(transitions(before, decisions, steps)))
 
     def _look_ahead(self, steps: list[Step]) -> None:
-        """Lets games that wait for others search what is likely to come next. It changes nothing."""
+        """Let workers that have finished their step search the states that the agent will probably reach next.
+
+        The results go into the search cache only: the run is the same without it.
+        """
         waiting = self._games.waiting
         if not waiting:
             return
-        coming = [
-            _UNKNOWN if step.terminated or step.truncated else replace(step.observation, actions=waiting.get(game, ()))
+        next_observations = [
+            _NO_OBSERVATION
+            if step.terminated or step.truncated
+            else replace(step.observation, actions=waiting.get(game, ()))
             for game, step in enumerate(steps)
         ]
-        if any(observation.actions for observation in coming):
-            self._games.look_ahead(self._agent.foresee(coming))
+        if any(observation.actions for observation in next_observations):
+            self._games.look_ahead(self._agent.foresee(next_observations))
 
     def _reset(self, games: list[int]) -> None:
+        """Begin new episodes in these games."""
         if games:
             seeds = [self._seeds.next() for _ in games]
             for game, seed, observation in zip(games, seeds, self._games.reset(games, seeds), strict=True):
                 self._observations[game] = observation
-                self._episodes[game] = _Episode(seed)
+                self._episodes[game] = _CurrentEpisode(seed)
 
     def _finish(self, game: int, step: Step) -> None:
-        """Writes the record of an episode that ended."""
+        """Write the record of an episode that ended."""
         progress, episode = self.progress, self._episodes[game]
         progress.episodes += 1
         score = step.observation.score
@@ -146,33 +178,35 @@ class Training:
         )  # fmt: skip
 
     def _keep_records(self) -> None:
-        """Writes a line of metrics when it is due."""
+        """Write a line of metrics every `log_every` vector steps."""
         progress = self.progress
         progress.plan = dict(self._agent.describe())
         if self._vector_steps % self._config.log_every == 0:
-            progress.numbers, progress.logged = self._window.means(), progress.steps
+            progress.numbers, progress.logged = self._metrics_window.means(), progress.steps
             scores = {"score_mean": progress.score_mean, "score_max": progress.score_max}
             self._run.write(
                 "metrics",
                 {"step": progress.steps, "episodes": progress.episodes, **scores, **progress.plan, **progress.numbers},
             )
-            self._run.write("timing", {"step": progress.steps, "time": time.time(), **self._spent()})
+            self._run.write("timing", {"step": progress.steps, "time": time.time(), **self._time_spent()})
             self._run.flush()
 
-    def _spent(self) -> dict[str, object]:
-        """Where the time went since the process began: seconds by part of the loop, and the searches of the games'
-        processes with the seconds that they took in all."""
+    def _time_spent(self) -> dict[str, object]:
+        """Return the time spent since the process began: seconds by part of the loop, and the number of searches in the
+        workers with the seconds that they took in all."""
         parts = {name: round(seconds, 3) for name, seconds in self._clock.seconds.items()}
         return {"parts": parts, "searches": self._games.searches, "searched": round(self._games.searched, 3)}
 
-    # --- stopping and going on ----------------------------------------------------------------------------------
+    # --- stopping and continuing ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._observations = [_UNKNOWN] * len(self._games)
+        self._observations = [_NO_OBSERVATION] * len(self._games)
         self._reset(list(range(len(self._games))))
 
-    def _due(self) -> bool:
-        """Whether it is time for a checkpoint; writing takes at most a hundredth of the time, unless told otherwise."""
+    def _is_checkpoint_due(self) -> bool:
+        """Return whether to write a checkpoint now: so rarely that writing takes at most a hundredth of the time,
+        unless
+        `checkpoint_seconds` is 0."""
         if self._checkpoint_seconds == 0:
             return True
         return time.monotonic() - self._saved_at > max(self._checkpoint_seconds, 100 * self._save_cost)
@@ -199,9 +233,9 @@ class Training:
             "observations": [msgspec.to_builtins(o) for o in self._observations],
             "episodes": [msgspec.to_builtins(episode) for episode in self._episodes],
             "seeds_drawn": self._seeds.drawn,
-            "threads": torch.get_num_threads(),  # on which the last bits of every sum depend
+            "threads": torch.get_num_threads(),  # the last bits of every sum depend on it
             "scores": list(self._scores),
-            "window": {"sums": self._window.sums, "counts": self._window.counts},
+            "window": {"sums": self._metrics_window.sums, "counts": self._metrics_window.counts},
             "rooms": self._witness.state(),
             "vector_steps": self._vector_steps,
             "best_mean": self._best_mean if self._best_mean > float("-inf") else None,
@@ -214,18 +248,18 @@ class Training:
         restore_games(self._run, self._games, state)
         try:
             self._load_progress(state)
-        except _MISFITS as error:
-            raise _misfit(self._run, error) from error
+        except _LOAD_ERRORS as error:
+            raise _state_error(self._run, error) from error
 
     def _load_progress(self, state: State) -> None:
         self._observations = msgspec.convert(state["observations"], list[Observation])
-        self._episodes = msgspec.convert(state["episodes"], list[_Episode])
+        self._episodes = msgspec.convert(state["episodes"], list[_CurrentEpisode])
         if not len(self._observations) == len(self._episodes) == len(self._games):
             raise ValueError("not an observation and an episode for each game")
         self._seeds.drawn = msgspec.convert(state["seeds_drawn"], _Count)
         self._scores.extend(msgspec.convert(state["scores"], list[int]))
-        self._window = msgspec.convert(state["window"], _Window)
-        # Runs of earlier versions did not keep rooms.
+        self._metrics_window = msgspec.convert(state["window"], _MetricsWindow)
+        # Checkpoints of earlier versions have no rooms.
         self._witness.load(msgspec.convert(state.get("rooms", []), list[Annotated[list[str], Meta(min_length=2)]]))
         self._vector_steps = msgspec.convert(state["vector_steps"], _Count)
         best_mean = msgspec.convert(state["best_mean"], float | None)
@@ -238,8 +272,8 @@ class Training:
             self.progress.score_mean = sum(self._scores) / len(self._scores)
 
 
-_MISFITS = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError, msgspec.MsgspecError)
-"""What loading a state raises that is another agent's or another version's."""
+_LOAD_ERRORS = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError, msgspec.MsgspecError)
+"""The exceptions that loading the state of another agent or another version raises."""
 
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -247,7 +281,7 @@ _Hex = Annotated[str, Meta(pattern="^([0-9a-f][0-9a-f])*$")]
 
 
 class _SavedProgress(msgspec.Struct):
-    """How far a run was, in a saved state."""
+    """The progress of a run in a saved state."""
 
     steps: _Count
     episodes: _Count
@@ -255,21 +289,22 @@ class _SavedProgress(msgspec.Struct):
 
 
 _PARTS = {"agent": dict, "games": list, "forbidden": list, "threads": int, "progress": dict}
-"""What a saved state must have before anything is made of it; `_load` needs more."""
+"""The entries that `check_state` requires, with their types; `_load` checks the others."""
 
 
 def check_state(run: Run, state: State) -> None:
-    """Raise `UserError` if a saved state lacks something, or is not that of as many games as the run has now."""
+    """Check a saved state before it is loaded. Raises `UserError` if entries are missing or it has another number of
+    games than the run."""
     for name, kind in _PARTS.items():
         if not isinstance(state.get(name), kind):
-            raise _misfit(run, LookupError(f"no {name} in it"))
+            raise _state_error(run, LookupError(f"no {name} in it"))
     try:
         msgspec.convert(state["forbidden"], list[tuple[_Hex, str, bool]])
     except msgspec.ValidationError as error:
-        raise _misfit(run, error) from None
+        raise _state_error(run, error) from None
     games, steps = state["games"], state["progress"].get("steps")
     if not all(isinstance(game, bytes) for game in games) or not isinstance(steps, int):
-        raise _misfit(run, LookupError("no saved games, or no number of steps in it"))
+        raise _state_error(run, LookupError("no saved games, or no number of steps in it"))
     if len(games) != run.config.games:
         raise UserError(
             f"{run.folder / 'config.json'} asks for {run.config.games} games, but the checkpoint is of {len(games)}; "
@@ -278,15 +313,16 @@ def check_state(run: Run, state: State) -> None:
 
 
 def load_agent_state(run: Run, agent: Agent, state: State) -> None:
-    """Give an agent the state that it had at a checkpoint. Raises `UserError` if it is not a state of such an agent."""
+    """Restore an agent from a checkpoint. Raises `UserError` if the state does not fit the agent."""
     try:
         agent.load(state["agent"])
-    except _MISFITS as error:
-        raise _misfit(run, error) from error
+    except _LOAD_ERRORS as error:
+        raise _state_error(run, error) from error
 
 
 def restore_games(run: Run, games: GameVector, state: State) -> None:
-    """Put the games into the states of a checkpoint. Raises `UserError`, with its name, if they are refused."""
+    """Restore the games from a checkpoint. Raises `UserError`, with the checkpoint's name, if the emulator refuses
+    them."""
     try:
         games.restore(state["games"])
     except UserError as error:
@@ -294,8 +330,10 @@ def restore_games(run: Run, games: GameVector, state: State) -> None:
 
 
 def _describe_refusal(run: Run, story: str, error: UserError) -> str:
-    """Say what to do when the saved games of a checkpoint are refused. Mostly the story is another file: a checkpoint
-    that is damaged is noticed earlier."""
+    """Return a line that says what to do when the emulator refuses the saved games of a checkpoint.
+
+    Mostly the story file is another one: damage of the checkpoint is detected by its checksum before.
+    """
     known = checkpoints(run.folder)
     used = run.restored_from or next(iter(known), run.folder)
     before = f"move {used} away to go on from the checkpoint before" if known and known[-1].name < used.name else ""
@@ -308,7 +346,8 @@ def _describe_refusal(run: Run, story: str, error: UserError) -> str:
     )
 
 
-def _misfit(run: Run, error: Exception) -> UserError:
+def _state_error(run: Run, error: Exception) -> UserError:
+    """Return the error for a state that cannot be loaded because of `error`."""
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return UserError(
         f"the checkpoint in {run.folder} does not fit the agent {run.config.agent} with the settings in config.json, "
@@ -319,7 +358,7 @@ def _misfit(run: Run, error: Exception) -> UserError:
 def transitions(
     before: list[Observation], decisions: list[Decision], steps: list[Step]
 ) -> list[Transition]:  # fmt: skip
-    """What an agent learns from: one step of every game."""
+    """Combine a vector step to what an agent learns from: one transition of every game."""
     return [
         Transition(game, before[game], decision, step.reward, step.observation, step.terminated, step.truncated)
         for game, (decision, step) in enumerate(zip(decisions, steps, strict=True))
@@ -327,8 +366,8 @@ def transitions(
 
 
 @dataclass
-class _Episode:
-    """An episode under way, as far as its record needs it."""
+class _CurrentEpisode:
+    """What the record of a game's current episode needs."""
 
     seed: int = 0
     actions: list[str] = field(default_factory=list)
@@ -337,7 +376,7 @@ class _Episode:
     explored_from: int | None = None
 
     def add(self, decision: Decision, step: Step) -> None:
-        """One more step."""
+        """Add a step."""
         if decision.phase == "explore" and self.explored_from is None:
             self.explored_from = len(self.actions)
         self.exploited += decision.phase == "exploit"
@@ -345,7 +384,8 @@ class _Episode:
         self.peak = max(self.peak, step.observation.score)
 
     def record(self, episode: int, step: int, game: int, last: Step, record: bool) -> EpisodeRecord:
-        """Its line in episodes.jsonl."""
+        """Return the episode's line in episodes.jsonl. `step`: game steps of the run; `record`: whether the score is a
+        new best."""
         return EpisodeRecord(
             episode=episode,
             step=step,
@@ -363,20 +403,23 @@ class _Episode:
 
 
 @dataclass
-class _Window:
-    """Means of the numbers since the last line of metrics."""
+class _MetricsWindow:
+    """Running sums of the agent's numbers since the last line of metrics."""
 
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, numbers: Any) -> None:
-        """One vector step's numbers; a step may lack some of them."""
+        """Add the numbers of one vector step, which need not have all names."""
         for name, number in numbers.items():
             self.sums[name] = self.sums.get(name, 0.0) + number
             self.counts[name] = self.counts.get(name, 0) + 1
 
     def means(self) -> dict[str, float]:
-        """The means; the next window begins."""
+        """Return the means by name, and begin new sums."""
         means = {name: self.sums[name] / self.counts[name] for name in sorted(self.sums)}
         self.sums, self.counts = {}, {}
         return means
+
+
+make_callable(__name__, "xtx.api.training", "train")

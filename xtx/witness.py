@@ -1,7 +1,7 @@
-"""What a run leaves for those who look on: the ways between rooms that were found, and the newest turns.
+"""Writes the files of a run that are for people: rooms.jsonl, the moves between rooms, and live.json, the newest turns.
 
-`rooms.jsonl` belongs to the run: it is the same whatever happened to the process in between. `live.json` does not: it
-is replaced every few seconds while the run goes on, and if it cannot be written, nobody is told.
+`rooms.jsonl` is part of the run: its content is the same whatever happened to the process in between. `live.json` is
+not: it is replaced every few seconds while the run continues, and errors of writing it are ignored.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from xtx.regular_files import create_file
 from xtx.runs import Run
 
 MOST_PAIRS = 2000
-"""Pairs of rooms with a way between them that are remembered; no known game has half as many."""
+"""Limits the pairs of rooms that are recorded, and so the file; no known game has half as many."""
 MOST_WAYS = 8
-"""Actions that are remembered for one pair: whatever is done in a drifting boat may move it on."""
+"""Limits the actions that are recorded for one pair: in a drifting boat any action may lead to the next room."""
 LONGEST_NAME = 80
+"""Letters of a room's name or of an action; longer ones are cut, so that a line stays short."""
 TURNS = 200
-"""Turns in live.json."""
+"""Turns in live.json: some screens of text."""
 LONGEST_TEXT = 2000
+"""Letters of a turn's text; a longer one is cut. Limits live.json to 200 * 2000 letters."""
 EVERY = 2.0
-"""Seconds between two versions of live.json."""
+"""Least seconds between two versions of live.json."""
 _POSTURE = re.compile(r"(?:\s*\((?:in|on|at|under|behind|inside) [^()]*\)|, (?:in|on) the [^,]*)$")
 
 
 def room_name(look: str) -> str:
-    """What a room is called, going by the answer to `look`: its first line, or that line's first sentence if it is not
-    a title; without "(on the bed)" or ", in the boat". Rooms of the same name, as in a maze, cannot be told apart.
-    Empty if there is none.
+    """Return the name of a room, from the answer to `look`; empty if there is none.
+
+    The name is the first line, or its first sentence if it is not a title, without "(on the bed)" or ", in the boat".
+    Rooms with the same name, as in a maze, cannot be distinguished.
     """
     line = look.strip().partition("\n")[0].strip()
     if line.endswith((".", "!", "?")):  # titles have no full stop
@@ -48,10 +51,10 @@ def room_name(look: str) -> str:
 
 @dataclass(frozen=True)
 class Move:
-    """A line of rooms.jsonl: a way between two rooms, taken for the first time."""
+    """A line of rooms.jsonl: an action that led from one room to another for the first time."""
 
     step: int
-    """Game steps of the whole run by then."""
+    """Game steps of the run until then."""
     origin: str
     action: str
     target: str
@@ -59,16 +62,16 @@ class Move:
 
 @dataclass(frozen=True)
 class Turn:
-    """A command and its answer; the beginning of an episode has no command."""
+    """A command and the game's answer. The first turn of an episode has no command."""
 
     action: str
     phase: str
     text: str
     score: int
     number: int
-    """Commands of the episode so far."""
+    """Commands of the episode so far, this one included."""
     ended: str = ""
-    """`won`, `died` or `limit`."""
+    """How the episode ended with it: `won`, `died` or `limit`; empty if it did not."""
 
 
 @dataclass(frozen=True)
@@ -84,58 +87,62 @@ class EnvState:
 
 @dataclass(frozen=True)
 class Live:
-    """What stands in live.json."""
+    """The content of live.json."""
 
     step: int
+    """Game steps of the run."""
     time: float
+    """When it was written, in seconds since 1970."""
     turns: list[Turn]
-    """The newest of the first game, oldest first; they may reach back into episodes before the present one."""
+    """The newest turns of the first game, oldest first; they may belong to several episodes."""
     envs: list[EnvState] = field(default_factory=list)
-    """All environments, the first one first; earlier versions had none."""
+    """All environments, the first one first; files of earlier versions have none."""
 
 
 class Witness:
-    """Sees every step of a run."""
+    """Writes rooms.jsonl and live.json of a run, from every vector step."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._known: dict[tuple[str, str], list[str]] = {}
+        self._actions_by_pair: dict[tuple[str, str], list[str]] = {}
         self._turns: deque[Turn] = deque(maxlen=TURNS)
         self._envs: list[EnvState] = []
-        self._newspaper = _Newspaper(run.folder / "live.json")
+        self._live_file = _LiveFile(run.folder / "live.json")
 
     def see(
         self, total: int, before: Sequence[Observation], decisions: Sequence[Decision], steps: Sequence[Step]
     ) -> None:
-        """One vector step, after which the run had `total` game steps."""
+        """Record a vector step. `total`: game steps of the run after it."""
         for observation, decision, step in zip(before, decisions, steps, strict=True):
             if observation.look != step.observation.look:
-                self._move(total, room_name(observation.look), decision.action, room_name(step.observation.look))
-        self._read(before[0], decisions[0], steps[0])
+                self._record_move(total, room_name(observation.look), decision.action, room_name(step.observation.look))
+        self._add_turn(before[0], decisions[0], steps[0])
         self._envs = [
             EnvState(step.observation.score, decision.phase, observation.step + 1)
             for observation, decision, step in zip(before, decisions, steps, strict=True)
         ]
-        if self._newspaper.offer(total, self._turns, self._envs):
-            with contextlib.suppress(OSError):  # what could not be written stays to be written, and is told of then
+        if self._live_file.write_if_due(total, self._turns, self._envs):
+            with contextlib.suppress(OSError):  # the lines stay in the buffer: a later write raises the error
                 self._run.flush()
 
     def end(self, total: int) -> None:
-        """The run stops here: the last turns are shown."""
-        self._newspaper.offer(total, self._turns, self._envs, now=True)
+        """Write the last turns to live.json. `total`: game steps of the run."""
+        self._live_file.write_if_due(total, self._turns, self._envs, now=True)
 
-    def _move(self, total: int, origin: str, action: str, target: str) -> None:
+    def _record_move(self, total: int, origin: str, action: str, target: str) -> None:
+        """Write a line to rooms.jsonl, unless this action between these rooms is recorded already."""
         if not origin or not target or origin == target:
             return
-        if (origin, target) not in self._known and len(self._known) >= MOST_PAIRS:
+        if (origin, target) not in self._actions_by_pair and len(self._actions_by_pair) >= MOST_PAIRS:
             return
-        ways = self._known.setdefault((origin, target), [])
+        actions = self._actions_by_pair.setdefault((origin, target), [])
         action = action[:LONGEST_NAME]
-        if action not in ways and len(ways) < MOST_WAYS:
-            ways.append(action)
+        if action not in actions and len(actions) < MOST_WAYS:
+            actions.append(action)
             self._run.write("rooms", Move(total, origin, action, target))
 
-    def _read(self, before: Observation, decision: Decision, step: Step) -> None:
+    def _add_turn(self, before: Observation, decision: Decision, step: Step) -> None:
+        """Add a step of the first game to the newest turns."""
         if before.step == 0:
             self._turns.append(Turn("", "", before.text[:LONGEST_TEXT], before.score, 0))
         now = step.observation
@@ -145,26 +152,26 @@ class Witness:
         )
 
     def state(self) -> list[list[str]]:
-        """The known ways, for `load`."""
-        return [[origin, target, *ways] for (origin, target), ways in self._known.items()]
+        """Return for each recorded pair of rooms their names and the actions, for `load`."""
+        return [[origin, target, *actions] for (origin, target), actions in self._actions_by_pair.items()]
 
     def load(self, state: Sequence[Sequence[str]]) -> None:
-        """Goes on from there; live.json begins anew."""
-        self._known = {(origin, target): list(ways) for origin, target, *ways in state}
+        """Restore what `state` returned. The turns are not saved: live.json begins empty."""
+        self._actions_by_pair = {(origin, target): list(actions) for origin, target, *actions in state}
 
 
-class _Newspaper:
-    """A file that is replaced now and then, as whole as the disk allows. Never slows the run, never fails it."""
+class _LiveFile:
+    """Replaces live.json at intervals, atomically. Takes at most a hundredth of the time; errors are ignored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._next = 0.0
         with contextlib.suppress(OSError):
-            for left in path.parent.glob(f".{path.name}.*"):  # by a process that was killed while writing
-                file_calls.current.unlink(left)
+            for unfinished in path.parent.glob(f".{path.name}.*"):  # left by a process that was killed while writing
+                file_calls.current.unlink(unfinished)
 
-    def offer(self, total: int, turns: deque[Turn], envs: list[EnvState], *, now: bool = False) -> bool:
-        """Prints an edition if it is time; says whether it was."""
+    def write_if_due(self, total: int, turns: deque[Turn], envs: list[EnvState], *, now: bool = False) -> bool:
+        """Write the file if enough time has passed since the last version, or with `now`; returns whether it did."""
         began = time.monotonic()
         if began < self._next and not now:
             return False
@@ -174,11 +181,7 @@ class _Newspaper:
             with create_file(temporary) as file:
                 file.write(content)
             file_calls.current.rename(temporary, self._path)
-        except (
-            OSError,
-            ValueError,
-            UserError,
-        ):  # a full disk, a folder that is gone, letters that are none: not our business
+        except (OSError, ValueError, UserError):  # a full disk, a deleted folder, text that is not Unicode: ignored
             with contextlib.suppress(OSError):
                 file_calls.current.unlink(temporary, missing_ok=True)
         ended = time.monotonic()

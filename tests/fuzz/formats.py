@@ -36,7 +36,7 @@ from xtx.games.story import Story, check_story, read_story
 from xtx.play import saves
 from xtx.report.load import from_summary, read_run, read_runs
 from xtx.report.summary import read_summary, summarise, to_json
-from xtx.runs import read_checkpoint, read_config, read_newest, write_checkpoint
+from xtx.runs import find_newest, read_checkpoint, read_config, write_checkpoint
 
 CORPUS = Path(__file__).parent / "corpus"
 STEPS = 160
@@ -117,7 +117,7 @@ def _read_checkpoint(scratch: Path, content: bytes) -> None:
             other.unlink()
     with _silent():
         with contextlib.suppress(UserError):
-            read_newest(folder)
+            find_newest(folder)
         session.resume(folder, MEANS)
 
 

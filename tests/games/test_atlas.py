@@ -1,4 +1,4 @@
-"""The atlas keeps what it was given, whatever happens to its files and to the processes that write them."""
+"""The atlas: entries survive damaged files and killed processes."""
 
 from __future__ import annotations
 
@@ -262,13 +262,13 @@ def test_a_plain_file_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """A folder that everybody may enter and write to."""
+    """A folder that every user may enter and write to."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         yield Path(folder)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_atlas_that_one_may_not_write_is_not_taken_for_damaged(public_folder: Path) -> None:
     folder = public_folder / "atlas"
     with Atlas(folder) as atlas:

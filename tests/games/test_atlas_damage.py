@@ -1,4 +1,4 @@
-"""Damaged atlases and packed files made to fill memory: no command and no worker dies of them."""
+"""Damaged atlases and decompression bombs: no command and no worker crashes on them."""
 
 from __future__ import annotations
 

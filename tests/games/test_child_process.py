@@ -1,4 +1,4 @@
-"""Functions in processes of their own, which may die; and the commands that use them."""
+"""Calls in child processes, which may crash; and the commands that use them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_one_that_dies_costs_itself_only() -> None:
     assert [e.done for e in events if isinstance(e, Progressed) and e.number == 0] == [1, 2, 3]
 
 
-def test_who_stops_listening_leaves_no_process() -> None:
+def test_closing_the_iterator_ends_all_processes() -> None:
     events = run_in_children([ChildCall(sleep_for, (60.0,), "x")] * 2, 2)
     pids = [event.done for event in (next(events), next(events)) if isinstance(event, Progressed)]
     assert len(pids) == 2

@@ -1,4 +1,4 @@
-"""A process that dies of something else than its story: nothing is held against what it was trying."""
+"""Processes that end for reasons outside the story: the command that was being tried is not forbidden."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_disturbed_run_sees_what_an_undisturbed_one_does(tmp_path: Path) -> No
 
 
 def test_verdicts_without_proof_are_checked_when_they_are_met(tmp_path: Path) -> None:
-    spec = GameSpec(HANG, atlas=str(tmp_path / "atlas"))
+    spec = GameSpec(HANG, atlas=str(tmp_path / "atlas"), engine="jericho")  # which runs what kills
     with vector(spec, 1, 1) as games:
         [expected] = games.reset()
     assert "take coin" in expected.actions

@@ -1,4 +1,4 @@
-"""Messages from a socket, and waiting for them awake."""
+"""Messages from a socket, and spin-waiting for them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_one_stays_awake_for_a_moment_only() -> None:
         return False
 
     began = time.perf_counter()
-    while len(looks) < 3:  # on a busy machine one may be tired at once
+    while len(looks) < 3:  # on a busy machine it may back off at once
         assert not Linger().wait(nothing, time.perf_counter() + 0.01)
         assert time.perf_counter() - began < 60
     assert Linger().wait(lambda: True, 0.0)  # what has come is seen even so

@@ -1,4 +1,4 @@
-"""An atlas goes into a small file and comes out of it on another machine; other files do no harm."""
+"""Packed atlases: written, read on another machine, and refused if damaged."""
 
 from __future__ import annotations
 

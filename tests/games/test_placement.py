@@ -1,4 +1,4 @@
-"""Who runs on which processor."""
+"""CPU affinity of workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_workers_that_need_all_processors_have_one_each(processors: list[int]) -
         assert bound(games.pids) == each  # and so has the one that replaced it
 
 
-def test_nobody_is_tied_where_there_are_more_or_fewer_workers_or_others_need_the_processors(
+def test_no_worker_is_bound_where_there_are_more_or_fewer_workers_or_others_need_the_processors(
     processors: list[int],
 ) -> None:
     free = processors

@@ -1,3 +1,5 @@
+"""The bundled atlas entries of the embedded adventure: they are what a search finds."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -12,6 +12,7 @@ import pytest
 
 from xtx.cli import main
 from xtx.games.catalog import default_game, find_story
+from xtx.games.jericho import Emulator, Status
 
 
 def good() -> bytearray:
@@ -46,8 +47,37 @@ def version_9() -> bytes:
     return b"\x09" + bytes(good()[1:])
 
 
-def blorb() -> bytes:
-    return b"FORM\0\0\1\0IFRSRIdx" + bytes(200)
+def packed(kind: bytes, content: bytes) -> bytes:
+    """A Blorb package with a chunk of the type `kind`, behind a picture of odd length."""
+    chunks = b"".join(
+        name + len(part).to_bytes(4, "big") + part + bytes(len(part) % 2)
+        for name, part in ((b"Pict", b"odd"), (kind, content))
+    )
+    return b"FORM" + (len(chunks) + 4).to_bytes(4, "big") + b"IFRS" + chunks
+
+
+def blorb_without_story() -> bytes:
+    return packed(b"Snd ", bytes(20))
+
+
+def blorb_of_glulx() -> bytes:
+    return packed(b"GLUL", glulx())
+
+
+def blorb_cut_short() -> bytes:
+    return packed(b"ZCOD", bytes(good()))[:-700]
+
+
+def blorb_of_text() -> bytes:
+    return packed(b"ZCOD", text())
+
+
+def tads2() -> bytes:
+    return b"TADS2 bin\n\r\x1a" + bytes(300)
+
+
+def tads3() -> bytes:
+    return b"T3-image\r\n\x1a" + bytes(300)
 
 
 def glulx() -> bytes:
@@ -75,7 +105,12 @@ CASES: list[tuple[Callable[[], bytes], str]] = [
     (cut_short, "is cut short"),
     (version_6, "version 6; versions 3, 4, 5 and 8"),
     (version_9, "is not a Z-machine story"),
-    (blorb, "is a Blorb package"),
+    (blorb_without_story, "is a Blorb package without a story in it"),
+    (blorb_of_glulx, "is a Blorb package with a Glulx story"),
+    (blorb_cut_short, "is a Blorb package that is cut short"),
+    (blorb_of_text, "is not a Z-machine story"),
+    (tads2, "is a TADS 2 story"),
+    (tads3, "is a TADS 3 story"),
     (glulx, "is a Glulx story"),
     (damaged, "is damaged: its checksum does not fit"),
     (points_outside, "its header points outside the file"),
@@ -138,3 +173,59 @@ def assert_one_line(captured: tuple[str, str], *parts: str) -> None:
     assert err.count("\n") == 1
     for part in parts:
         assert part in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format_"),
+    [
+        ("a.ulx", glulx, "Glulx"),
+        ("a.gam", tads2, "TADS 2"),
+        ("a.t3", tads3, "TADS 3"),
+        ("a.gam", empty, "TADS 2"),
+        ("a.z5", tads3, "TADS 3"),
+        ("a.gblorb", blorb_of_glulx, "Glulx"),
+        ("a.hex", text, "Hugo"),
+    ],
+)
+@pytest.mark.parametrize("command", [["games", "add"], ["games", "info"], ["play"], ["train"]])
+def test_other_formats_are_named_also_without_a_folder(
+    name: str,
+    content: Callable[[], bytes],
+    format_: str,
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content())
+    assert main([*command, name]) == 2
+    assert_one_line(capsys.readouterr(), f"{name} is a ", f"{format_} story; only Z-machine stories")
+
+
+@pytest.mark.parametrize("suffix", [".zblorb", ".zlb"])
+def test_a_story_in_a_package(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"inside{suffix}"
+    path.write_bytes(packed(b"ZCOD", bytes(good())))
+    plain = find_story(default_game())
+    story = find_story(str(path))
+    assert (story.content, story.md5, story.is_packaged) == (plain.content, plain.md5, True)
+    emulators = [Emulator(each) for each in (plain, story)]
+    assert emulators[0].reset(1) == emulators[1].reset(1)
+    assert emulators[1].step("look") is Status.DONE
+    assert emulators[1].reset(2)  # read again
+    for emulator in emulators:
+        emulator.close()
+    assert main(["games", "info", str(path)]) == 0
+    assert plain.md5 in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["tw-mine.z5", "./no-suffix"])
+def test_names_that_mislead_the_emulator(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(bytes(good()))
+    one, other = Emulator(find_story(default_game())), Emulator(find_story(name))
+    assert one.reset(1) == other.reset(1)
+    assert one.save().ram == other.save().ram
+    one.close()
+    other.close()

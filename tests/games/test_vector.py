@@ -1,4 +1,4 @@
-"""The vector against its promises: nothing depends on the workers, and nothing is lost with one."""
+"""The guarantees of the game vector: results do not depend on the workers, and survive the loss of one."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_a_step_in_two_parts_is_the_same(killing: bool) -> None:
         early = games.move(actions)
         assert not any(one.observation.actions for one in early)
         for other in (lambda: games.step(actions), games.save, games.reset, lambda: games.move(actions)):
-            with pytest.raises(ValueError, match=r"must arrive first|has ended"):
+            with pytest.raises(ValueError, match=r"call arrive\(\) first|has ended"):
                 other()
         if killing and games.pids:  # its game is brought to where it was, with the step that was already made
             os.kill(games.pids[-1], signal.SIGKILL)
         whole = games.arrive()
         assert [replace(w, observation=replace(w.observation, actions=())) for w in whole] == early
-        with pytest.raises(ValueError, match="nothing was moved"):
+        with pytest.raises(ValueError, match="must follow move"):
             games.arrive()
         return whole
 
@@ -138,7 +138,7 @@ def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp
             for way in ("down", "wait", "up"):
                 if in_two:
                     games.move([way, way])
-                    assert games._under_way is not None and bool(games._under_way.calls) == (way == "down")
+                    assert games._pending is not None and bool(games._pending.calls) == (way == "down")
                 walk.append(games.arrive() if in_two else games.step([way, way]))
             found.append((walk, games.forbidden))
     assert found[0] == found[1] and len(found[0][1]) == 2

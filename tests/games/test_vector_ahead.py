@@ -1,4 +1,4 @@
-"""Workers that wait for others may look ahead: it makes things quicker, and nothing else."""
+"""Looking ahead of idle workers: it changes the time of searches, and no result."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from xtx.games.worker import Ahead
 
 
 def test_what_was_seen_ahead_need_not_be_searched() -> None:
-    """The first game goes where nobody has been, the second waits for it and looks ahead: at what it does then, at
-    something else, or at nothing."""
+    """The first game reaches a new state; the second is idle and looks ahead: at its next action, at another one, or at
+    none."""
     found = []
     for guess, known in (("north", True), ("west", False), (None, False)):
         with vector(GameSpec(LOW_WATER), 2, 2, ahead=True) as games:
@@ -33,14 +33,14 @@ def test_what_was_seen_ahead_need_not_be_searched() -> None:
             assert games.waiting == {}
             games.move(["look", "north"])
             assert (games._results[1].actions is not None) == known
-            assert games.waiting.keys() == (set() if known else {0})  # if all is known nobody waits
+            assert games.waiting.keys() == (set() if known else {0})  # if all states are known no worker is idle
             found.append((walk, games.arrive(), games.save()))
             assert games.searches == 4 + (guess == "west")
     assert found[0] == found[1] == found[2]
 
 
 def ahead_of_all(games: GameVector, actions: list[str]) -> list[Step]:
-    """A step in two parts; everybody who waits looks ahead at the last thing that can be done."""
+    """Make a step in two parts; all idle games look ahead at their last valid action."""
     games.move(actions)
     games.look_ahead({game: valid[-1] for game, valid in games.waiting.items()})
     return games.arrive()
@@ -71,7 +71,7 @@ def test_looking_ahead_leaves_no_trace_in_a_game() -> None:
 
 
 def waits_with_a_lever(games: GameVector) -> None:
-    """Brings two toys to where the first waits for the second, in the room with the lever."""
+    """Bring two toy games to the room with the lever, where the first waits for the second."""
     games.reset()
     games.step(["take lamp", "take lamp"])
     games.reset([1])
@@ -80,7 +80,7 @@ def waits_with_a_lever(games: GameVector) -> None:
 
 
 @pytest.mark.parametrize("what", ["lever", "mistake"])
-def test_a_worker_that_is_lost_over_it_is_replaced_and_nobody_is_blamed(what: str) -> None:
+def test_a_worker_that_is_lost_over_it_is_replaced_and_no_command_is_blamed(what: str) -> None:
     found = []
     for ahead in (False, True):
         told: list[str] = []
@@ -97,13 +97,13 @@ def test_a_worker_that_is_lost_over_it_is_replaced_and_nobody_is_blamed(what: st
             assert games.waiting == {} and not games._ahead and not games.forbidden
             walk.append(games.arrive())
             assert len(told) == ahead and all("nothing is lost" in line for line in told)
-            walk.append(games.step(["pull lever", "look"]))  # who dies over the real thing is blamed as ever
+            walk.append(games.step(["pull lever", "look"]))  # a worker that dies in a real step is blamed as always
             found.append((walk, games.forbidden))
     assert found[0] == found[1] and [action for _, action, _ in found[0][1]] == ["pull lever"]
 
 
 @pytest.mark.parametrize("how", ["well", "interrupted"])
-def test_looking_ahead_excuses_nobody_later(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_ahead_excuses_no_later_crash(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither after it went well, nor where a worker was ended in the middle of it."""
     lost: list[str] = []
     with vector(TRAP, 2, 2, patience=1.0, ahead=True, on_report=lost.append) as games:

@@ -1,4 +1,4 @@
-"""The vector where stories and processes go wrong: hangs, crashes, and workers without a parent."""
+"""The game vector with stories that hang or crash, and workers without a parent."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ def test_a_story_that_hangs_crashes_and_kills(workers: int) -> None:
     assert sum("SIGSEGV" in line for line in lines) == 1
 
 
-def test_the_search_survives_words_that_kill_and_remembers_them(tmp_path: Path) -> None:
+def test_the_plain_search_survives_words_that_kill_and_remembers_them(tmp_path: Path) -> None:
+    """Without the engine, which tries them where they do no harm."""
     atlas = tmp_path / "atlas"
     seen = {}
     for workers, folder in ((1, None), (2, str(atlas)), (1, str(atlas))):
         lines: list[str] = []
-        with vector(GameSpec(HANG, atlas=folder), 3, workers, on_report=lines.append) as games:
+        with vector(GameSpec(HANG, atlas=folder, engine="jericho"), 3, workers, on_report=lines.append) as games:
             first = games.pids
             walk = [*games.reset(), *games.step(["take coin", "down", "wait"])]
             seen[workers, folder] = walk
@@ -77,10 +78,21 @@ def test_the_search_survives_words_that_kill_and_remembers_them(tmp_path: Path) 
     assert len({str(walk) for walk in seen.values()}) == 1
     assert "take coin" in walk[0].actions and "burst" not in walk[0].actions
     # A run that goes on without its atlas has the verdicts, and does not search with what kills.
-    with vector(GameSpec(HANG), 1, 1, forbidden=forbidden) as games:
+    with vector(GameSpec(HANG, engine="jericho"), 1, 1, forbidden=forbidden) as games:
         first = games.pids
         assert games.reset() == walk[:1]
         assert games.pids == first and games.forbidden == forbidden
+
+
+def test_a_search_loses_no_worker_over_words_that_kill() -> None:
+    lines: list[str] = []
+    with vector(GameSpec(HANG), 3, 2, on_report=lines.append) as games:
+        first = games.pids
+        walk = [*games.reset(), *games.step(["take coin", "down", "wait"])]
+        assert games.pids == first and not games.forbidden and not lines
+    with vector(GameSpec(HANG, engine="jericho"), 3, 2) as games:
+        assert walk == [*games.reset(), *games.step(["take coin", "down", "wait"])]
+    assert "take coin" in walk[0].actions and "burst" not in walk[0].actions
 
 
 def test_an_action_that_kills_is_remembered_in_the_atlas(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A worker without its process: what it answers, and what it leaves on the desk."""
+"""The games of a worker in this process: its answers, and what it writes to the shared memory."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_must_be_searched_follows_unasked_and_what_is_known_does_not() -> N
         assert results(ask(channel, Request([Move(0, "sing", False)]))) == ["Nothing happens."]
 
 
-def test_who_is_lost_between_a_step_and_its_search_is_not_lost_over_the_step() -> None:
+def test_a_worker_lost_between_a_step_and_its_search_is_not_blamed_for_the_step() -> None:
     host, desk, _games = toy_host()
     answers = worker._answers(host, Request([Move(0, "sing", False), Move(1, "sing", False, early=True)]))
     next(answers)
@@ -164,7 +164,7 @@ def toy_host() -> tuple[Host, Desk, list[ToyGame]]:
     return host, desk, games
 
 
-def test_the_desk_says_what_is_being_tried() -> None:
+def test_the_shared_memory_says_what_is_being_tried() -> None:
     host, desk, _games = toy_host()
     host.answer(Request([Move(0, "sing", False), Move(1, "take lamp", False)]))
     assert desk.call == 1 and desk.trace.command == b"take lamp"

@@ -19,7 +19,8 @@ from zcode import BUFFER, PARSE, TABLE, TEXT, Code, Var
 
 from xtx.games.jericho import Emulator, Status, Verdict, Verdicts
 from xtx.games.story import read_story
-from xtx.games.zset import UNJUDGED, Engine, Mode, judge_each
+from xtx.games.verdicts import judge_each
+from xtx.games.zset import UNJUDGED, Engine, Mode
 from xtx.games.zset.rules import Rules
 
 A, B, WORD, TOP = Var(17), Var(18), Var(19), Var(0)

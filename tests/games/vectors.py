@@ -1,4 +1,4 @@
-"""What tests of the vector share: vectors that leave nothing behind, walks, and whether processes are gone."""
+"""Shared by tests of the game vector: vectors that are closed, walks, and whether processes have ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Players. An agent sees observations and answers with decisions; it never sees the game.
+"""The agents that come with xtx, and those that other packages register; finds an agent's class by its name.
 
-This file knows their names: those that come with xtx, and those that other packages offer by an entry point in the
-group `xtx.agents` (docs/your-agent.md). An agent's module is loaded when it is asked for: most need torch.
+Other packages register agents by an entry point in the group `xtx.agents`, and classes in Python files are agents too
+(docs/your-agent.md). The module of an agent is imported when the agent is asked for, because most of them import torch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xtx.agents.from_file import is_given_class, load_file_agent, split_file_agent
 from xtx.config import DrrnSettings, InvDySettings, RcDqnSettings, XtxSettings, demo, fast_settings, xtx_settings
 from xtx.core import Agent, NoSettings, UserError
 
@@ -22,12 +23,14 @@ GROUP = "xtx.agents"
 
 @dataclass(frozen=True)
 class Listed:
-    """Where an agent is found, and its settings for a game."""
+    """Where the class of an agent is found, and its settings for a game."""
 
     place: str
-    """module:class"""
+    """`module:class`."""
     settings: Callable[[str], Any]
+    """Makes the settings for a game, given the game's name."""
     summary: str
+    """A few words for lists of agents."""
 
 
 def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
@@ -35,22 +38,40 @@ def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
 
 
 AGENTS = {
-    "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's own"),
-    "xtx-demo": Listed("xtx.agents.xtx:XtxAgent", lambda game: demo(xtx_settings(game)), "XTX made small, for minutes"),
+    "xtx": Listed("xtx.agents.xtx:XtxAgent", _xtx(), "exploit, then explore: the paper's agent"),
+    "xtx-demo": Listed(
+        "xtx.agents.xtx:XtxAgent", lambda game: demo(xtx_settings(game)), "XTX made small, for runs of minutes"
+    ),
     "xtx-fast": Listed("xtx.agents.xtx:XtxAgent", fast_settings, "XTX with shorter imitation training, for CPUs"),
     "xtx-uniform": Listed("xtx.agents.xtx:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
-    "xtx-own": Listed("xtx.agents.xtx:XtxAgent", _xtx(own_targets=True), "XTX with a target for each episode"),
-    "xtx-retrace": Listed("xtx.agents.xtx:XtxAgent", _xtx(retrace=True), "XTX that retraces its ways back"),
-    "xtx-plus": Listed("xtx.agents.xtx:XtxAgent", _xtx(own_targets=True, retrace=True), "XTX with both"),
+    "xtx-own": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(own_targets=True), "XTX with a target of its own for each episode"
+    ),
+    "xtx-retrace": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(retrace=True), "XTX that retraces how it came to its targets"
+    ),
+    "xtx-plus": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(own_targets=True, retrace=True), "XTX with own targets that retraces"
+    ),
     "xtx-no-mix": Listed("xtx.agents.xtx:XtxAgent", _xtx(mix=0.0), "XTX that never explores on its way back"),
-    "xtx-lambda-0": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.0), "imitation alone"),
-    "xtx-lambda-0.5": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.5), "half and half, no phases"),
-    "xtx-lambda-1": Listed("xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=1.0), "exploration alone"),
-    "inv-dy": Listed("xtx.agents.q_agent:InvDyAgent", lambda game: InvDySettings(), "curious Q-learning"),
-    "drrn": Listed("xtx.agents.q_agent:DrrnAgent", lambda game: DrrnSettings(), "plain Q-learning"),
-    "rc-dqn": Listed("xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(), "acting as reading comprehension"),
+    "xtx-lambda-0": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.0), "XTX without phases: imitation alone"
+    ),
+    "xtx-lambda-0.5": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=0.5), "XTX without phases: half imitation, half exploration"
+    ),
+    "xtx-lambda-1": Listed(
+        "xtx.agents.xtx:XtxAgent", _xtx(phases=False, mix=1.0), "XTX without phases: exploration alone"
+    ),
+    "inv-dy": Listed(
+        "xtx.agents.q_agent:InvDyAgent", lambda game: InvDySettings(), "DRRN with curiosity by inverse dynamics"
+    ),
+    "drrn": Listed("xtx.agents.q_agent:DrrnAgent", lambda game: DrrnSettings(), "Q-learning on texts"),
+    "rc-dqn": Listed(
+        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(), "Q-learning as reading comprehension"
+    ),
     "mprc-dqn": Listed(
-        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(history=True), "the same with a history of objects"
+        "xtx.agents.rc_dqn:RcDqnAgent", lambda game: RcDqnSettings(history=True), "RC-DQN with a history of objects"
     ),
     "random": Listed("xtx.agents.random:RandomAgent", lambda game: NoSettings(), "any valid action: the floor"),
     "walkthrough": Listed(
@@ -60,33 +81,36 @@ AGENTS = {
 
 
 def find_agent(name: str) -> type[Agent]:
-    """The class of the agent of that name."""
+    """Import and return the class of an agent. Raises `UserError` if there is no such agent, or if it is not one."""
     if name in AGENTS:
         module, _, kind = AGENTS[name].place.partition(":")
         found = getattr(importlib.import_module(module), kind)
+    elif split_file_agent(name) or is_given_class(name):
+        found = load_file_agent(name)
     else:
-        found = _load(_offered(name))
+        found = _load_entry_point(_find_entry_point(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise UserError(f"the agent {name!r} is not a class made from xtx.core.Agent; see docs/your-agent.md")
     return found
 
 
 def preset(name: str, game: str) -> Any:
-    """The agent's settings for a game, as published."""
+    """Return the preset settings of an agent for a game; the default settings for an agent of another package."""
     return AGENTS[name].settings(game) if name in AGENTS else find_agent(name).Settings()
 
 
 def agent_names() -> list[str]:
-    """All that can be asked for."""
+    """Return the names of all agents, those of other packages included."""
     return [*AGENTS, *(point.name for point in importlib.metadata.entry_points(group=GROUP))]
 
 
-def _load(point: importlib.metadata.EntryPoint) -> Any:
+def _load_entry_point(point: importlib.metadata.EntryPoint) -> Any:
+    """Load what an entry point names. Raises `UserError` if the module or the name in it does not exist."""
     try:
         return point.load()
     except (ModuleNotFoundError, AttributeError) as error:
         if isinstance(error, ModuleNotFoundError) and not f"{point.module}.".startswith(f"{error.name}."):
-            raise  # it is there, and lacks something itself: its author wants to know where
+            raise  # the module exists and fails on an import of its own: the traceback is for its author
         if isinstance(error, AttributeError) and error.obj is not sys.modules.get(point.module):
             raise
         raise UserError(
@@ -94,7 +118,8 @@ def _load(point: importlib.metadata.EntryPoint) -> Any:
         ) from None
 
 
-def _offered(name: str) -> importlib.metadata.EntryPoint:
+def _find_entry_point(name: str) -> importlib.metadata.EntryPoint:
+    """Return the entry point of another package's agent. Raises `UserError` with a suggestion if there is none."""
     for point in importlib.metadata.entry_points(group=GROUP):
         if point.name == name:
             return point

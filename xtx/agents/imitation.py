@@ -1,6 +1,6 @@
-"""The imitation policy: a language model of the action, given the two actions before it and what is seen.
+"""The imitation policy: a language model of the next action, given the observation and the two actions before it.
 
-Texts are numbers of the text table throughout.
+A text is represented by its id in the text table throughout.
 """
 
 from __future__ import annotations
@@ -25,26 +25,30 @@ if TYPE_CHECKING:
     from xtx.cuda.imitation_training import RecordedTraining
 
 Context = tuple[int, int, int, int, int]
-"""The actions at t-2 and t-1 (-1 where the episode had not begun), narration, look, inventory at t."""
+"""Text ids: the actions at t-2 and t-1 (-1 before the episode began), then narration, look, inventory at t."""
 
 NONE = -1
+"""Stands in a context for an action before the episode began."""
 _BEGIN, _END = np.array([START], np.int32), np.array([SEP], np.int32)
 GROUP = 8
-"""Rows that are computed together on a CPU; measured with benchmarks/learning.py."""
+"""Rows that are computed together on a CPU. 8 was the fastest in benchmarks/learning.py."""
 REMEMBERED = 4096
-"""States whose probabilities are kept until the weights change."""
+"""Limits the states whose probabilities are cached until the weights change; a vector step asks for one per game."""
 
 
 class Texts(Protocol):
-    """What is needed of the text table."""
+    """The part of the text table that the policy uses."""
 
     def tokens(self, number: int, /) -> Ints:
-        """The text's words between a start and an end mark."""
+        """Return the tokens of a text, a start mark before them and an end mark behind."""
 
 
 class ImitationPolicy:
-    """pi_il. The same seed and the same calls give the same weights; on a CPU a state's probabilities depend on
-    nothing but the weights, the context and the actions, not on what else was asked."""
+    """The policy pi_il of the paper: a GPT that is trained on trajectory prefixes and scores the valid actions.
+
+    The same seed and the same calls give the same weights. On a CPU the probabilities of a state depend only on the
+    weights, the context and the actions, not on which other states are computed in the same call.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class ImitationPolicy:
         seed: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
+        """`vocabulary`: number of rows of the token embedding."""
         self.settings = settings
         self.device = torch.device(device)
         self._texts = texts
@@ -63,9 +68,9 @@ class ImitationPolicy:
         self.model = GPT(sizes, start).to(self.device)
         self._shuffle = np.random.Generator(np.random.SFC64(shuffle))
         self._bits = np.random.SFC64(bits)
-        self._known: dict[tuple[Context, tuple[int, ...]], NDArray[np.float64]] = {}
+        self._cached: dict[tuple[Context, tuple[int, ...]], NDArray[np.float64]] = {}
         self._recorded: tuple[RecordedTraining, RecordedScores] | None = None
-        if self.device.type == "cuda" and settings.length_buckets and not settings.merge_identical:
+        if self.device.type == "cuda" and not settings.merge_identical:
             from xtx.cuda.imitation import RecordedScores
             from xtx.cuda.imitation_training import RecordedTraining
 
@@ -76,7 +81,7 @@ class ImitationPolicy:
     # -- contexts
 
     def _context(self, context: Context) -> Ints:
-        """The context's tokens, the oldest dropped where there are too many."""
+        """Return the tokens of a context; the oldest are dropped if there are more than the model reads."""
         parts = [_BEGIN]
         for text in context:
             if text != NONE:
@@ -86,97 +91,105 @@ class ImitationPolicy:
         return tokens[-(self.settings.context - self.settings.action_room) :]
 
     def _action(self, action: int) -> Ints:
-        """The action's words and its end mark."""
+        """Return the tokens of an action and its end mark, cut to `action_room`."""
         return self._texts.tokens(action)[1:][: self.settings.action_room]
 
     # -- acting
 
     def probabilities(self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
-        """For each context, the probability of each of its valid actions. The arrays must not be written to."""
+        """Return for each context the probabilities of its valid actions, [actions]. The arrays are read-only."""
         return self.ask(contexts, actions)()
 
     def ask(
         self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]
     ) -> Callable[[], list[NDArray[np.float64]]]:
-        """The same, as soon as that is called for: on a GPU they are worked out meanwhile. It must be, before anything
-        else is asked."""
+        """Start computing `probabilities`, and return a function that waits for the result.
+
+        On a GPU the computation runs in the meantime. The function must be called before any other method of the
+        policy.
+        """
         keys = [(context, tuple(valid)) for context, valid in zip(contexts, actions, strict=True)]
-        missing = list({key: None for key in keys if key not in self._known})
-        if len(self._known) + len(missing) > REMEMBERED:
-            self._known = {key: self._known[key] for key in keys if key in self._known}
-        # On a CPU one state at a time: no padding, and the same bits whoever else is asked for.
+        missing = list({key: None for key in keys if key not in self._cached})
+        if len(self._cached) + len(missing) > REMEMBERED:
+            self._cached = {key: self._cached[key] for key in keys if key in self._cached}
+        # On a CPU one state at a time: no padding, and the same bits whatever else is in the call.
         groups = [missing] if self.device.type == "cuda" and missing else [[key] for key in missing]
-        asked = [(group, self._ask_score(group)) for group in groups]
+        started = [(group, self._start_scores(group)) for group in groups]
 
-        def answer() -> list[NDArray[np.float64]]:
-            for group, scores in asked:
+        def finish() -> list[NDArray[np.float64]]:
+            for group, scores in started:
                 for key, score in zip(group, scores(), strict=True):
-                    self._known[key] = _softmax(self.settings.temperature * score)
-            return [self._known[key] for key in keys]
+                    self._cached[key] = _softmax(self.settings.temperature * score)
+            return [self._cached[key] for key in keys]
 
-        return answer
+        return finish
 
-    def _ask_score(self, group: Sequence[tuple[Context, tuple[int, ...]]]) -> Callable[[], list[NDArray[np.float64]]]:
+    def _start_scores(
+        self, group: Sequence[tuple[Context, tuple[int, ...]]]
+    ) -> Callable[[], list[NDArray[np.float64]]]:
         rows = [self._context(context) for context, _ in group]
-        says = [[self._action(action) for action in valid] for _, valid in group]
+        action_tokens = [[self._action(action) for action in valid] for _, valid in group]
         if self._recorded is not None:
-            return self._recorded[1].ask(rows, says)
-        return lambda: self._score(rows, says)
+            return self._recorded[1].ask(rows, action_tokens)
+        return lambda: self._score(rows, action_tokens)
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:
-        """What is asked within is forgotten again."""
-        known = dict(self._known)
+        """Restore the cache when the block ends, so that what is computed within leaves no trace."""
+        cached = dict(self._cached)
         try:
             yield
         finally:
-            self._known = known
+            self._cached = cached
 
     def forget(self) -> None:
-        """Drops what is known by the numbers of texts, which will mean other texts."""
-        self._known.clear()
+        """Clear the cache: text ids are about to be given to other texts."""
+        self._cached.clear()
 
     @torch.no_grad()
-    def _score(self, rows: list[Ints], says: list[list[Ints]]) -> list[NDArray[np.float64]]:
-        """The mean log-probability of each action's tokens, end mark included."""
+    def _score(self, rows: list[Ints], action_tokens: list[list[Ints]]) -> list[NDArray[np.float64]]:
+        """Return for each context the mean log-probability of each action's tokens, end mark included."""
         # The last token of a context is read with the actions: it predicts their first words.
         lengths = np.array([len(row) - 1 for row in rows])
         tokens = np.zeros((len(rows), lengths.max()), np.int64)
-        longest = max(len(said) for valid in says for said in valid)
-        inputs = np.zeros((len(rows), max(map(len, says)), longest), np.int64)
+        longest = max(len(action) for valid in action_tokens for action in valid)
+        inputs = np.zeros((len(rows), max(map(len, action_tokens)), longest), np.int64)
         labels = np.full_like(inputs, NOTHING)
-        for state, (row, valid) in enumerate(zip(rows, says, strict=True)):
+        for state, (row, valid) in enumerate(zip(rows, action_tokens, strict=True)):
             tokens[state, : len(row) - 1] = row[:-1]
             inputs[state, :, 0] = row[-1]
-            for at, said in enumerate(valid):
-                inputs[state, at, 1 : len(said)] = said[:-1]
-                labels[state, at, : len(said)] = said
+            for place, action in enumerate(valid):
+                inputs[state, place, 1 : len(action)] = action[:-1]
+                labels[state, place, : len(action)] = action
         arrays = [torch.from_numpy(array).to(self.device) for array in (lengths, inputs, labels)]
         memory = self.model.read(torch.from_numpy(tokens).to(self.device))
         scores = self.model.log_probabilities(memory, *arrays).double().cpu().numpy()
-        return [score[: len(valid)] for score, valid in zip(scores, says, strict=True)]
+        return [score[: len(valid)] for score, valid in zip(scores, action_tokens, strict=True)]
 
     # -- learning
 
     def train(self, prefixes: Sequence[Ints], progress: Callable[[int, int], None] | None = None) -> dict[str, float]:
-        """What the training came to: mean loss of the first and the last pass, share of tokens guessed in the last
-        pass (dropout is at work in both), pairs and steps.
+        """Train on the prefixes, `passes` times over or until `enough`, and return what came of it.
 
-        prefixes: rows of narration, look, inventory, action for t = 0, 1, ... of each. `progress` is told after each
-        step how many of how many are done; an exception that it raises ends the training there.
+        prefixes: for each trajectory, rows of narration, look, inventory, action for t = 0, 1, ...
+        progress: called after each step with the number of steps done and the number of all steps; an exception that it
+        raises ends the training.
+
+        The result has the mean loss of the first and of the last pass, the share of tokens that the last pass predicted
+        right (both with dropout), the number of pairs of context and action, and the number of optimiser steps.
         """
         examples = self._examples(prefixes)
-        said = max(1, sum(example.count * example.said for example in examples))
-        goal = said * self.settings.enough + _doubt(prefixes) if self.settings.enough else 0.0
-        self._known.clear()
+        predicted = max(1, sum(example.count * example.said for example in examples))
+        goal = predicted * self.settings.enough + _least_loss(prefixes) if self.settings.enough else 0.0
+        self._cached.clear()
         if self._recorded is None:
             first, last, hits, done = self._train(examples, goal, progress)
         else:
             first, last, hits, done = self._train_recorded(self._recorded[0], examples, goal, progress)
         return {
-            "loss_first": first / said,
-            "loss_last": last / said,
-            "accuracy": hits / said,
+            "loss_first": first / predicted,
+            "loss_last": last / predicted,
+            "accuracy": hits / predicted,
             "pairs": sum(example.count for example in examples),
             "steps": done,
         }
@@ -184,8 +197,10 @@ class ImitationPolicy:
     def _train(
         self, examples: list[Example], goal: float, progress: Callable[[int, int], None] | None
     ) -> tuple[float, float, float, int]:
-        """The sums of -log p in the first and the last pass, right guesses in the last, steps. A sum below `goal` ends
-        it."""
+        """Train pass by pass until the sum of -log p of a pass is below `goal`.
+
+        Returns the sums of -log p in the first and the last pass, the right predictions in the last, and the steps.
+        """
         steps, passes = self._steps(), self.settings.passes
         first, last, hits, done = 0.0, 0.0, 0.0, 0
         for number in range(passes):
@@ -208,7 +223,7 @@ class ImitationPolicy:
         goal: float,
         progress: Callable[[int, int], None] | None,
     ) -> tuple[float, float, float, int]:
-        """The same on a GPU."""
+        """Do what `_train` does by steps that were recorded for the GPU; `progress` is called after each pass."""
         passes = self.settings.passes
         training.begin([example.tokens for example in examples], [example.context for example in examples])
         first, last, hits, done = 0.0, 0.0, 0.0, 0
@@ -225,7 +240,7 @@ class ImitationPolicy:
         return first, last, hits, done
 
     def _examples(self, prefixes: Sequence[Ints]) -> list[Example]:
-        """One for each step of each prefix; each distinct one once, with its number, if they are to be merged."""
+        """Make an example of each step of each prefix; with `merge_identical` equal ones become one with a count."""
         counts: dict[tuple[Context, int], int] = {}
         pairs = [pair for prefix in prefixes for pair in _pairs(prefix)]
         for pair in pairs:
@@ -238,7 +253,7 @@ class ImitationPolicy:
         return list(built.values()) if self.settings.merge_identical else [built[pair] for pair in pairs]
 
     def _batches(self, examples: list[Example]) -> Iterator[list[Example]]:
-        """All examples in a new order, in batches that stand for `batch_size` pairs."""
+        """Shuffle the examples and yield them in batches that stand for `batch_size` pairs each."""
         batch: list[Example] = []
         weight = 0
         for at in self._shuffle.permutation(len(examples)):
@@ -251,19 +266,18 @@ class ImitationPolicy:
             yield batch
 
     def _steps(self) -> EagerSteps:
-        """A training with a fresh optimiser."""
+        """Make the training steps of one training, with a new optimiser."""
         settings = self.settings
         drop: BitDropout | TorchDropout | None = None
         if settings.dropout:
             on_cpu = self.device.type == "cpu"
             drop = BitDropout(settings.dropout, self._bits) if on_cpu else TorchDropout(settings.dropout)
-        group = GROUP if settings.length_buckets else settings.batch_size
-        return EagerSteps(self.model, settings.learning_rate, settings.clip, drop, group)
+        return EagerSteps(self.model, settings.learning_rate, settings.clip, drop, GROUP)
 
     # -- saving
 
     def state(self) -> State:
-        """For `load`."""
+        """Return weights and random states for `load`."""
         # On a GPU dropout draws from torch's generator there.
         cuda = self.device.type == "cuda"
         chance = torch.cuda.get_rng_state(self.device).numpy() if cuda else np.zeros(0, np.uint8)
@@ -275,25 +289,25 @@ class ImitationPolicy:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self.model.load_state_dict({name: torch.tensor(array) for name, array in state["weights"].items()})
         self._shuffle.bit_generator.state = state["shuffle"]
         self._bits.state = state["bits"]
         if self.device.type == "cuda" and len(state["chance"]):
             torch.cuda.set_rng_state(torch.from_numpy(state["chance"].copy()), self.device)
-        self._known.clear()
+        self._cached.clear()
 
 
 def _pairs(prefix: Ints) -> Iterator[tuple[Context, int]]:
-    """The context and the action of each step of a prefix."""
+    """Yield the context and the action of each step of a prefix."""
     before, last = NONE, NONE
     for narration, look, inventory, action in prefix.tolist():
         yield (before, last, narration, look, inventory), action
         before, last = last, action
 
 
-def _doubt(prefixes: Sequence[Ints]) -> float:
-    """The least sum of -log p that is possible: not 0, because the same context may have several actions."""
+def _least_loss(prefixes: Sequence[Ints]) -> float:
+    """Return the least possible sum of -log p: above 0 where the same context was followed by different actions."""
     counts: dict[Context, dict[int, int]] = {}
     for prefix in prefixes:
         for context, action in _pairs(prefix):

@@ -1,4 +1,4 @@
-"""The learning step of the imitation policy on any device; xtx/cuda/imitation.py has the one for GPUs."""
+"""Training steps of the imitation policy on any device; xtx/cuda/imitation_training.py has those for GPUs."""
 
 from __future__ import annotations
 
@@ -19,69 +19,76 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Example:
-    """One context with the action that was taken, and how often it counts."""
+    """A context with the action that was taken in it, as tokens, and how many equal pairs it stands for."""
 
     tokens: Ints
-    """The context, then the action with its end mark."""
+    """[L]: the context, then the action with its end mark."""
     context: int
-    """How many of them are the context's."""
+    """How many of the tokens belong to the context."""
     count: int = 1
     """How many equal pairs it stands for."""
 
     @property
     def said(self) -> int:
+        """Number of the action's tokens: those that are predicted."""
         return len(self.tokens) - self.context
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows filled up on the right; a label of weight 0 is padding."""
+    """Tensors of several examples, padded on the right; a label of weight 0 is padding."""
 
     tokens: Tensor
-    """[B, L]; an end mark is never read, so no row holds one."""
+    """[B, L]: the input. The end mark of an action is only a label, so no row holds one."""
     at: Tensor
-    """[B, A]: after which tokens something is predicted."""
+    """[B, A]: the positions whose next token is predicted."""
     labels: Tensor
-    """[B, A]: what."""
+    """[B, A]: the tokens to predict."""
     weights: Tensor
-    """[B, A]: how often it counts."""
+    """[B, A]: the weight of each prediction."""
 
     @classmethod
     def of(cls, examples: Sequence[Example], shape: tuple[int, int, int] = (0, 0, 0)) -> Batch:
-        """The batch of these examples, with at least `shape` = (B, L, A)."""
+        """Build the batch of these examples, padded to at least `shape` = (B, L, A)."""
         lengths = np.array([len(example.tokens) for example in examples])
-        said = np.array([example.said for example in examples])
+        predicted = np.array([example.said for example in examples])
         rows = max(shape[0], len(examples))
-        length, longest = max(shape[1], int(lengths.max()) - 1), max(shape[2], int(said.max()))
+        length, longest = max(shape[1], int(lengths.max()) - 1), max(shape[2], int(predicted.max()))
         tokens = np.zeros((rows, length + 1), np.int64)
         for row, example in zip(tokens, examples, strict=False):
             row[: len(example.tokens)] = example.tokens
         at = np.zeros((rows, longest), np.int64)
         weights = np.zeros((rows, longest), np.float32)
-        real = np.arange(longest) < said[:, None]
-        at[: len(examples)] = np.where(real, (lengths - said - 1)[:, None] + np.arange(longest), 0)
+        real = np.arange(longest) < predicted[:, None]
+        at[: len(examples)] = np.where(real, (lengths - predicted - 1)[:, None] + np.arange(longest), 0)
         weights[: len(examples)] = np.where(real, np.array([example.count for example in examples])[:, None], 0)
         labels = np.take_along_axis(tokens, at + 1, 1)
         arrays = (np.ascontiguousarray(tokens[:, :-1]), at, labels, weights)
         return cls(*map(torch.from_numpy, arrays))
 
     def tensors(self) -> Iterator[Tensor]:
-        """All four."""
+        """Yield the four tensors in the order of the fields."""
         yield from (self.tokens, self.at, self.labels, self.weights)
 
 
 def accumulate(model: GPT, batch: Batch, share: Tensor, drop: Dropout | None, totals: Tensor) -> None:
-    """Adds to the gradients those of the sum of -log p times `share`, and the sums to `totals` [2]."""
+    """Add the gradients of `share` times the sum of -log p, and add that sum and the right predictions to `totals`.
+
+    share: a scalar; totals: [2], changed in place.
+    """
     loss, hits = loss_and_hits(model(batch.tokens, batch.at, drop), batch.labels, batch.weights)
     (loss * share).backward()  # type: ignore[no-untyped-call]
     totals += torch.stack([loss.detach(), hits])
 
 
 class EagerSteps:
-    """Each batch in groups of rows of about the same length, whose gradients add up to the batch's: hardly any padding,
-    and what a group needs stays in the processor's cache."""
+    """Training steps that split each batch into groups of rows of about the same length and add up their gradients.
+
+    There is hardly any padding then, and the working set of a group stays in the processor's cache.
+    """
 
     def __init__(self, model: GPT, rate: float, clip: float, drop: Dropout | None, group: int) -> None:
+        """rate: learning rate; clip: largest norm of the gradient; group: rows that are computed together."""
         self._model = model
         self._clip = clip
         self._drop = drop
@@ -92,7 +99,7 @@ class EagerSteps:
         self._totals = torch.zeros(2, device=self._device)
 
     def step(self, examples: Sequence[Example]) -> None:
-        """One step of the optimiser."""
+        """Take one step of the optimiser on a batch."""
         share = torch.tensor(1 / sum(example.count * example.said for example in examples), device=self._device)
         ordered = sorted(examples, key=lambda example: len(example.tokens))
         self._optimiser.zero_grad(set_to_none=False)
@@ -104,7 +111,7 @@ class EagerSteps:
         self._optimiser.step()
 
     def totals(self) -> tuple[float, float]:
-        """The sums of -log p and of right guesses over all tokens predicted since this was last asked."""
+        """Return the sums of -log p and of right predictions since the last call, and begin new sums."""
         loss, hits = self._totals.tolist()
         self._totals.zero_()
         return loss, hits

@@ -1,4 +1,4 @@
-"""DRRN and INV-DY: a softmax over learned Q-values at every step, and one update per vector step."""
+"""The agents DRRN and INV-DY: a softmax over learned Q-values at every step, and one update per vector step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transi
 
 
 class QAgent(Agent):
-    """Either of them: with inverse dynamics it is INV-DY, without DRRN."""
+    """Base of both agents: DRRN, or with inverse dynamics INV-DY."""
 
     def __init__(self, settings: DrrnSettings | InvDySettings, brief: Brief) -> None:
         super().__init__(settings, brief)
@@ -28,19 +28,19 @@ class QAgent(Agent):
             settings.q, inverse, self._library, brief.games, brief.seed, torch.device(brief.device)
         )  # fmt: skip
         self._random = np.random.default_rng(brief.seed)
-        self._spare = np.random.default_rng(brief.seed)
-        """To see what it will draw."""
+        self._preview_random = np.random.default_rng(brief.seed)
+        """Set to the state of `_random` to preview its next numbers."""
         self._states: list[Seen] = []
-        self._glimpsed: dict[str, float] | None = None
-        """The numbers of `glimpse`, until `learn`."""
+        self._early_numbers: dict[str, float] | None = None
+        """What `glimpse` returned for the log, until `learn` takes it."""
 
     @property
     def episode_limit(self) -> int:
-        """Always the same."""
+        """Steps of an episode: constant, from the settings."""
         return self._limit
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
-        """Drawn from the softmax of the Q-values."""
+        """Draw an action for each game from the softmax of its Q-values."""
         with self._clock.part("tokenising"):
             self._states = [self._library.see(o) for o in observations]
         with self._clock.part("acting: Q"):
@@ -51,8 +51,9 @@ class QAgent(Agent):
         ]
 
     def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
-        """What `act` would answer with the networks as they are now, and the random numbers that come next."""
-        random = self._spare
+        """Return what `act` would answer with the current weights and the next random numbers, for games whose actions
+        are known."""
+        random = self._preview_random
         random.bit_generator.state = self._random.bit_generator.state
         known = [game for game, observation in enumerate(observations) if observation.actions]
         with self._learner.in_passing():
@@ -62,20 +63,20 @@ class QAgent(Agent):
         return {game: observations[game].actions[index] for game, index in drawn.items()}
 
     def glimpse(self, transitions: Sequence[Transition]) -> None:
-        """Intrinsic reward, storing, and the update unless it draws one of these transitions."""
+        """Compute the intrinsic reward, store the transitions, and update, unless the batch contains one of them."""
         with self._clock.part("tokenising"):
             actions = [self._library.texts.id(t.decision.action) for t in transitions]
             after = [self._library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
         with self._clock.part("intrinsic reward, storing"):
             bonus = self._learner.remember(transitions, self._states, actions, after)
         with self._clock.part("update"):
-            self._glimpsed = {**self._learner.update(), "intrinsic_reward": bonus}
+            self._early_numbers = {**self._learner.update(), "intrinsic_reward": bonus}
 
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
-        """The losses of one update, after all of `glimpse`."""
-        if self._glimpsed is None:
+        """Finish what `glimpse` began, and return the losses of one update."""
+        if self._early_numbers is None:
             self.glimpse(transitions)
-        numbers, self._glimpsed = self._glimpsed or {}, None
+        numbers, self._early_numbers = self._early_numbers or {}, None
         with self._clock.part("tokenising"):
             after = [self._library.see(t.after) for t in transitions]
         with self._clock.part("update"):
@@ -85,18 +86,18 @@ class QAgent(Agent):
         return numbers
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
-        """The softmax of the Q-values."""
+        """Return the softmax of the Q-values of a state."""
         with self._learner.in_passing():
             [values] = self._learner.q_values([self._library.see(observation)])
         chances = softmax(values, self._temperature)
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
     def describe(self) -> Mapping[str, float]:
-        """What was met so far."""
+        """Return how many words, texts and action sets were met, for the log."""
         return self._library.describe()
 
     def state(self) -> State:
-        """Networks, memory, texts and random numbers."""
+        """Return networks, memory, texts and random state for `load`."""
         return {
             "library": self._library.state(),
             "learner": self._learner.state(),
@@ -104,19 +105,19 @@ class QAgent(Agent):
         }
 
     def load(self, state: State) -> None:
-        """Goes on exactly."""
+        """Restore what `state` returned, so that the run continues exactly."""
         self._library.load(state["library"])
         self._learner.load(state["learner"])
         self._random.bit_generator.state = state["random"]
 
 
 class DrrnAgent(QAgent):
-    """Deep reinforcement relevance network: TD loss only."""
+    """Deep reinforcement relevance network (He et al. 2016): Q-learning with the TD loss only."""
 
     Settings = DrrnSettings
 
 
 class InvDyAgent(QAgent):
-    """Inverse dynamics as a second loss and as intrinsic reward."""
+    """DRRN with inverse dynamics (Yao et al. 2021) as a second loss and as intrinsic reward."""
 
     Settings = InvDySettings

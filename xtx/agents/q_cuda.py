@@ -1,7 +1,7 @@
-"""The Q-learner's networks on a GPU: every step is recorded once for each of a few sizes and then replayed, because
-launching its hundred small kernels one by one takes several times as long as running them.
+"""The Q-learner's networks on a GPU, as CUDA graphs: a step is recorded once for each of a few sizes and then replayed.
 
-The same losses as q_plain.py's, to rounding; sums have a fixed order, so a run can be repeated.
+Launching the hundred small kernels of a step one by one takes several times as long as running them. The losses are
+those of q_plain.py up to rounding; sums have a fixed order, so a run is reproducible.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from xtx.text import Ints
 
 Floats = NDArray[np.float32]
 NUMBERS = ("loss_td", "q", "reward", "gradient_norm", "loss_inverse", "loss_decoding")
+"""Names of an update's results, in the order in which the GPU returns them; the last two with inverse dynamics only."""
 
 
 class CudaEngine:
-    """Networks, target network and optimiser; see `Engine` in q_learner.py."""
+    """The engine for GPUs; see `Engine` in q_learner.py for its methods."""
 
     def __init__(self, q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> None:
         self._q = q
@@ -55,7 +56,7 @@ class CudaEngine:
         self._kept = KeptValues(library)
         sides, size = 2 if inverse is not None else 1, q.batch_size
         self._encoders = np.repeat(np.arange(4, dtype=np.int32), [sides * size] * 3 + [size])
-        """Which encoder each row of an update is for."""
+        """The encoder of each row of an update."""
         self._first_of_each = np.flatnonzero(np.diff(self._encoders, prepend=-1))
         self._updates_by_size: dict[tuple[int, int, int], _Update] = {}
         self._surprises_by_size: dict[tuple[int, int, int], _Surprise] = {}
@@ -65,11 +66,11 @@ class CudaEngine:
 
     @staticmethod
     def can(q: QSettings) -> bool:
-        """Whether these settings, and this torch, can be served."""
+        """Return whether the kernels support these settings, and can be compiled here."""
         return q.hidden in HIDDEN and can_compile()
 
     def _start_optimiser(self) -> None:
-        """Gives the optimiser its memory now: what is recorded must find it in place."""
+        """Allocate the optimiser's tensors: a recorded step uses their addresses."""
         for parameter in self.network.parameters():
             parameter.grad = torch.zeros_like(parameter)
         self._optimiser.step()
@@ -78,14 +79,14 @@ class CudaEngine:
                 tensor.zero_()
 
     def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
-        """The value of each action of each state, one after the other."""
+        """Return the values of all actions of all states, concatenated."""
         return self._values.of(texts, actions)
 
     # --- intrinsic reward ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
-        """L_inv(o, a, o') of each row."""
+        """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
         n = power_of_two(len(before), 8)
         length = self._decoded(actions)
         texts = np.full((3, 2, n), -1, np.int32)
@@ -123,11 +124,11 @@ class CudaEngine:
         return _Surprise(mail, record(step))
 
     def _decoded(self, actions: Ints) -> int:
-        """Steps of the decoder that the longest of the actions needs, rounded up to few different numbers."""
+        """Return the decoder steps that the longest action needs, rounded up so that few sizes are recorded."""
         return power_of_two(int(self._library.texts.rows.lengths[actions].max()) - 1, 4)
 
     def _action_tokens(self, actions: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """The actions' tokens [n, length + 1], and which of those after the first count [n, length]."""
+        """Return the actions' tokens [n, length + 1], and a mask of the real ones after the first [n, length]."""
         texts = self._shelf.texts
         tokens = texts.words[actions, : length + 1]
         if tokens.shape[1] < length + 1:
@@ -145,7 +146,7 @@ class CudaEngine:
     # --- learning -----------------------------------------------------------------------------------------------
 
     def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
-        """The losses of the update before this one: those of this one are still being worked out."""
+        """Start an update and return the losses of the one before: the GPU is still computing those of this one."""
         sides = 2 if self._inverse is not None else 1
         size = self._q.batch_size
         kept = self._kept.of(batch, lambda texts, actions: self._target_values.of(texts, actions, 64))
@@ -180,7 +181,7 @@ class CudaEngine:
     def _step_for(self, room: int, length: int) -> _Update:
         name = (room, length, self._shelf.generation)
         if name not in self._updates_by_size:
-            # Recording also carries the step out: on what is then put back.
+            # Recording also executes the step, so the weights and statistics are saved and put back.
             parameters = list(self.network.parameters())
             slots = [tensor for slot in self._optimiser.state.values() for tensor in slot.values()]
             saved = [tensor.detach().clone() for tensor in (*parameters, *slots)]
@@ -197,7 +198,7 @@ class CudaEngine:
         n = 3 * states + size
         ints = Mail(2 * n + 4 * self._vocabulary + 1 + len(ENCODERS) * room, torch.int32, device)
         floats = Mail(4 * size, torch.float32, device)
-        ints.device[:n] = -1  # no texts while it is recorded
+        ints.device[:n] = -1  # no texts during recording
         texts = self._shelf.texts
         encoders = torch.arange(4, dtype=torch.int32, device=device).repeat_interleave(
             torch.tensor([states, states, states, size], device=device)
@@ -256,7 +257,7 @@ class CudaEngine:
         self._pending = host, event
 
     def _take_numbers(self) -> dict[str, float]:
-        """The numbers of the last update, waiting for it if need be; empty if they were taken or there was none."""
+        """Wait for the last update and return its numbers; empty if they were taken already or there was none."""
         numbers, self._numbers = self._numbers, {}
         if self._pending is not None:
             host, event = self._pending
@@ -268,16 +269,16 @@ class CudaEngine:
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Drops texts and values."""
+        """Clear the texts on the GPU and the cached values."""
         self._shelf.forget()
         self._kept.clear()
 
     def forget_asked(self, texts: Sequence[int]) -> None:
-        """Drops these texts."""
+        """Remove these texts from the GPU."""
         self._shelf.forget(texts)
 
     def state(self) -> State:
-        """For `load`."""
+        """Return weights, optimiser and pending numbers for `load`."""
         self._numbers = self._take_numbers()
         return {
             "network": module_state(self.network),
@@ -288,11 +289,11 @@ class CudaEngine:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         load_module(self.network, state["network"])
         load_module(self._target, state["target"]["network"])
         self._kept.load(state["target"]["values"])
-        # In place, not by the optimiser's own load: recorded steps know the tensors.
+        # In place, not by the optimiser's own load: recorded steps use the addresses of the tensors.
         for place, slot in enumerate(self._optimiser.state.values()):
             for name, tensor in slot.items():
                 tensor.copy_(torch.from_numpy(state["optimiser"][str(place)][name]))
@@ -317,5 +318,6 @@ class _Update:
 
 
 def _side_by_side(codes: Tensor, states: int) -> Tensor:
-    """[states, 3 * hidden]: the codes of each state's three texts, of which all narrations come first."""
+    """Return the codes of each state's three texts side by side, [states, 3 * hidden], from a list of all narrations,
+    then all looks, then all inventories."""
     return codes[: 3 * states].view(3, states, -1).transpose(0, 1).reshape(states, -1)

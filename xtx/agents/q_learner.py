@@ -1,6 +1,6 @@
 """The Q-learner that DRRN, INV-DY and XTX share: replay memory, intrinsic reward, updates.
 
-The networks are an engine's business: q_plain.py has the one that runs anywhere, q_cuda.py the one for a GPU.
+The networks and their optimiser belong to an engine: q_plain.py has the one for any device, q_cuda.py the one for GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.q_plain import PlainEngine
-from xtx.agents.states import Library, Seen
+from xtx.agents.states import Library, Seen, unknown_actions
 from xtx.config import InverseSettings, QSettings
 from xtx.core import State, Transition
 from xtx.memory import ReplayMemory
@@ -25,32 +25,39 @@ _NONE = np.zeros(0, np.int32)
 
 
 class Engine(Protocol):
-    """Networks, target network and optimiser."""
+    """Networks, target network and optimiser of a Q-learner."""
 
     def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
-        """The value of each action of each state, one after the other. texts: [n, 3] narration, look, inventory"""
+        """Return the values of all actions of all states, concatenated.
+
+        texts: [n, 3], ids of narration, look, inventory; actions: for each state the text ids of its actions.
+        """
 
     def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
-        """L_inv(o, a, o') of each row with the network as it is now. before, after: [n, 3]"""
+        """Return the inverse-dynamics loss L_inv(o, a, o') of each row, with the current weights.
+
+        before, after: [n, 3], ids of narration, look, inventory; actions: [n], text ids; result: [n].
+        """
 
     def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
-        """Losses of one update on rows of the replay memory, and a copy to the target network if it is due."""
+        """Update the network on rows of the replay memory, copy it to the target network every `target_every` updates,
+        and return the losses."""
 
     def forget(self) -> None:
-        """Drops what is known of texts by their numbers, which will mean other texts."""
+        """Clear all caches by text id: the ids are about to be given to other texts."""
 
     def forget_asked(self, texts: Sequence[int]) -> None:
-        """The same for some texts, of which nothing was asked but `q_values`."""
+        """Clear the caches of some texts, for which only `q_values` was called."""
 
     def state(self) -> State:
-        """For `load`."""
+        """Return weights, optimiser and caches for `load`."""
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
 
 
 def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> Engine:
-    """The fastest engine for the device."""
+    """Make the fastest engine that the device and the settings allow."""
     if device.type == "cuda":
         from xtx.agents.q_cuda import CudaEngine
 
@@ -60,7 +67,7 @@ def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library,
 
 
 class QLearner:
-    """Values of actions, learned from every transition."""
+    """Learns the values of actions from every transition."""
 
     def __init__(
         self,
@@ -71,30 +78,31 @@ class QLearner:
         seed: int,
         device: torch.device,
     ) -> None:
-        """Without inverse dynamics it is DRRN's, with it INV-DY's."""
+        """`inverse`: None for the learner of DRRN, otherwise that of INV-DY and XTX."""
         self._inverse = inverse
         self._library = library
         torch.manual_seed(seed)
         self.engine = make_engine(q, inverse, library, device)
         self.memory = ReplayMemory(q.capacity, q.priority_share, q.batch_size, games, seed)
         self._postponed: NDArray[np.void] | None = None
-        """A batch with transitions whose actions are still unknown."""
+        """The batch of an update that waits for `complete`, because the next actions of some of its rows are
+        unknown."""
 
     def q_values(self, states: Sequence[Seen]) -> list[Floats]:
-        """The value of each action of each state."""
+        """Return for each state the values of its actions."""
         lists = self._library.actions(states)
         values = self.engine.q_values(_texts(states), lists)
         return np.split(values, np.cumsum([len(actions) for actions in lists])[:-1])
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:
-        """States that are seen, and whose `q_values` are asked, within are forgotten again."""
+        """Delete the states that are met in the block, and their values, when it ends."""
         with self._library.in_passing() as freed:
             yield
         self.engine.forget_asked(freed)
 
     def intrinsic_rewards(self, before: Sequence[Seen], actions: Sequence[int], after: Sequence[Seen]) -> Floats:
-        """alpha1 * L_inv(o, a, o') with the network as it is now; zeros without inverse dynamics."""
+        """Return alpha1 * L_inv(o, a, o') with the current weights; zeros without inverse dynamics."""
         if self._inverse is None:
             return np.zeros(len(before), np.float32)
         surprises = self.engine.surprises(_texts(before), np.array(actions, np.int32), _texts(after))
@@ -108,9 +116,11 @@ class QLearner:
         actions: Sequence[int],
         after: Sequence[Seen],
     ) -> float:
-        """The mean intrinsic reward of the transitions, after storing them with it. An episode that the step limit
-        ended counts as ended, as in the authors' program: nothing is expected beyond it. The actions of the states
-        `after` may be missing (`Library.glimpse`): `complete` must follow."""
+        """Store the transitions with their intrinsic reward, and return the mean of that.
+
+        An episode that the step limit ended counts as ended, as in the authors' program: no value follows it. The
+        actions of the states `after` may be unknown (`Library.glimpse`); `complete` must be called then.
+        """
         bonus = self.intrinsic_rewards(before, actions, after)
         for i, t in enumerate(transitions):
             row = (*before[i][:3], actions[i], *after[i][:3], after[i].actions, t.reward + float(bonus[i]), t.ended)
@@ -120,8 +130,10 @@ class QLearner:
         return float(bonus.mean())
 
     def update(self) -> Mapping[str, float]:
-        """Losses of one update; nothing while the memory holds too little. Where its batch has transitions that are not
-        complete it comes with `complete`."""
+        """Update on a batch of the memory and return the losses; nothing while the memory has fewer rows than a batch.
+
+        If the batch has a row whose next actions are unknown, `complete` makes the update instead.
+        """
         if not self.memory.ready:
             return {}
         batch = self.memory.sample()
@@ -131,8 +143,8 @@ class QLearner:
         return self.engine.update(batch)
 
     def complete(self, transitions: Sequence[Transition], after: Sequence[Seen]) -> Mapping[str, float]:
-        """Adds the actions that were missing from the transitions that were remembered last; the losses of an update
-        that had to wait for that."""
+        """Fill in the next actions of the transitions that were stored last, make the update that waits for them if
+        there is one, and return its losses."""
         for i, (t, state) in enumerate(zip(transitions, after, strict=True)):
             if not t.ended:
                 self.memory.amend(len(transitions) - i, t.game, "next_actions", state.actions)
@@ -140,11 +152,11 @@ class QLearner:
         if batch is None:
             return {}
         for i, state in enumerate(after):
-            batch["next_actions"][batch["next_actions"] == -1 - i] = state.actions
+            batch["next_actions"][batch["next_actions"] == unknown_actions(i)] = state.actions
         return self.engine.update(batch)
 
     def sweep(self, current: Sequence[Seen], texts: NDArray[np.integer] = _NONE) -> None:
-        """Lets the library forget what neither the memory, nor the current states, nor the given texts need."""
+        """Delete from the library what neither the memory, nor the current states, nor the given texts use."""
         states = np.array(current, np.int32)
         self._library.sweep(
             np.concatenate((self.memory.live_texts(), states[:, :3].ravel(), texts)),
@@ -153,14 +165,15 @@ class QLearner:
         self.engine.forget()
 
     def state(self) -> State:
-        """For `load`."""
+        """Return engine and memory for `load`."""
         return {"engine": self.engine.state(), "memory": self.memory.state()}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self.engine.load(state["engine"])
         self.memory.load(state["memory"])
 
 
 def _texts(states: Sequence[Seen]) -> Ints:
+    """Return the ids of narration, look and inventory, [n, 3]."""
     return np.array(states, np.int32)[:, :3]

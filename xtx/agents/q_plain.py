@@ -1,7 +1,7 @@
-"""The Q-learner's networks on any device, plainly: the reference for every other engine, and the one for CPUs.
+"""The Q-learner's networks on any device: the engine for CPUs, and the reference for other engines.
 
-Whatever is encoded is encoded once: each distinct text of a batch by the network that learns, and by the target network
-each distinct text between two copies. The target's value of a state is kept as well until the next copy.
+Nothing is encoded twice. The learning network encodes each distinct text of a batch once; the target network encodes
+each distinct text once between two copies, and its values of states are cached until the next copy.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from xtx.nets import DrrnNetwork, Encoder, InvDyNetwork
 from xtx.text import Ints
 
 PARTS = ("narration", "look", "inventory")
+"""The texts of an observation, in the order of the columns of `texts` arrays."""
 Floats = NDArray[np.float32]
 
 
 class PlainEngine:
-    """Networks, target network and optimiser; see `Engine` in q_learner.py."""
+    """The engine for any device; see `Engine` in q_learner.py for its methods."""
 
     def __init__(self, q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> None:
         self._q = q
@@ -43,7 +44,7 @@ class PlainEngine:
 
     @torch.no_grad()
     def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
-        """The value of each action of each state, one after the other."""
+        """Return the values of all actions of all states, concatenated."""
         rows = np.repeat(np.arange(len(texts)), [len(numbers) for numbers in actions])
         network = self.network
         codes = network.state(self._codes(texts))
@@ -54,7 +55,7 @@ class PlainEngine:
 
     @torch.no_grad()
     def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
-        """L_inv(o, a, o') of each row."""
+        """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
         assert isinstance(self.network, InvDyNetwork)
         codes = self.network.state(self._codes(np.concatenate((before, after))))
         guess = self.network.guess(codes[: len(before)], codes[len(before) :])
@@ -63,7 +64,7 @@ class PlainEngine:
         return bonus
 
     def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
-        """Losses of one update."""
+        """Make one update and return its losses."""
         loss, numbers = self._loss(batch)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -80,7 +81,7 @@ class PlainEngine:
         terminal = torch.from_numpy(batch["terminal"].copy()).to(device)
         next_values = torch.from_numpy(self._target.values(batch)).to(device)
         texts = _columns(batch, "")
-        if isinstance(network, InvDyNetwork):  # it also needs to see where the actions led
+        if isinstance(network, InvDyNetwork):  # inverse dynamics also reads the states after the actions
             texts = np.concatenate((texts, _columns(batch, "next_")))
         codes = network.state(self._codes(texts))
         before = codes[: len(batch)]
@@ -91,7 +92,7 @@ class PlainEngine:
         if isinstance(network, InvDyNetwork) and self._inverse is not None:
             guess = network.guess(before, codes[len(batch) :])
             tokens, lengths = self._padded(batch["action"])
-            # Both decodings in one go: the rows do not know of each other.
+            # Both decodings in one call: rows are independent of each other.
             surprise, counts = network.surprise(
                 torch.cat((guess, actions)), tokens.repeat(2, 1), lengths.repeat(2)
             )  # fmt: skip
@@ -103,7 +104,7 @@ class PlainEngine:
         return loss, numbers
 
     def _codes(self, texts: Ints) -> Tensor:
-        """[n, 3]: numbers of narrations, looks, inventories -> [n, 3 * hidden]"""
+        """Encode states: ids of narration, look, inventory [n, 3] -> codes [n, 3 * hidden]."""
         encoders = self.network.texts
         parts = (encoders.narration, encoders.look, encoders.inventory)
         return torch.cat([self._encode(part, texts[:, i]) for i, part in enumerate(parts)], dim=1)
@@ -112,7 +113,7 @@ class PlainEngine:
         return _encode(encoder, self.network.texts.embedding, self._library, texts)
 
     def _padded(self, texts: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
-        """The texts' tokens [n, L] with zeros behind, and their lengths [n]."""
+        """Return the texts' tokens [n, L], padded with zeros, and their lengths [n]."""
         rows = self._library.texts.rows
         flat, offsets = rows.gather(texts)
         lengths = np.diff(offsets)
@@ -121,14 +122,14 @@ class PlainEngine:
         return torch.from_numpy(tokens).to(self._device), torch.from_numpy(lengths).to(self._device)
 
     def forget(self) -> None:
-        """Drops the target's codes and values."""
+        """Clear the target network's cached codes and values."""
         self._target.forget()
 
     def forget_asked(self, texts: Sequence[int]) -> None:
-        """Nothing is kept of what only the learning network was asked."""
+        """Do nothing: results of the learning network are not cached."""
 
     def state(self) -> State:
-        """For `load`."""
+        """Return weights, optimiser and caches for `load`."""
         return {
             "network": module_state(self.network),
             "target": self._target.state(),
@@ -137,7 +138,7 @@ class PlainEngine:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         load_module(self.network, state["network"])
         self._target.load(state["target"])
         load_optimiser(self._optimiser, state["optimiser"])
@@ -145,7 +146,7 @@ class PlainEngine:
 
 
 class _Target:
-    """The target network, with what it said since it was last copied: its codes of texts, its values of states."""
+    """The target network, with a cache of its codes of texts and its values of states since the last copy."""
 
     def __init__(self, network: DrrnNetwork | InvDyNetwork, library: Library) -> None:
         self.network = network.requires_grad_(False)
@@ -155,12 +156,12 @@ class _Target:
         self.forget()
 
     def copy(self, network: DrrnNetwork | InvDyNetwork) -> None:
-        """Takes over the weights."""
+        """Copy the weights of the learning network."""
         self.network.load_state_dict(network.state_dict())
         self.forget()
 
     def forget(self) -> None:
-        """Drops what was said."""
+        """Clear the caches."""
         texts = self.network.texts
         encoders = {"action": texts.action, **{part: getattr(texts, part) for part in PARTS}}
         self._codes = {name: _Codes(encoder, texts.embedding, self._library) for name, encoder in encoders.items()}
@@ -168,11 +169,12 @@ class _Target:
 
     @torch.no_grad()
     def values(self, batch: NDArray[np.void]) -> Floats:
-        """max_a' Q_target(o', a') of each row; 0 where there are no actions."""
+        """Return max_a' Q_target(o', a') of each row, [n]; 0 where there are no actions."""
         return self._values.of(batch, self._compute)
 
     def state(self) -> State:
-        """For `load`. What was said is part of it: worked out again, in other company, its last bits would differ."""
+        """Return weights and caches for `load`. The caches are saved because recomputing a value in another batch may
+        change its last bits."""
         return {
             "network": module_state(self.network),
             "codes": {name: codes.state() for name, codes in self._codes.items()},
@@ -180,11 +182,11 @@ class _Target:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         load_module(self.network, state["network"])
         self.forget()
-        for name, kept in state.get("codes", {}).items():  # a GPU keeps none
-            self._codes[name].load(kept)
+        for name, codes in state.get("codes", {}).items():  # the engine for GPUs saves none
+            self._codes[name].load(codes)
         self._values.load(state["values"])
 
     def _compute(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
@@ -197,18 +199,21 @@ class _Target:
 
 
 class KeptValues:
-    """What a target network, which does not change, said states are worth: the value of their best action."""
+    """A cache of state values by the target network: the value of the best action of each state."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._values: dict[bytes, float] = {}
 
     def clear(self) -> None:
-        """Drops all: the network has changed, or numbers will mean other texts."""
+        """Clear the cache: the network has changed, or text ids are about to be given to other texts."""
         self._values = {}
 
     def of(self, batch: NDArray[np.void], q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
-        """max_a' Q_target(o', a') of each row; 0 where there are no actions. What is not known is asked for."""
+        """Return max_a' Q_target(o', a') of each row, [n]; 0 where there are no actions.
+
+        `q_values` computes the values of states that are not cached.
+        """
         keys = np.column_stack([*(batch[f"next_{part}"] for part in PARTS), batch["next_actions"]])
         names = [key.tobytes() for key in keys]
         missing = {name: key for name, key in zip(names, keys, strict=True) if name not in self._values}
@@ -228,32 +233,35 @@ class KeptValues:
         return values
 
     def state(self) -> State:
-        """For `load`."""
+        """Return the cached values for `load`."""
         return {
             "keys": np.frombuffer(b"".join(self._values), np.int32),
             "values": np.array(list(self._values.values()), np.float32),
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         keys = state["keys"].reshape(-1, len(PARTS) + 1)
         self._values = {key.tobytes(): value for key, value in zip(keys, state["values"].tolist(), strict=True)}
 
 
 class _Codes:
-    """Codes of texts by one encoder that does not change, each worked out once. There is room for those only that were
-    asked for: all is dropped with every copy, and room for all texts would cost the more the more texts are known."""
+    """A cache of text codes by one encoder of the target network.
+
+    Only requested codes take up memory. The cache is cleared with every copy of the weights, so allocating it for all
+    texts each time would cost more the more texts are known.
+    """
 
     def __init__(self, encoder: Encoder, embedding: Tensor, library: Library) -> None:
         self._encoder = encoder
         self._embedding = embedding
         self._library = library
-        self._places: Ints = np.zeros(0, np.int32)  # by number of the text; -1 where it was not asked for
+        self._places: Ints = np.zeros(0, np.int32)  # by text id, the row in `_codes`; -1 if not cached
         self._used = 0
         self._codes = torch.zeros(64, encoder.weight_hh.shape[1], device=embedding.device)
 
     def of(self, texts: NDArray[np.integer]) -> Tensor:
-        """[n, hidden]"""
+        """Return the codes of the texts, [n, hidden]."""
         self._reserve()
         new = np.unique(texts[self._places[texts] < 0])
         if len(new):
@@ -277,18 +285,18 @@ class _Codes:
         self._used = used
 
     def state(self) -> State:
-        """For `load`."""
+        """Return the cached codes for `load`."""
         known = np.flatnonzero(self._places >= 0)
         return {"texts": known, "codes": self._codes[torch.from_numpy(self._places[known])].cpu().numpy()}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self._reserve()
         self._put(state["texts"], torch.from_numpy(state["codes"]).to(self._codes.device))
 
 
 def _encode(encoder: Encoder, embedding: Tensor, library: Library, texts: NDArray[np.integer]) -> Tensor:
-    """The texts' codes, [n, hidden]; a text that occurs several times is encoded once."""
+    """Return the texts' codes, [n, hidden]; a text that occurs several times is encoded once."""
     distinct, where = np.unique(texts, return_inverse=True)
     codes = encoder(Plan(*library.texts.rows.gather(distinct)), embedding)
     return torch.as_tensor(codes[torch.from_numpy(where).to(codes.device)])
@@ -299,4 +307,5 @@ def _columns(batch: NDArray[np.void], prefix: str) -> Ints:
 
 
 def make_network(inverse: InverseSettings | None, vocabulary: int, hidden: int) -> DrrnNetwork | InvDyNetwork:
+    """Make the network of DRRN, or with inverse dynamics that of INV-DY. `vocabulary`: rows of the embedding."""
     return DrrnNetwork(vocabulary, hidden) if inverse is None else InvDyNetwork(vocabulary, hidden, inverse.reads)

@@ -1,6 +1,6 @@
-"""Actions as questions about a text: a command is split into a template and up to two objects, by the texts alone.
+"""Turns actions into questions about a text: splits a command into a template and up to two objects, by words alone.
 
-The rule. The first word of an action is its verb and belongs to the template, and so do particles: prepositions, `all`
+Rule. The first word of an action is its verb and belongs to the template, and so do particles: prepositions, `all`
 and the like. The other words are the names of things. Names that stand side by side in the text in the same order are
 one object (`put brass lantern in case`), others are an object each (`give attendant card`). An object that occurs
 nowhere in the text cannot be pointed at; its words stay in the question, so that `take lamp` and `take rope` are
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from xtx.text import split
 
 OBJECT = "<obj>"
-"""What stands in a template for an object."""
+"""Placeholder of an object in a template."""
 
 PARTICLES = frozenset(
     [
@@ -85,38 +85,39 @@ PARTICLES = frozenset(
     ]
 )
 SHORTEST_CUT = 6
-"""Letters of the shortest word that may be one cut off by the story: the oldest stories know six."""
+"""Letters of the shortest word that may stand for longer ones: the oldest stories store six letters of a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An action, as it is asked of a text."""
+    """An action as a question about a text."""
 
     template: str
-    """The action with every object taken out: what exploration counts."""
+    """The action with a placeholder for every object; exploration counts how often each template was used."""
     words: tuple[str, ...]
-    """The question: the template's words, with the names of what the text does not mention."""
+    """The question: the template's words, but with the names of the objects that the text does not mention."""
     objects: tuple[str, ...]
-    """The names of all its objects, whether the text mentions them or not."""
+    """The names of all objects of the action, whether the text mentions them or not."""
     first: tuple[int, ...]
-    """Where the first object stands in the text; empty if there is none, or not there: `objects` tells which."""
+    """Positions of the first object in the text; empty if there is no object (`objects` is empty) or no mention."""
     second: tuple[int, ...]
+    """Positions of the second object, likewise."""
 
 
 MARK = "|"
-"""What separates the segments of a text: look, inventory, narration and, where there is a history, its passages."""
+"""Separator of the segments of a text: look, inventory, narration, and the observations of a history."""
 
 
 def find_object_words(action: str) -> list[str]:
-    """The words of an action that name things, whatever text it is asked of."""
+    """Return the words of an action that name objects, whatever the text."""
     return [word for word in split(action)[1:] if word not in PARTICLES]
 
 
 class Passage:
-    """A text in which objects can be found. Words are counted from 0."""
+    """A text with an index of its words, in which objects are looked up. Positions count words from 0."""
 
     def __init__(self, text: str, longest: int) -> None:
-        """`longest`: words beyond this are not read; what stands there is found at the place behind the last word."""
+        """`longest`: number of words that are read; a word behind them is found at the position `longest`."""
         words = split(text)
         self.words = words[:longest]
         self._places: dict[str, list[int]] = {}
@@ -124,7 +125,7 @@ class Passage:
             self._places.setdefault(word, []).append(place)
 
     def find(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Where the last of these words stands right behind the others, as often as it does."""
+        """Return the positions of the last of these words wherever they stand side by side in this order."""
         end = len(self.words)
         return tuple(min(place, end) for place in self._find_rows(names))
 
@@ -144,7 +145,7 @@ class Passage:
         return places
 
     def ask(self, action: str) -> Question:
-        """The action as a question about this text."""
+        """Turn an action into a question about this text."""
         words = split(action)
         template, question = words[:1], words[:1]
         objects: list[str] = []
@@ -167,7 +168,8 @@ class Passage:
         return Question(" ".join(template), tuple(question), tuple(objects), first, second)
 
     def _end_of_object(self, words: Sequence[str], start: int) -> int:
-        """One behind the longest row of names from `start` that stands in the text; at least one name is taken."""
+        """Return the index behind the longest row of names from `start` that stands in the text; at least `start` +
+        1."""
         end = start + 1
         while end < len(words) and words[end] not in PARTICLES:
             end += 1

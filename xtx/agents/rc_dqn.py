@@ -1,5 +1,7 @@
-"""RC-DQN and MPRC-DQN (Guo et al. 2020): acting as reading comprehension, with epsilon-greedy exploration that prefers
-templates it has seldom used."""
+"""The agents RC-DQN and MPRC-DQN (Guo et al. 2020): acting as reading comprehension.
+
+Exploration is epsilon-greedy and prefers actions whose templates were used seldom.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +23,27 @@ from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observat
 
 
 def epsilon(settings: RcDqnSettings, steps: int) -> float:
-    """The probability of exploring after so many game steps."""
+    """Return the probability of exploring after a number of game steps."""
     fading = math.exp(-steps / settings.epsilon_decay)
     return settings.epsilon_end + (settings.epsilon_start - settings.epsilon_end) * fading
 
 
 def exploration(counts: Sequence[int]) -> NDArray[np.float64]:
-    """Probabilities of actions by how often their templates were used, from 1: softmax of log(2 * sum) / count."""
+    """Return the probabilities of actions by the counts of their templates, from 1: softmax of log(2 * sum) / count."""
     used = np.array(counts, np.float64)
     return softmax(np.log(2 * used.sum()) / used)
 
 
 def is_stuck(observation: Observation) -> bool:
-    """Whether no valid action was found, which ends an episode. Not where it begins: a game in which nothing can be
-    done at first would never be played."""
+    """Return whether no valid action was found, which ends the episode.
+
+    The first observation never counts as stuck: a game without valid actions there could not be played at all.
+    """
     return observation.actions == FALLBACK_ACTIONS and observation.step > 0
 
 
 class RcDqnAgent(Agent):
-    """Either of them: with history it is MPRC-DQN."""
+    """RC-DQN, or with the setting `history` MPRC-DQN."""
 
     Settings = RcDqnSettings
 
@@ -52,29 +56,32 @@ class RcDqnAgent(Agent):
         )
         self._random = np.random.default_rng(brief.seed)
         self._histories = [ObjectHistory(settings.history_window) for _ in range(brief.games)]
-        self._used: dict[str, int] = {}  # templates, by how often
+        self._used: dict[str, int] = {}  # by template, how often it was used
         self._steps = 0
         self._states: list[Read] = []
         self._stuck = [False] * brief.games
 
     @property
     def episode_limit(self) -> int:
-        """Always the same."""
+        """Steps of an episode: constant, from the settings."""
         limit: int = self.settings.episode_limit
         return limit
 
     def limit_of(self, game: int) -> int:
-        """The same, but where no valid action was found the episode ends with the step that is taken now. Nothing is
-        learned from that step: for the learner the episode has ended before it."""
+        """Return 0, which ends the episode with the next step, where no valid action was found; else `episode_limit`.
+
+        Nothing is learned from that step: for the learner the episode has ended before it.
+        """
         return 0 if self._stuck[game] else self.episode_limit
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
-        """The best of the first actions, or with probability epsilon one of a seldom used template."""
+        """Return the best of the first `most_actions` actions, or with probability epsilon an exploring one."""
         self._stuck = [is_stuck(observation) for observation in observations]
         self._states = [self._arrive(game, observation) for game, observation in enumerate(observations)]
         seen = list(zip(observations, self._states, strict=True))
         chosen = [self._explore(observation, state) for observation, state in seen]
-        # The values of all games in one go; they need no random numbers, so those are drawn in the games' order.
+        # The values of all games are computed in one call. They need no random numbers, so those above are drawn in the
+        # order of the games.
         greedy = [state for state, action in zip(self._states, chosen, strict=True) if action is None]
         best = iter(self._learner.q_values(greedy))
         return [
@@ -83,10 +90,10 @@ class RcDqnAgent(Agent):
         ]
 
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
-        """The losses, after storing the transitions and one update."""
+        """Store the transitions, make one update and return its losses."""
         after = []
         for t, before in zip(transitions, self._states, strict=True):
-            # Nothing is expected after the end, so nothing needs to be known of it.
+            # No value follows the end of an episode, so its last state is not needed.
             ended = t.ended or is_stuck(t.after)
             state = before if ended else self._see(t.after, self._histories[t.game])
             after.append(state)
@@ -103,8 +110,8 @@ class RcDqnAgent(Agent):
         return numbers
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
-        """Epsilon-greedy probabilities. What was seen earlier in the episode is not known here, so MPRC-DQN answers
-        without its history."""
+        """Return the epsilon-greedy probabilities. The earlier observations of the episode are not available here, so
+        MPRC-DQN answers without its history."""
         exploring = epsilon(self.settings, self._steps)
         with self._reader.in_passing():
             state = self._see(observation, ObjectHistory())
@@ -113,7 +120,7 @@ class RcDqnAgent(Agent):
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
     def describe(self) -> Mapping[str, float]:
-        """What was met so far, and how much is explored."""
+        """Return the numbers of words, texts and templates, and epsilon, for the log."""
         return {
             **self._library.describe(),
             "templates": len(self._used),
@@ -121,7 +128,7 @@ class RcDqnAgent(Agent):
         }
 
     def _arrive(self, game: int, observation: Observation) -> Read:
-        """The state, which then is part of the game's history."""
+        """Return the state of an observation, and add it to the game's history."""
         history = self._histories[game]
         if observation.step == 0:
             history.load((), ())
@@ -131,16 +138,18 @@ class RcDqnAgent(Agent):
         return state
 
     def _explore(self, observation: Observation, state: Read) -> str | None:
-        """With probability epsilon an action to explore."""
+        """Draw an exploring action with probability epsilon; None otherwise."""
         if self._random.random() >= epsilon(self.settings, self._steps):
             return None
         return observation.actions[draw(self._random, exploration(self._counts(observation, state)))]
 
     def _counts(self, observation: Observation, state: Read) -> list[int]:
+        """Return for each valid action 1 + how often its template was used."""
         passage = self._reader.passage(state.text)
         return [1 + self._used.get(passage.ask(action).template, 0) for action in observation.actions]
 
     def _see(self, observation: Observation, history: ObjectHistory) -> Read:
+        """Return the state of an observation, read together with what the history recalls."""
         text = present(observation)
         if history.looks:
             text = with_past(text, history.recall(_objects(observation)), self._reader.words)
@@ -148,7 +157,7 @@ class RcDqnAgent(Agent):
         return Read(number(text), self._library.action_sets.id([number(action) for action in observation.actions]))
 
     def state(self) -> State:
-        """Networks, memory, texts, counts, histories and random numbers."""
+        """Return networks, memory, texts, counts, histories and random state for `load`."""
         return {
             "library": self._library.state(),
             "learner": self._learner.state(),
@@ -165,7 +174,7 @@ class RcDqnAgent(Agent):
         self._library.load(state["library"])
         self._learner.load(state["learner"])
         self._random.bit_generator.state = state["random"]
-        # Earlier versions kept no objects; such an episode goes on as if none had been seen.
+        # Checkpoints of earlier versions have no objects; such an episode continues as if none had been seen.
         unknown = [[()] * len(looks) for looks in state["histories"]]
         objects = state.get("history_objects", unknown)
         for history, looks, names in zip(self._histories, state["histories"], objects, strict=True):
@@ -175,5 +184,5 @@ class RcDqnAgent(Agent):
 
 
 def _objects(observation: Observation) -> set[str]:
-    """The words for objects in the valid actions."""
+    """Return the object words in the valid actions."""
     return {word for action in observation.actions for word in find_object_words(action)}

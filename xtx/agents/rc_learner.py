@@ -1,4 +1,4 @@
-"""The learner of RC-DQN: two networks, replay memory, updates."""
+"""The learner of RC-DQN: network, target network, replay memory, updates."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ROW = np.dtype(
 )
 
 TOKENS_AT_ONCE = 8_192
-"""Tokens of all pairs of text and question that are computed together where no gradient is needed: what is in use then
-stays within the processor's cache."""
+"""Limits the tokens of all pairs of text and question that are computed together without a gradient, so that the
+working set stays in the processor's cache."""
 
 
 class RcLearner:
-    """Values of actions, learned from every transition."""
+    """Learns the values of actions from every transition."""
 
     def __init__(
         self, settings: RcDqnSettings, library: Library, reader: Reader, games: int, seed: int, device: torch.device
@@ -62,17 +62,17 @@ class RcLearner:
             accept=AboveRunningMean(settings.usual_decay),
             one_by_one=True,
         )
-        self._outcomes = np.zeros(games)  # sums of clipped rewards of the episodes under way
-        self._values: dict[Read, float] = {}  # the target's of states, since it was last copied
+        self._outcomes = np.zeros(games)  # by game, the sum of clipped rewards of its current episode
+        self._values: dict[Read, float] = {}  # cached values of states by the target network, since the last copy
         self.updates = 0
 
     def q_values(self, states: Sequence[Read]) -> list[Floats]:
-        """The values of each state's actions, as many as are compared."""
+        """Return for each state the values of its first `most_actions` actions."""
         return self._evaluate(self.network, [self._reader.asked(state) for state in states])
 
     def remember(self, game: int, before: int, action: int, after: Read, reward: float, ended: bool) -> None:
-        """Stores a transition. An episode that the step limit ended counts as ended, as in the authors' program:
-        nothing is expected beyond it. Nor is anything where no action is left."""
+        """Store a transition. No value follows the end of an episode, not even one that the step limit ended, as in the
+        authors' program, nor a state without actions."""
         clipped = float(np.sign(reward))
         self._outcomes[game] += clipped
         terminal = ended or after.actions == self._library.action_sets.none
@@ -82,7 +82,7 @@ class RcLearner:
             self._outcomes[game] = 0.0
 
     def update(self) -> Mapping[str, float]:
-        """Numbers of one update; nothing while the memory holds too little."""
+        """Make one update and return its losses; nothing while the memory has fewer rows than a batch."""
         if not self.memory.ready:
             return {}
         batch = self.memory.sample()
@@ -107,10 +107,10 @@ class RcLearner:
         }
 
     def _next_values(self, batch: NDArray[np.void]) -> Floats:
-        """[n]: max_a' Q_target(o', a'); 0 where nothing follows."""
+        """Return max_a' Q_target(o', a') of each row, [n]; 0 where the episode ended."""
         states = [Read(*pair) for pair in zip(batch["next_text"].tolist(), batch["next_actions"].tolist(), strict=True)]
-        going_on = [state for state, ended in zip(states, batch["terminal"], strict=True) if not ended]
-        missing = [state for state in dict.fromkeys(going_on) if state not in self._values]
+        not_ended = [state for state, ended in zip(states, batch["terminal"], strict=True) if not ended]
+        missing = [state for state in dict.fromkeys(not_ended) if state not in self._values]
         values = self._evaluate(self.target, [self._reader.asked(state) for state in missing])
         self._values.update(zip(missing, (float(v.max()) for v in values), strict=True))
         return np.array([0.0 if end else self._values[s] for s, end in zip(states, batch["terminal"], strict=True)],
@@ -118,7 +118,8 @@ class RcLearner:
 
     @torch.no_grad()
     def _evaluate(self, network: RcNetwork, asked: Sequence[Asked]) -> list[Floats]:
-        """The values of the actions of each. Texts of like length are computed together, to have little padding."""
+        """Return the values of the actions of each. Texts of similar length are computed together, for little
+        padding."""
         lengths = [int(self._library.texts.rows.lengths[a.text]) for a in asked]
         order = sorted(range(len(asked)), key=lengths.__getitem__)
         found: dict[int, Floats] = {}
@@ -144,7 +145,7 @@ class RcLearner:
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def sweep(self, current: Sequence[Read]) -> None:
-        """Lets the library forget what neither the memory nor the current states need."""
+        """Delete from the library what neither the memory nor the current states use."""
         self._library.sweep(
             np.concatenate((self.memory.live_texts(("text", "action", "next_text")), [s.text for s in current])),
             np.concatenate((self.memory.live_texts(("next_actions",)), [s.actions for s in current])),
@@ -153,8 +154,8 @@ class RcLearner:
         self._values = {}
 
     def state(self) -> State:
-        """For `load`. The target's values are kept because numbers computed in other company may differ in their last
-        bits, and a resumed run must not."""
+        """Return everything for `load`. The target's cached values are saved because recomputing a value in another
+        batch may change its last bits, and a resumed run must continue exactly."""
         return {
             "network": module_state(self.network),
             "target": module_state(self.target),
@@ -167,7 +168,7 @@ class RcLearner:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         load_module(self.network, state["network"])
         load_module(self.target, state["target"])
         load_optimiser(self._optimiser, state["optimiser"])

@@ -1,4 +1,4 @@
-"""States and actions as RC-DQN keeps them: numbers of texts, and what must be asked of them."""
+"""States and actions in the form that RC-DQN stores and its network reads: text ids, questions, object positions."""
 
 from __future__ import annotations
 
@@ -21,55 +21,55 @@ Tokens = tuple[int, ...]
 
 
 class Read(NamedTuple):
-    """A state: the numbers of its whole text and of its list of actions."""
+    """A state as ids: that of its whole text and that of its list of actions."""
 
     text: int
     actions: int
 
 
 class Asked(NamedTuple):
-    """A list of actions, as it is asked of one text."""
+    """The questions that a list of actions asks of one text."""
 
     text: int
     questions: list[Tokens]
-    """The distinct ones."""
+    """The distinct questions, as tokens."""
     which: list[int]
-    """The question of each action."""
+    """For each action, the index of its question."""
     first: list[Tokens]
-    """Of each action, the places of its first object in the text, counted with the text's start mark: place 0 for an
-    object that the text does not mention, those of all segment marks where the action has no object."""
+    """For each action, the positions of its first object in the text, counted from the text's start mark: 0 for an
+    object that the text does not mention, those of all segment marks if the action has no object."""
     second: list[Tokens]
-    """Likewise, but the last place for a second object that the text does not mention."""
+    """The same for the second object, but with the last position if the text does not mention it."""
 
 
 def present(observation: Observation) -> str:
-    """The text of an observation by itself: look | inventory | narration."""
+    """Return the text of an observation: look | inventory | narration."""
     return f"{observation.look or UNKNOWN} {MARK} {observation.inventory or UNKNOWN} {MARK} {observation.text}"
 
 
 def with_past(text: str, past: Sequence[str], longest: int) -> str:
-    """The text after earlier passages; where all that has more than `longest` words, the oldest of the past go."""
+    """Put earlier observations before a text; drop the oldest words of them beyond `longest` words in all."""
     words = split("".join(f"{passage} {MARK} " for passage in past))
     room = max(0, longest - len(split(text)))
     return " ".join((*words[len(words) - min(room, len(words)) :], text))
 
 
 class Reader:
-    """Turns texts and actions into questions and places, each only once."""
+    """Turns texts and actions into questions and object positions, with a cache."""
 
     def __init__(self, settings: RcDqnSettings, library: Library) -> None:
         self._library = library
-        self._most = settings.most_actions
+        self._max_actions = settings.most_actions
         self._longest_question = settings.longest_question
         self.words = settings.text.longest - 2
-        """Words of a text, without its marks."""
+        """Longest text in words, without its start and end marks."""
         self._asked: dict[Read, Asked] = {}
         self._single: dict[tuple[int, int], Asked] = {}
         library.texts.vocabulary.id(OBJECT)
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:
-        """States that are seen, and what is asked of them, within are forgotten again."""
+        """Delete the states that are met in the block, and their questions, when it ends."""
         asked, single = len(self._asked), len(self._single)
         with self._library.in_passing():
             try:
@@ -81,23 +81,23 @@ class Reader:
                     self._single.popitem()
 
     def forget(self) -> None:
-        """Drops what was worked out: numbers will mean other texts."""
+        """Clear the cache: text ids are about to be given to other texts."""
         self._asked, self._single = {}, {}
 
     def passage(self, text: int) -> Passage:
-        """A text to find objects in."""
+        """Return a text with an index of its words."""
         return Passage(self._library.texts.text(text), self.words)
 
     def asked(self, state: Read) -> Asked:
-        """The state's actions as questions, the first `most_actions` of them."""
+        """Return the questions of the state's first `most_actions` actions."""
         known = self._asked.get(state)
         if known is None:
-            actions = self._library.action_sets.actions(state.actions)[: self._most]
+            actions = self._library.action_sets.actions(state.actions)[: self._max_actions]
             known = self._asked[state] = self._ask(state.text, actions.tolist())
         return known
 
     def single(self, text: int, action: int) -> Asked:
-        """One action as a question."""
+        """Return the question of one action."""
         known = self._single.get((text, action))
         if known is None:
             known = self._single[text, action] = self._ask(text, [action])
@@ -119,12 +119,12 @@ class Reader:
         )
 
     def _tokens(self, question: Question) -> Tokens:
-        # An action without a word that we know of (none is known) would have no question.
+        # A question must have a token; an action without any word has never been met, but is possible.
         words = question.words[: self._longest_question] or (OBJECT,)
         return tuple(map(self._library.texts.vocabulary.id, words))
 
     def reading(self, asked: Sequence[Asked]) -> Reading:
-        """All these actions, one after the other, as tensors; each text, question and pair of them once."""
+        """Build the network's input for all these actions, concatenated; each distinct text, question and pair once."""
         texts: dict[int, int] = {}
         questions: dict[Tokens, int] = {}
         pairs: dict[tuple[int, int], int] = {}
@@ -149,12 +149,12 @@ class Reader:
 
 
 def _count_from_start(places: Tokens) -> Tokens:
-    """The places of words, counted with the start mark before them."""
+    """Convert positions of words to positions of tokens, which begin with the start mark."""
     return tuple(place + 1 for place in places)
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """[n, L] with zeros behind, and the lengths [n]."""
+    """Return the rows padded with zeros, [n, L], and their lengths, [n]."""
     lengths = np.array([len(row) for row in rows], np.int64)
     table = np.zeros((len(rows), lengths.max(initial=1)), np.int64)
     table[np.arange(table.shape[1]) < lengths[:, None]] = [number for row in rows for number in row]
@@ -162,7 +162,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _weights(counts: NDArray[np.int64]) -> NDArray[np.float32]:
-    """[n, F]: 1 / count as often as the count says, then 0."""
+    """Return the weights of a mean over `count` elements: 1 / count for the first `count`, then 0. [n, F]"""
     weights: NDArray[np.float32] = (
         (np.arange(counts.max(initial=1)) < counts[:, None]) / counts[:, None]
     ).astype(np.float32)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Observations as numbers: what a learning agent keeps of a state."""
+"""Converts observations to ids: the form in which learning agents store states."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from xtx.core import Observation, State
 from xtx.text import ActionSets, Ints, TextTable, Vocabulary
 
 UNKNOWN = "unknown"
-"""What stands for look and inventory at the end of a game, as in the authors' program."""
-
+"""Text in the place of look and inventory at the end of a game, where they are empty, as in the authors' program."""
 
 FIRST_SWEEP = 50_000
-"""Texts, or action sets, that may be met before anything is forgotten."""
+"""Number of texts, or of action sets, at which unused ones are first deleted. So many take some tens of megabytes."""
 
 
 class Seen(NamedTuple):
-    """A state: the numbers of its three texts and of its set of actions."""
+    """A state as ids: those of its three texts and of its set of valid actions."""
 
     narration: int
     look: int
     inventory: int
     actions: int
+    """Id of an action set; negative while the actions are unknown, see `Library.glimpse`."""
+
+
+def unknown_actions(place: int) -> int:
+    """Return the negative id that stands for the unknown actions of the state at an index of a vector step."""
+    return -1 - place
 
 
 class Library:
-    """All texts and action sets that an agent has met, each with its number."""
+    """All texts and action sets that an agent has met, each with its id."""
 
     def __init__(self, settings: TextSettings) -> None:
         self.texts = TextTable(Vocabulary(settings.vocabulary), settings.longest)
@@ -39,56 +44,59 @@ class Library:
         self._sweep_at = FIRST_SWEEP
 
     def see(self, observation: Observation) -> Seen:
-        """The observation's numbers."""
-        text = self.texts.id
-        return Seen(
-            text(observation.text),
-            text(observation.look or UNKNOWN),
-            text(observation.inventory or UNKNOWN),
-            self.action_sets.id([text(action) for action in observation.actions]),
-        )
+        """Return the ids of an observation; new texts and actions are given ids."""
+        texts = self._text_ids(observation)
+        return Seen(*texts, self.action_sets.id([self.texts.id(action) for action in observation.actions]))
 
     def glimpse(self, observation: Observation, ended: bool, place: int) -> Seen:
-        """The numbers of an observation whose actions are not known yet: a negative number, another one for each
-        `place`, stands for them, unless an episode `ended` with it, where they do not matter."""
+        """Return the ids of an observation whose actions are not known yet.
+
+        `unknown_actions(place)` stands for them, unless the episode `ended`: no action follows then. `place` is the
+        index of the observation's game in the vector step.
+        """
+        return Seen(*self._text_ids(observation), self.action_sets.none if ended else unknown_actions(place))
+
+    def _text_ids(self, observation: Observation) -> tuple[int, int, int]:
+        """Return the ids of narration, look and inventory."""
         text = self.texts.id
-        return Seen(
-            text(observation.text),
-            text(observation.look or UNKNOWN),
-            text(observation.inventory or UNKNOWN),
-            self.action_sets.none if ended else -1 - place,
-        )
+        return text(observation.text), text(observation.look or UNKNOWN), text(observation.inventory or UNKNOWN)
 
     def actions(self, states: Sequence[Seen]) -> list[Ints]:
-        """The numbers of each state's actions."""
+        """Return for each state the text ids of its valid actions."""
         return [self.action_sets.actions(state.actions) for state in states]
 
     @contextmanager
     def in_passing(self) -> Iterator[list[int]]:
-        """What is met within is forgotten again; the numbers of those texts, once that is done. Whoever has kept
-        something under them must drop it, because they will mean other texts."""
+        """Delete the texts and action sets that are met in the block when it ends.
+
+        Yields a list that holds the ids of those texts afterwards. Caches must drop them, since they will be given to
+        other texts.
+        """
         with self.texts.in_passing() as freed, self.action_sets.in_passing():
             yield freed
 
     def crowded(self) -> bool:
-        """Whether it has become worth while to forget what nobody needs: see `sweep`."""
+        """Return whether there are so many texts or action sets that `sweep` is worth its time."""
         return len(self.texts) >= self._sweep_at or len(self.action_sets) >= self._sweep_at
 
     def sweep(self, texts: NDArray[np.integer], action_sets: NDArray[np.integer]) -> None:
-        """Forgets all but the given numbers. The next time is when as many as are left have come anew, so that the
-        cost per step stays bounded however long the run."""
+        """Delete all texts and action sets but those with the given ids, and their texts.
+
+        The next sweep is due when the number of those left has doubled, so that the cost per step stays bounded however
+        long the run.
+        """
         self.action_sets.sweep(action_sets)
         live = np.concatenate((texts, self.action_sets.live_texts()))
         self.texts.sweep(live[live >= 0])
         self._sweep_at = max(FIRST_SWEEP, 2 * max(len(self.texts), len(self.action_sets)))
 
     def describe(self) -> Mapping[str, float]:
-        """How much was met, for the log."""
+        """Return the numbers of words and texts, for the log."""
         vocabulary = self.texts.vocabulary
         return {"words": len(vocabulary), "shared_words": vocabulary.shared, "texts": len(self.texts)}
 
     def state(self) -> State:
-        """For `load`."""
+        """Return everything for `load`."""
         return {
             "texts": self.texts.state(),
             "action_sets": self.action_sets.state(),
@@ -96,7 +104,7 @@ class Library:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self.texts.load(state["texts"])
         self.action_sets.load(state["action_sets"])
         self._sweep_at = state["sweep_at"]

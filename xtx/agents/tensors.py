@@ -1,4 +1,4 @@
-"""Networks and optimisers as arrays: what a checkpoint keeps of them."""
+"""Converts networks and optimisers to NumPy arrays for checkpoints, and back."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from xtx.core import State
 
 
 def module_state(module: torch.nn.Module) -> dict[str, NDArray[np.float32]]:
-    """Copies of all its tensors, by name."""
+    """Return copies of all tensors of a module, by name."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
 
 
 def load_module(module: torch.nn.Module, arrays: Mapping[str, NDArray[np.float32]]) -> None:
-    """Gives a module of the same shape its tensors back."""
+    """Set the tensors of a module of the same shape to what `module_state` returned."""
     module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
 
 
 def optimiser_state(optimiser: torch.optim.Optimizer) -> State:
-    """What Adam remembers of each parameter, by the parameter's place."""
+    """Return copies of Adam's statistics of each parameter, by the parameter's index."""
     slots = optimiser.state_dict()["state"]
     return {
         str(place): {name: tensor.detach().cpu().numpy().copy() for name, tensor in slot.items()}
@@ -31,7 +31,7 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> State:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: State) -> None:
-    """Gives an optimiser of the same parameters its memory back."""
+    """Set the statistics of an optimiser of the same parameters to what `optimiser_state` returned."""
     whole = optimiser.state_dict()
     whole["state"] = {
         int(place): {name: torch.from_numpy(array.copy()) for name, array in slot.items()}

@@ -1,4 +1,4 @@
-"""The agent that knows the way: it plays a list of commands."""
+"""The walkthrough agent: it plays a given list of commands, usually the known solution of a game."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from xtx.core import Agent, Decision, Insight, Observation
 
 AFTERWARDS = "wait"
+"""The command behind the end of the list."""
 
 
 class WalkthroughAgent(Agent):
-    """Plays the command that belongs to the step, whatever it sees; waits when the list is at its end.
+    """Plays the walkthrough's command for the episode's step, whatever the observation; waits behind its end.
 
-    It remembers nothing, so a new episode begins at the first command again.
+    It has no state: a new episode begins at the first command.
     """
 
     @property
     def episode_limit(self) -> int:
-        """Just long enough for the whole way."""
+        """The length of the walkthrough, at least 1."""
         return max(1, len(self.brief.walkthrough))
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
-        """The walkthrough's command for each game's step."""
+        """Return the walkthrough's command for each game's step."""
         return [Decision(self._command(o.step)) for o in observations]
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
-        """The one command."""
+        """Return the command with probability 1."""
         return Insight({self._command(observation.step): 1.0})
 
     def _command(self, step: int) -> str:
-        way = self.brief.walkthrough
-        return way[step] if step < len(way) else AFTERWARDS
+        commands = self.brief.walkthrough
+        return commands[step] if step < len(commands) else AFTERWARDS

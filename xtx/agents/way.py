@@ -1,4 +1,4 @@
-"""A trajectory that is gone again, action by action."""
+"""Replay of a stored trajectory: which action it took in which state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xtx.memory.prefixes import Steps
 
 
 class Way:
-    """What one trajectory did in the states that it came through. A state is known by its three texts."""
+    """Maps each state of a trajectory to the action that was taken there. A state is identified by its three texts."""
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -16,8 +16,11 @@ class Way:
         self._last = {(narration, look, inventory): action for narration, look, inventory, action in self._rows}
 
     def action(self, state: Seen, step: int) -> int | None:
-        """The number of the action that it did in this state: at the same step if it was here then, else the last time
-        it was here, from where the rest is shortest; None where it never came by."""
+        """Return the text id of the action that the trajectory took in this state, or None if it never was in it.
+
+        If the trajectory was in this state at this very step, that occurrence counts; otherwise the last one, because
+        the rest of the trajectory is shortest from there.
+        """
         here = state.narration, state.look, state.inventory
         if step < len(self._rows) and (*self._rows[step][:3],) == here:
             return self._rows[step][3]

@@ -1,4 +1,8 @@
-"""XTX: return to where the best trajectories led by imitating them, then explore from there."""
+"""The agent XTX (Tuyls et al. 2022): returns to promising states by imitating its best trajectories, then explores.
+
+A `Plan` is the return target of an episode: the score that it tries to reach again, and how many steps it may take.
+By default all episodes share one; with `own_targets` each episode draws one of the imitated trajectories.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +23,23 @@ from xtx.core import Agent, Brief, Clock, Decision, Insight, Observation, State,
 from xtx.memory import Episode, TrajectoryStore
 
 EXPLOIT, EXPLORE = "exploit", "explore"
+"""The phases: while it returns, an episode follows the imitation policy, then the Q-learner."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What episodes try now, or one of them where each has a target of its own."""
+    """The return target of episodes: the initial one has score 0, so that every episode explores from the start."""
 
     target_score: int = 0
-    """M: the highest score among the imitated trajectories, or that of the episode's own."""
+    """M: the highest score among the imitated trajectories; with `own_targets` the score of the episode's own."""
     l_max: int = 0
-    """Length of the longest of them, or of the episode's own."""
-    way: int = -1
-    """Which of the imitated trajectories leads to that score; none at the beginning."""
+    """Length of the longest imitated trajectory; with `own_targets` that of the episode's own."""
+    trajectory: int = -1
+    """Index of an imitated trajectory that leads to that score; -1 before the first imitation training."""
 
     def phase(self, observation: Observation) -> str:
-        """Decided anew at every step, never kept: who loses points while there is time is back in `exploit`."""
+        """Return the phase of the next step, from the current score and step alone: an episode that loses points
+        before step `l_max` returns to `exploit`."""
         returning = observation.score < self.target_score and observation.step < self.l_max
         return EXPLOIT if returning else EXPLORE
 
@@ -64,73 +70,75 @@ class XtxAgent(Agent):
             tried.reservoir, tried.beta1, tried.beta2, tried.k, brief.seed, floor=tried.floor
         )
         self._random = np.random.default_rng(brief.seed)
-        self._spare = np.random.default_rng(brief.seed)
-        """To see what it will draw."""
+        self._preview_random = np.random.default_rng(brief.seed)
+        """Set to the state of `_random` to preview its next numbers."""
         self._plan = Plan()
-        self._targets = [Plan()]
-        """The imitated trajectories one by one."""
-        self._ways: list[Way] = []
-        """The same, where they are to be retraced."""
-        self._aims = [Plan()] * brief.games
-        """What the episode of each game tries, where each has a target of its own."""
+        self._trajectory_targets = [Plan()]
+        """One target for each imitated trajectory."""
+        self._replays: list[Way] = []
+        """The imitated trajectories themselves, with the setting `retrace`."""
+        self._episode_targets = [Plan()] * brief.games
+        """By game, the target of its current episode, with the setting `own_targets`."""
         self._vector_steps = 0
-        self._train_at = settings.first_training
+        self._next_training = settings.first_training
         self._ended = 0
         """Episodes since the last imitation training."""
         self._states: list[Seen] = []
-        self._glimpsed: dict[str, float] | None = None
-        """The numbers of `glimpse`, until `learn`."""
-        self._retraced_share: float | None = None
-        """Of the games that were on their way back in the last `act`."""
+        self._early_numbers: dict[str, float] | None = None
+        """What `glimpse` returned for the log, until `learn` takes it."""
+        self._replayed_share: float | None = None
+        """Share of the games in `exploit` in the last `act` whose action came from a stored trajectory."""
         self._previous = [(-1, -1)] * brief.games
-        self._episodes = [_Running() for _ in range(brief.games)]
+        """By game, the text ids of the last two actions of its episode; -1 before the episode began."""
+        self._episodes = [_CurrentEpisode() for _ in range(brief.games)]
 
     @property
     def episode_limit(self) -> int:
-        """T = l_max + R; it moves with the plan, also for episodes under way."""
+        """T = l_max + R; a new plan changes it also for episodes that have begun."""
         return self._plan.l_max + self._settings.explore_steps
 
     def limit_of(self, game: int) -> int:
-        """The same with the length of the episode's own trajectory."""
-        return self._aim(game).l_max + self._settings.explore_steps
+        """Return the limit of a game's episode: with `own_targets` the length of its own trajectory + R."""
+        return self._target_of(game).l_max + self._settings.explore_steps
 
     # --- acting -------------------------------------------------------------------------------------------------
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
-        """The imitation policy's choice or the exploring one's, as phase and mixture have it."""
+        """Draw an action for each game, from the imitation policy or the exploring policy by phase and mixture."""
         with self._clock.part("tokenising"):
             self._states = [self._library.see(o) for o in observations]
         for game, observation in enumerate(observations):
             if observation.step == 0:
                 self._previous[game] = (-1, -1)
-                self._draw_aim(game)
-        shares = [self._explore_share(o, self._aim(game)) for game, o in enumerate(observations)]
+                self._draw_target(game)
+        shares = [self._explore_share(o, self._target_of(game)) for game, o in enumerate(observations)]
         exploring = [share >= 1 or self._random.random() < share for share in shares]
-        retraced = [
-            None if exploring[game] else self._retraced(self._states[game], observation.step, self._aim(game))
+        replayed = [
+            None if exploring[game] else self._replay(self._states[game], observation.step, self._target_of(game))
             for game, observation in enumerate(observations)
         ]
-        back = exploring.count(False)
-        self._retraced_share = sum(known is not None for known in retraced) / back if back else None
-        chances = self._chances(self._states, self._previous, exploring, retraced, self._clock)
+        returning = exploring.count(False)
+        self._replayed_share = sum(known is not None for known in replayed) / returning if returning else None
+        chances = self._chances(self._states, self._previous, exploring, replayed, self._clock)
         decisions = []
         for game, observation in enumerate(observations):
             action = observation.actions[draw(self._random, chances[game])]
             drawn = EXPLORE if exploring[game] else EXPLOIT
-            decisions.append(Decision(action, self._aim(game).phase(observation) if self._settings.phases else drawn))
+            phase = self._target_of(game).phase(observation) if self._settings.phases else drawn
+            decisions.append(Decision(action, phase))
             self._previous[game] = (self._previous[game][1], self._library.texts.id(action))
         return decisions
 
     def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
-        """What `act` would answer, with the networks and the plan as they are now and the random numbers that come
-        next, in games that explore: those on their way back know it, as a rule."""
-        random = self._spare
+        """Return what `act` would answer with the current weights, plan and next random numbers, for games that explore
+        and whose actions are known. States on the way of an imitated trajectory are mostly in the atlas already."""
+        random = self._preview_random
         random.bit_generator.state = self._random.bit_generator.state
-        aims = [self._aim(game) for game in range(len(observations))]
+        targets = [self._target_of(game) for game in range(len(observations))]
         for game, observation in enumerate(observations):
             if self._settings.own_targets and observation.step == 0:
-                aims[game] = self._targets[int(random.integers(len(self._targets)))]
-        shares = [self._explore_share(o, aim) for o, aim in zip(observations, aims, strict=True)]
+                targets[game] = self._trajectory_targets[int(random.integers(len(self._trajectory_targets)))]
+        shares = [self._explore_share(o, target) for o, target in zip(observations, targets, strict=True)]
         exploring = [share >= 1 or random.random() < share for share in shares]
         known = [game for game, o in enumerate(observations) if o.actions and exploring[game]]
         if not known:
@@ -141,31 +149,38 @@ class XtxAgent(Agent):
         drawn = draw_known(random, chances, len(observations))
         return {game: observations[game].actions[index] for game, index in drawn.items()}
 
-    def _draw_aim(self, game: int) -> None:
-        """Chooses what the game's new episode tries."""
+    def _draw_target(self, game: int) -> None:
+        """Draw the target of the game's new episode, with the setting `own_targets`."""
         if self._settings.own_targets:
-            self._aims[game] = self._targets[int(self._random.integers(len(self._targets)))]
+            drawn = int(self._random.integers(len(self._trajectory_targets)))
+            self._episode_targets[game] = self._trajectory_targets[drawn]
 
-    def _aim(self, game: int) -> Plan:
-        """What the episode of this game tries now."""
-        return self._aims[game] if self._settings.own_targets else self._plan
+    def _target_of(self, game: int) -> Plan:
+        """Return the target of the game's current episode."""
+        return self._episode_targets[game] if self._settings.own_targets else self._plan
 
-    def _explore_share(self, observation: Observation, aim: Plan) -> float:
-        """lambda: how often the exploring policy chooses in this state. In the phase `exploit` it is mix / l_max, as
-        in the authors' program, or mix / T, which with a mix of 0.5 is the paper's 1 / (2 T)."""
+    def _explore_share(self, observation: Observation, target: Plan) -> float:
+        """Return lambda, the probability that the exploring policy chooses in this state.
+
+        In the phase `exploit` it is mix / l_max, as in the authors' program, or mix / T, which with a mix of 0.5 is the
+        paper's 1 / (2 T).
+        """
         if not self._settings.phases:
             return self._settings.mix
-        if aim.phase(observation) == EXPLORE:
+        if target.phase(observation) == EXPLORE:
             return 1.0
         beyond = self._settings.explore_steps if self._settings.mix_over == "limit" else 0
-        return self._settings.mix / (aim.l_max + beyond)
+        return self._settings.mix / (target.l_max + beyond)
 
-    def _retraced(self, state: Seen, step: int, aim: Plan) -> NDArray[np.float64] | None:
-        """Certainty of what the aim's trajectory did in this state; None where it never was, or is not to be retraced,
-        or could do what cannot be done now."""
-        if not 0 <= aim.way < len(self._ways):
+    def _replay(self, state: Seen, step: int, target: Plan) -> NDArray[np.float64] | None:
+        """Return probability 1 for the action that the target's trajectory took in this state.
+
+        None without the setting `retrace`, if the trajectory was never in this state, or if its action is not valid
+        now.
+        """
+        if not 0 <= target.trajectory < len(self._replays):
             return None
-        action = self._ways[aim.way].action(state, step)
+        action = self._replays[target.trajectory].action(state, step)
         certain = self._library.actions([state])[0] == (-1 if action is None else action)
         return certain.astype(np.float64) if certain.any() else None
 
@@ -174,12 +189,15 @@ class XtxAgent(Agent):
         states: Sequence[Seen],
         previous: Sequence[tuple[int, int]],
         exploring: Sequence[bool],
-        retraced: Sequence[NDArray[np.float64] | None],
+        replayed: Sequence[NDArray[np.float64] | None],
         clock: Clock,
     ) -> dict[int, NDArray[np.float64]]:
-        """Probabilities of each state's actions, by the state's place: each policy works on its own states only.
-        `retraced` is what is certain where one does not explore."""
-        chances = {place: known for place, known in enumerate(retraced) if known is not None}
+        """Return the probabilities of each state's actions, by the state's index.
+
+        exploring: for each state, whether the exploring policy chooses; replayed: the probabilities that a stored
+        trajectory gives for states in which it does not, or None. Each policy computes its own states only.
+        """
+        chances = {place: known for place, known in enumerate(replayed) if known is not None}
         explorers = [place for place, explores in enumerate(exploring) if explores]
         returning = [place for place, explores in enumerate(exploring) if not explores and place not in chances]
         contexts = [(*previous[place], *states[place][:3]) for place in returning]
@@ -195,22 +213,23 @@ class XtxAgent(Agent):
         return chances
 
     def _explore(self, states: Sequence[Seen]) -> list[NDArray[np.float64]]:
+        """Return the exploring policy's probabilities: the softmax of the Q-values, or uniform ones."""
         if self._learner is None:
             return [uniform(len(actions)) for actions in self._library.actions(states)]
         return [softmax(values, self._settings.q.temperature) for values in self._learner.q_values(states)]
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
-        """The mixture of both policies that holds in this state."""
+        """Return the mixture of both policies in this state, under the shared plan."""
         share = min(1.0, self._explore_share(observation, self._plan))
         mixture = np.zeros(len(observation.actions))
         library = self._learner if self._learner is not None else self._library
         with library.in_passing(), self._imitation.in_passing():
             state = self._library.see(observation)
             last = [-1, -1, *(self._library.texts.id(action) for action in previous[-2:])][-2:]
-            retraced = [self._retraced(state, observation.step, self._plan)]
+            replayed = [self._replay(state, observation.step, self._plan)]
             for explores, weight in ((True, share), (False, 1 - share)):
                 if weight > 0:
-                    found = self._chances([state], [(last[0], last[1])], [explores], retraced, Clock())
+                    found = self._chances([state], [(last[0], last[1])], [explores], replayed, Clock())
                     mixture += weight * found[0]
         phase = self._plan.phase(observation) if self._settings.phases else ""
         return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
@@ -218,11 +237,11 @@ class XtxAgent(Agent):
     # --- learning -----------------------------------------------------------------------------------------------
 
     def glimpse(self, transitions: Sequence[Transition]) -> None:
-        """Intrinsic reward, storing, and the update unless it draws one of these transitions."""
+        """Compute the intrinsic reward, store the transitions, and update, unless the batch contains one of them."""
         with self._clock.part("tokenising"):
             actions = [self._library.texts.id(t.decision.action) for t in transitions]
             after = [self._library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
-        numbers = self._glimpsed = {}
+        numbers = self._early_numbers = {}
         if self._learner is not None:
             with self._clock.part("intrinsic reward, storing"):
                 numbers["intrinsic_reward"] = self._learner.remember(transitions, self._states, actions, after)
@@ -237,12 +256,12 @@ class XtxAgent(Agent):
                 numbers |= self._learner.update()
 
     def learn(self, transitions: Sequence[Transition]) -> Mapping[str, float]:
-        """The losses, after all of `glimpse`, and imitation training if it is due."""
-        if self._glimpsed is None:
+        """Finish what `glimpse` began, train the imitation policy if it is time, and return the losses."""
+        if self._early_numbers is None:
             self.glimpse(transitions)
-        numbers, self._glimpsed = self._glimpsed or {}, None
-        if self._settings.retrace and self._retraced_share is not None:
-            numbers["retraced"] = self._retraced_share
+        numbers, self._early_numbers = self._early_numbers or {}, None
+        if self._settings.retrace and self._replayed_share is not None:
+            numbers["retraced"] = self._replayed_share
         self._vector_steps += 1
         with self._clock.part("tokenising"):
             after = [self._library.see(t.after) for t in transitions]
@@ -259,42 +278,43 @@ class XtxAgent(Agent):
     def _is_training_due(self) -> bool:
         """Whether it is time for an imitation training: by vector steps, as in the authors' program, or by episodes."""
         episodes = self._settings.training_every_episodes
-        return self._ended >= episodes if episodes else self._vector_steps >= self._train_at
+        return self._ended >= episodes if episodes else self._vector_steps >= self._next_training
 
     def _imitate(self) -> dict[str, float]:
-        """Draws trajectories, learns them, and makes them the plan."""
+        """Draw trajectories, train the imitation policy on them, and make them the targets; returns the losses."""
         numbers: dict[str, float] = {}
         self._ended = 0
         buffer = self._trajectories.sample()
         if buffer is not None:
-            if self._settings.phases or self._settings.mix < 1:  # else the imitation policy is never asked
+            if self._settings.phases or self._settings.mix < 1:  # otherwise the imitation policy is never used
                 numbers = {
                     f"imitation_{name}": number for name, number in self._imitation.train(buffer.prefixes).items()
                 }
-            self._targets = [
-                Plan(score, len(prefix), way)
-                for way, (score, prefix) in enumerate(zip(buffer.scores, buffer.prefixes, strict=True))
+            self._trajectory_targets = [
+                Plan(score, len(prefix), index)
+                for index, (score, prefix) in enumerate(zip(buffer.scores, buffer.prefixes, strict=True))
             ]
-            best = max(self._targets, key=lambda target: (target.target_score, -target.l_max))
-            self._plan = Plan(buffer.target_score, buffer.l_max, best.way)
-            self._ways = [Way(prefix) for prefix in buffer.prefixes] if self._settings.retrace else []
-            for game in range(len(self._aims)):  # what is learned now need not lead to the earlier ones
-                self._draw_aim(game)
-        self._train_at = self._vector_steps + self._settings.training_every * self.episode_limit
+            best = max(self._trajectory_targets, key=lambda target: (target.target_score, -target.l_max))
+            self._plan = Plan(buffer.target_score, buffer.l_max, best.trajectory)
+            self._replays = [Way(prefix) for prefix in buffer.prefixes] if self._settings.retrace else []
+            for game in range(len(self._episode_targets)):  # the policy may no longer lead to the earlier targets
+                self._draw_target(game)
+        self._next_training = self._vector_steps + self._settings.training_every * self.episode_limit
         return numbers
 
     def describe(self) -> Mapping[str, float]:
-        """The plan, and what was met so far."""
+        """Return the plan and the numbers of words and texts, for the log."""
         plan = {"target_score": self._plan.target_score, "l_max": self._plan.l_max, "episode_limit": self.episode_limit}
         return {**plan, **self._library.describe()}
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def _sweep(self, current: Sequence[Seen]) -> None:
+        """Delete from the library what neither memories, nor episodes, nor the current states use."""
         self._imitation.forget()
         texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
         texts += [running.texts() for running in self._episodes]
-        texts += [way.steps.ravel() for way in self._ways]
+        texts += [replay.steps.ravel() for replay in self._replays]
         if self._learner is None:
             states = np.array(current, np.int32)
             self._library.sweep(np.concatenate((*texts, states[:, :3].ravel())), states[:, 3])
@@ -302,7 +322,7 @@ class XtxAgent(Agent):
             self._learner.sweep(current, np.concatenate(texts))
 
     def state(self) -> State:
-        """Everything."""
+        """Return everything for `load`."""
         return {
             "library": self._library.state(),
             "learner": self._learner.state() if self._learner is not None else None,
@@ -310,18 +330,18 @@ class XtxAgent(Agent):
             "trajectories": self._trajectories.state(),
             "random": self._random.bit_generator.state,
             "plan": astuple(self._plan),
-            "targets": [astuple(target) for target in self._targets],
-            "ways": [way.steps for way in self._ways],
-            "aims": [astuple(aim) for aim in self._aims],
+            "targets": [astuple(target) for target in self._trajectory_targets],
+            "ways": [replay.steps for replay in self._replays],
+            "aims": [astuple(target) for target in self._episode_targets],
             "vector_steps": self._vector_steps,
-            "train_at": self._train_at,
+            "train_at": self._next_training,
             "ended": self._ended,
             "previous": [list(pair) for pair in self._previous],
             "episodes": [running.state() for running in self._episodes],
         }
 
     def load(self, state: State) -> None:
-        """Goes on exactly."""
+        """Restore what `state` returned, so that the run continues exactly."""
         self._library.load(state["library"])
         if self._learner is not None:
             self._learner.load(state["learner"])
@@ -329,47 +349,47 @@ class XtxAgent(Agent):
         self._trajectories.load(state["trajectories"])
         self._random.bit_generator.state = state["random"]
         self._plan = Plan(*state["plan"])
-        self._targets = [Plan(*target) for target in state["targets"]]
-        self._ways = [Way(steps) for steps in state.get("ways", ())]  # earlier versions had none
-        self._aims = [Plan(*aim) for aim in state["aims"]]
-        self._vector_steps, self._train_at = state["vector_steps"], state["train_at"]
-        self._ended = state.get("ended", 0)  # earlier versions had none
+        self._trajectory_targets = [Plan(*target) for target in state["targets"]]
+        self._replays = [Way(steps) for steps in state.get("ways", ())]  # missing in checkpoints of earlier versions
+        self._episode_targets = [Plan(*target) for target in state["aims"]]
+        self._vector_steps, self._next_training = state["vector_steps"], state["train_at"]
+        self._ended = state.get("ended", 0)  # missing in checkpoints of earlier versions
         self._previous = [(first, second) for first, second in state["previous"]]
         for running, saved in zip(self._episodes, state["episodes"], strict=True):
             running.load(saved)
 
 
-class _Running:
-    """An episode under way."""
+class _CurrentEpisode:
+    """The steps and scores so far of a game's current episode."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, int, int]] = []
         self._scores: list[int] = []
 
     def add(self, state: Seen, action: int, score: int) -> None:
-        """One more step: the state, what was done, the score afterwards."""
+        """Add a step: the state, the text id of the action taken there, and the score afterwards."""
         self._rows.append((state.narration, state.look, state.inventory, action))
         self._scores.append(score)
 
     def finish(self, terminated: bool) -> Episode:
-        """The whole episode; the next step begins another."""
+        """Return the whole episode, and begin another with the next step."""
         episode = Episode(self.rows(), np.array(self._scores, np.int32), terminated)
         self._rows, self._scores = [], []
         return episode
 
     def rows(self) -> NDArray[np.int32]:
-        """[length, 4]: narration, look, inventory, action"""
+        """Return the steps, [length, 4]: narration, look, inventory, action."""
         return np.array(self._rows, np.int32).reshape(-1, 4)
 
     def texts(self) -> NDArray[np.int32]:
-        """All texts in it."""
+        """Return the ids of all texts in the episode."""
         return self.rows().ravel()
 
     def state(self) -> State:
-        """For `load`."""
+        """Return steps and scores for `load`."""
         return {"rows": self.rows(), "scores": list(self._scores)}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self._rows = [(a, b, c, d) for a, b, c, d in state["rows"].tolist()]
         self._scores = list(state["scores"])

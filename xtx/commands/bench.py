@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from rich.console import Console
@@ -20,7 +20,7 @@ from tyro.conf import Positional, arg
 from xtx.agents import preset
 from xtx.bounded_files import BadFileError, read_json_lines
 from xtx.commands.session import Means, check_config, lasting_name, prepare
-from xtx.config import RunConfig
+from xtx.config import Actions, RunConfig, usual_actions
 from xtx.core import UserError
 
 TRAINING = "imitation training"
@@ -30,17 +30,32 @@ TRAINING = "imitation training"
 class Args:
     """Trains for a while in a folder that is thrown away, and shows where the time went; or shows that of a run."""
 
+    USUAL: ClassVar = (
+        "agent",
+        "steps",
+        "warmup",
+        "actions",
+        "run",
+        "device",
+        "workers",
+    )
+
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
-    agent: str = "xtx"
+    agent: Annotated[str, arg(metavar="NAME")] = "xtx"
+    """What learns: see `xtx agents`."""
     steps: int = 8000
     """Game steps that are measured; at least 4000 vector steps show imitation training of the paper's settings."""
     warmup: int = 800
     """Game steps before that, which are not."""
     seed: int = 0
+    """Where all random numbers begin."""
     games: int = 8
+    """Games played in lock-step."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
+    actions: Actions | None = None
+    """What is tried for valid actions; if not given, what `xtx train` tries with this agent."""
     run: Annotated[Path | None, arg(metavar="DIR")] = None
     """Train nothing: show where the time of the run in this folder went, over all its starts."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
@@ -62,6 +77,7 @@ def run(args: Args) -> None:
         steps=args.steps + args.warmup,
         games=args.games,
         extra_actions=args.extra_actions,
+        actions=args.actions or usual_actions(args.agent),
     )
     check_config(config)
     cast = prepare(config, args.means)

@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 
 from xtx.commands.check_rows import print_rows
 from xtx.commands.writing import check_out, open_out
+from xtx.config import Actions
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import find_story
@@ -38,9 +39,9 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try forms beyond the grammar's templates."""
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
-    dictionary."""
+    actions: Actions = "whole"
+    """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary
+    too."""
     compare: bool = False
     """Check each game plainly, with extra actions, with the wide grammar, and with the whole dictionary."""
     reach: bool = False

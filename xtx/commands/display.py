@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -14,11 +14,10 @@ from xtx.commands.summary import print_summary
 from xtx.games.stage import Stage
 from xtx.live import LiveShow, SurveyProgress
 from xtx.runs import Run
-from xtx.train import Progress
+from xtx.train import LAST, Progress
 
 LINE_EVERY = 30.0
 """Seconds between lines where there is no terminal."""
-REFRESH = 0.25
 SPEED_OVER = 20.0
 """Seconds over which the speed is measured."""
 
@@ -34,11 +33,12 @@ class Display(LiveShow):
         self._marks: list[tuple[float, int]] = []
         self._shown = 0.0
         self._began = time.monotonic()
+        self._is_stopping = False
         config = run.config
         self._console.print(
             f"xtx: {config.agent} learns {stage.name} (at most {stage.max_score} points) on {device}, "
-            f"seed {config.seed}, {config.steps:,} steps; run folder: {run.folder}",
-            highlight=False, soft_wrap=True,
+            f"seed {config.seed}, {config.steps:,} steps, actions: {config.actions}; run folder: {run.folder}",
+            highlight=False, soft_wrap=not self._console.is_terminal,
         )  # fmt: skip
         if not quiet:
             self._console.print("looking into the game ...", highlight=False)
@@ -49,7 +49,21 @@ class Display(LiveShow):
 
     def note(self, line: str) -> None:
         """A line for the user, above the panel."""
-        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True)
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal)
+
+    def stopping(self) -> bool:
+        """Says that the run stops when what is under way is done, in the panel; False where there is none. Called in a
+        signal handler, so it only sets what is drawn next."""
+        self._is_stopping = True
+        return self._live is not None
+
+    def draw(self) -> RenderableType:
+        """The panel."""
+        return "" if self._progress is None else self._panel(self._progress)
+
+    def is_kept(self) -> bool:
+        """The panel of a run that was stopped stays."""
+        return self._is_stopping
 
     def show(self, progress: Progress) -> None:
         """The state of the run, not more often than a person can read."""
@@ -57,10 +71,7 @@ class Display(LiveShow):
         now = time.monotonic()
         if not self._marks or now - self._marks[-1][0] > 1:
             self._marks = [*(m for m in self._marks if now - m[0] < SPEED_OVER), (now, progress.steps)]
-        if self._live is not None and now - self._shown > REFRESH:
-            self._shown = now
-            self._live.update(self._panel(progress))
-        elif self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
+        if self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
             self._shown = now
             self._console.print(self._line(progress), highlight=False, soft_wrap=True)
 
@@ -101,14 +112,21 @@ class Display(LiveShow):
             cells["losses"] = ", ".join(f"{name.removeprefix('loss_')} {n:.3f}" for name, n in losses.items())
         for name, value in cells.items():
             table.add_row(f"[dim]{name}[/dim]", value)
+        subtitle = (
+            "saving and stopping; Ctrl-C again ends it at once" if self._is_stopping else "Ctrl-C saves and stops"
+        )
         title = f"{self._run.config.agent} learns {self._stage.name}"
-        return Panel(Group(bar, table), title=title, subtitle="Ctrl-C saves and stops", border_style="cyan")
+        return Panel(Group(bar, table), title=title, subtitle=subtitle, border_style="cyan")
 
     def summary(self, finished: bool) -> None:
         """What came of it, in words."""
         console, folder = self._console, self._run.folder
         if not finished:
-            console.print(f"xtx: stopped and saved; go on with: xtx resume {folder}", highlight=False, soft_wrap=True)
+            if (p := self._progress) is not None:
+                score = f"mean of the last {min(LAST, p.episodes)} episodes {p.score_mean:.1f}, best {p.score_max}"
+                so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
+                self.note(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
+            self.note(f"stopped and saved; go on with: xtx resume {folder}")
             return
         print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
 

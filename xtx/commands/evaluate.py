@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +15,10 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.commands.loading import Loaded, Means, Which, load_agent
+from xtx.config import Actions
 from xtx.core import UserError
-from xtx.runs import replace_text
+from xtx.report.load import runs_below
+from xtx.runs import replace_text, warn
 
 if TYPE_CHECKING:
     from xtx.evaluate import Figures, Outcome
@@ -39,13 +41,15 @@ class Args:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """The run's folder, or a folder with runs in it: then each of them is evaluated."""
     episodes: Annotated[int | None, arg(metavar="N")] = None
     """Episodes to play; if not given 100, or one where all would be the same (--greedy in a deterministic run)."""
     greedy: bool = False
     """Always take the likeliest action instead of drawing one as in training."""
     checkpoint: Which = "newest"
     """Which state of the agent: the last one, or the one at its best mean score."""
+    actions: Actions | None = None
+    """What is tried for valid actions; if not given, what the agent was trained with."""
     seed: Annotated[int | None, arg(metavar="N")] = None
     """For stochastic runs: another number gives other games, never those of the training; 0 if not given."""
     no_save: bool = False
@@ -54,9 +58,29 @@ class Args:
 
 
 def run(args: Args) -> int:
-    """0, or 130 if Ctrl-C stopped it."""
+    """0, 2 if one of several runs could not be evaluated, or 130 if Ctrl-C stopped it."""
     _check(args)
-    loaded = load_agent(args.run, args.checkpoint, args.means)
+    if (args.run / "config.json").exists() or not args.run.is_dir():
+        return _evaluate(args)
+    folders = sorted(runs_below(args.run))
+    if not folders:
+        raise UserError(f"{args.run}: there is no run in it; give the folder of a run, or one with runs in it")
+    status = 0
+    for number, folder in enumerate(folders, 1):
+        print(f"{chr(10) * (number > 1)}{folder} ({number} of {len(folders)})", flush=True)
+        try:
+            ended = _evaluate(replace(args, run=folder))
+        except UserError as error:
+            warn(f"{folder} is left out: {error}")
+            status = 2
+        else:
+            if ended:
+                return ended
+    return status
+
+
+def _evaluate(args: Args) -> int:
+    loaded = load_agent(args.run, args.checkpoint, args.means, args.actions)
     stochastic = loaded.config.stochastic
     if args.seed is not None and not stochastic:
         raise UserError("--seed is for stochastic runs; in this one every episode has the same emulator seed")
@@ -67,8 +91,9 @@ def run(args: Args) -> int:
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(
         f"xtx: {loaded.config.agent} plays {loaded.stage.name}, {wanted} {_episodes(wanted)}"
-        f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps",
-        soft_wrap=True,
+        f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
+        f"actions: {loaded.stage.spec.actions}",
+        soft_wrap=not console.is_terminal,
     )
     began = time.monotonic()
     played, finished = _play(args, loaded, wanted, console)
@@ -185,6 +210,7 @@ def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seco
         "checkpoint": args.checkpoint,
         "greedy": args.greedy,
         "stochastic": config.stochastic,
+        "actions": loaded.stage.spec.actions,
         "seed": (args.seed or 0) if config.stochastic else None,
         "games": min(config.games, len(played)),
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

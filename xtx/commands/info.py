@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional, arg
 
 from xtx.commands.survey import describe_layout
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.child_process import PATIENCE, Report, call_in_child
+from xtx.games.discovery.describe import describe
+from xtx.games.profile import Profile
 from xtx.games.statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.zmachine import read_dictionary
 
@@ -36,7 +39,7 @@ def run(args: Args) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, fact in facts.items():
-        table.add_row(name, fact)
+        table.add_row(name, Text(fact))
     Console(highlight=False).print(table)
 
 
@@ -44,7 +47,7 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
     """A title and the facts by name. Plays the walkthrough, so it is called in a process of its own."""
     from xtx.games.jericho import Emulator, Status
 
-    story = find_story(path)
+    story = describe(find_story(path))
     emulator = Emulator(story)
     texts = [emulator.reset(emulator.walkthrough_seed)]
     score, rewards = emulator.score, []
@@ -72,9 +75,18 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
     }
     if not emulator.walkthrough:
         facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
+    if story.profile is not None:
+        facts |= _found(story.profile)
     title = f"{emulator.name}, {emulator.max_score} points"
     emulator.close()
     return title, facts
+
+
+def _found(profile: Profile) -> dict[str, str]:
+    """What was found out about a story, and whether that was verified."""
+    verified = "yes" if profile.verified else f"no; play something that you know: xtx games verify {profile.name}"
+    found = {"found: " + f.what: f"{f.value} ({f.sureness}: {f.how})" for f in profile.findings}
+    return {**found, "verified": verified}
 
 
 def _survey(emulator: Emulator) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from tyro.conf import arg
 
 from xtx.agents import find_agent
-from xtx.config import RunConfig
+from xtx.config import Actions, RunConfig
 from xtx.core import Agent, EpisodeRecord, State, UserError
 from xtx.runs import find_config_changes, find_newest, read_checkpoint, read_config, read_episodes, warn
 
@@ -68,8 +68,11 @@ class Loaded:
         return GameVector(self.stage.spec, games, self.stage.count_workers(workers), forbidden=self.forbidden)
 
 
-def load_agent(folder: Path, which: Which = "newest", means: Means | None = None) -> Loaded:
-    """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best."""
+def load_agent(
+    folder: Path, which: Which = "newest", means: Means | None = None, actions: Actions | None = None
+) -> Loaded:
+    """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best. `actions`: what
+    its games try for valid actions, if not what it was trained with."""
     config = read_config(folder)
     find_agent(config.agent)  # for its complaint, before anything that takes time
     found = _find_checkpoint(folder, which)
@@ -81,7 +84,7 @@ def load_agent(folder: Path, which: Which = "newest", means: Means | None = None
         change for change in find_config_changes(path, saved, config) if change.startswith(("agent ", "settings."))
     ]
     means = means or Means()
-    stage = open_stage(config, means)
+    stage = open_stage(config, means, actions)
     # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
     import torch
 
@@ -104,7 +107,7 @@ def load_agent(folder: Path, which: Which = "newest", means: Means | None = None
     return loaded
 
 
-def open_stage(config: RunConfig, means: Means) -> Stage:
+def open_stage(config: RunConfig, means: Means, actions: Actions | None = None) -> Stage:
     """The run's game."""
     from xtx.games.stage import set_stage
 
@@ -113,7 +116,7 @@ def open_stage(config: RunConfig, means: Means) -> Stage:
         extra_actions=config.extra_actions,
         byte_score=config.byte_score,
         wide_grammar=config.wide_grammar,
-        actions=config.actions,
+        actions=actions or config.actions,
         thorough_survey=config.thorough_survey,
         atlas=means.atlas,
         no_atlas=means.no_atlas,

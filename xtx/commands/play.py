@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
 from xtx.commands.loading import Loaded, Means, Which, load_agent
+from xtx.config import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog import default_game, find_story
 from xtx.runs import read_config
@@ -33,6 +34,19 @@ UNTRAINED = ("random", "walkthrough")
 @dataclass(frozen=True)
 class Args:
     """Plays a game in the terminal, by hand or with an agent; /help while playing lists the commands."""
+
+    USUAL: ClassVar = (
+        "agent",
+        "hint",
+        "checkpoint",
+        "delay",
+        "episodes",
+        "steps",
+        "seed",
+        "extra_actions",
+        "actions",
+        "transcript",
+    )
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; if not given, the run's game, or else the adventure that comes with
@@ -58,9 +72,9 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
-    actions: Literal["templates", "whole"] | None = None
-    """What is tried for valid actions: the grammar's templates with the things in sight (if not given, or what a run
-    was trained with), or also every word of the dictionary."""
+    actions: Actions | None = None
+    """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary too.
+    If not given, what the run was trained with, or whole."""
     search: Literal["zset", "jericho"] = "zset"
     """How valid actions are searched: all candidates at once by set execution, or one by one."""
     atlas: Annotated[Path | None, arg(metavar="PATH")] = None
@@ -95,7 +109,7 @@ def run(args: Args) -> int:
         # A trained agent is to find the actions that it was trained with.
         extra_actions=args.extra_actions or (config is not None and config.extra_actions),
         wide_grammar=args.wide_grammar or (config is not None and config.wide_grammar),
-        actions=args.actions or (config.actions if config is not None else "templates"),
+        actions=args.actions or (config.actions if config is not None else "whole"),
         thorough_survey=config is not None and config.thorough_survey,
         atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
         search=searching,

@@ -29,6 +29,7 @@ from xtx.report.html import to_html
 from xtx.report.load import RunData, Unreadable, find_below, find_runs, read_runs
 from xtx.report.markdown import to_markdown
 from xtx.report.printed import to_png
+from xtx.report.short_table import build_short
 from xtx.report.spreadsheet import to_csv
 from xtx.report.words import some
 from xtx.runs import replace_text, warn
@@ -48,6 +49,8 @@ class Args:
     embed: Annotated[Path | None, arg(metavar="FILE")] = None
     """Instead of writing a page: put the report, as tables only, into this Markdown file, between its two lines that
     say where `xtx report` begins and ends. No game is opened, so the text is the same everywhere."""
+    short: bool = False
+    """With --embed: one table of the agents and games that the paper has, instead of the whole report."""
     title: str = TITLE
     """Title of the page."""
     figures: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -60,6 +63,8 @@ class Args:
 
 def run(args: Args) -> None:
     """Writes the report and says where it is."""
+    if args.short and args.embed is None:
+        raise UserError("--short makes a table for --embed FILE; give both, or leave out --short")
     if args.embed is not None:
         return _embed(args, args.embed)
     if args.out.suffix.lower() not in ENDINGS:
@@ -117,7 +122,10 @@ def _embed(args: Args, file: Path) -> None:
     if there:
         runs, failed = _read(find_runs(there))
         board, part = make_of_readable(
-            runs, failed, NoFacts().find, lambda board: to_markdown(build_brief(board, args.title), level=2)
+            runs,
+            failed,
+            NoFacts().find,
+            lambda board: to_markdown((build_short if args.short else build_brief)(board, args.title), level=2),
         )
         _warn_of(board.unreadable[len(failed) :])
         how_many = len(board.runs)

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from tyro.conf import Positional, arg
 
+from xtx.agents.from_file import accept_agent
 from xtx.commands.session import Means, resume
+from xtx.training.resumed import check_same_agent
 
 
 @dataclass(frozen=True)
 class Args:
     """Goes on with a run exactly where its last checkpoint was."""
 
+    USUAL: ClassVar = (
+        "device",
+        "workers",
+        "threads",
+        "tensorboard",
+        "wandb",
+        "quiet",
+        "accept_changes",
+        "no_loggers",
+    )
+
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""
     accept_changes: bool = False
     """Go on although files of the run were changed since its checkpoint, and note the change in changes.jsonl. Lines
     that cannot be read are left out; the file as it was is kept beside it."""
+    agent: Annotated[str | None, arg(metavar="FILE.py:CLASS")] = None
+    """The run's agent, if its file was never named on this machine: loading it runs it."""
+    no_loggers: bool = False
+    """From now on, log neither to TensorBoard nor to Weights & Biases, unless that is asked for here."""
     means: Annotated[Means, arg(name="")] = field(default_factory=Means)
 
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    return resume(args.run, args.means, accept_changes=args.accept_changes)
+    if args.agent is not None:
+        check_same_agent(args.run, accept_agent(args.agent))
+    return resume(args.run, args.means, accept_changes=args.accept_changes, forget_loggers=args.no_loggers)

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 from tyro.conf import arg
 
-from xtx.agents import find_agent
-from xtx.bounds import check_settings
 from xtx.commands.writing import run_written
 from xtx.config import RunConfig
-from xtx.config_file import ConfigError, check_numbers, replace_old_settings
-from xtx.core import Agent, Brief, UserError
-from xtx.games.catalog import default_game, is_story_name
+from xtx.core import UserError
 from xtx.runs import Run
+from xtx.training.prepare import Cast, check_config, lasting_name, make_agent, pick_device, prepare, search_threads
+from xtx.training.resumed import prepare_resumed
+from xtx.training.stop import stopper
 
 if TYPE_CHECKING:
     from xtx.commands.display import Display
-    from xtx.commands.sinks import Sinks
-    from xtx.games.stage import Stage
+    from xtx.commands.sinks import Loggers, Sinks
     from xtx.train import Progress
 
-
-_SMALL = 128
-"""Width of networks under which several threads do not pay."""
+__all__ = [
+    "Means",
+    "check_config",
+    "lasting_name",
+    "make_agent",
+    "pick_device",
+    "prepare",
+    "resume",
+    "search_threads",
+    "stopper",
+    "train",
+]
 
 
 @dataclass(frozen=True)
@@ -62,33 +64,40 @@ class Means:
     checkpoint_seconds: float = 60.0
     """Time between checkpoints; longer where writing one takes long, 0 for one after every vector step."""
     tensorboard: bool = False
-    """Also write the metrics for TensorBoard (extra `tensorboard`)."""
+    """Also write the metrics for TensorBoard (extra `tensorboard`), now and whenever the run goes on."""
     wandb: bool = False
-    """Also log to Weights & Biases (extra `wandb`); WANDB_MODE=offline works."""
+    """Also log to Weights & Biases (extra `wandb`), likewise; WANDB_MODE=offline works."""
+    wandb_project: Annotated[str, arg(metavar="NAME")] = ""
+    """Project at Weights & Biases; if not given, that of WANDB_PROJECT, or xtx. Like the next three, it implies
+    --wandb."""
+    wandb_group: Annotated[str, arg(metavar="NAME")] = ""
+    """Group of the run there; in a sweep, the sweep's name."""
+    wandb_name: Annotated[str, arg(metavar="NAME")] = ""
+    """Name of the run there; if not given, that of its folder."""
+    wandb_tags: Annotated[tuple[str, ...], arg(metavar="TAG...")] = ()
+    """Tags of the run there."""
     quiet: bool = False
     """Print only where the run is, and the summary."""
+
+    @property
+    def loggers(self) -> Loggers:
+        """Where the metrics are to go beside the run's own files."""
+        from xtx.commands.sinks import Loggers
+
+        named = bool(self.wandb_project or self.wandb_group or self.wandb_name or self.wandb_tags)
+        return Loggers(
+            tensorboard=self.tensorboard,
+            wandb=self.wandb or named,
+            project=self.wandb_project,
+            group=self.wandb_group,
+            name=self.wandb_name,
+            tags=self.wandb_tags,
+        )
 
     @property
     def ahead(self) -> bool | None:
         """`look_ahead` as a vector of games takes it."""
         return {"on": True, "off": False}.get(self.look_ahead)
-
-
-def lasting_name(game: str) -> str:
-    """What names the game also tomorrow and in another folder."""
-    path = Path(game)
-    if "/" in game or (is_story_name(path) and path.is_file()):
-        return str(path.absolute())
-    return game or default_game()
-
-
-def check_config(config: RunConfig) -> None:
-    """Refuses numbers that make no run, in one line."""
-    try:
-        check_numbers(config)
-    except ValueError as error:
-        name, _, rest = str(error).partition(" ")
-        raise UserError(f"--{name.replace('_', '-')} {rest}") from None
 
 
 def train(config: RunConfig, folder: Path, means: Means) -> int:
@@ -102,127 +111,39 @@ def train(config: RunConfig, folder: Path, means: Means) -> int:
             raise
 
 
-def resume(folder: Path, means: Means, *, accept_changes: bool = False) -> int:
-    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint."""
+def resume(folder: Path, means: Means, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
+    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint; `forget_loggers`:
+    without those that it logged to before."""
     with run_written(folder), Run.open(folder) as run:
-        changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
-        cast = prepare(run.config, means, folder / "config.json")
-        if any(change.startswith("config.json") for change in changes):
-            _try_state(run, cast, means)
-        return _session(run, means, cast)
+        cast = prepare_resumed(run, means, accept_changes=accept_changes)
+        return _session(run, means, cast, forget_loggers=forget_loggers)
 
 
-def _try_state(run: Run, cast: Cast, means: Means) -> None:
-    """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
-    from xtx.games.vector import GameVector
-    from xtx.train import check_state, load_agent_state, restore_games
-
-    state = run.saved_state
-    if state is not None:
-        check_state(run, state)
-        load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
-        with contextlib.closing(
-            GameVector(cast.stage.spec, run.config.games, cast.stage.count_workers(means.workers))
-        ) as games:
-            restore_games(run, games, state)
-
-
-@dataclass(frozen=True)
-class Cast:
-    """Who plays what, and where it is computed."""
-
-    stage: Stage
-    agent: Agent
-    device: str
-
-
-def prepare(config: RunConfig, means: Means, source: Path | None = None) -> Cast:
-    """Finds the game and the device and makes the agent: whatever is wrong with them shows here. `source`: the file
-    that the config was read from, if there is one."""
-    for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
-        value = getattr(means, name)
-        if value is not None and not value >= least:
-            raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
-    # Not at the top: these take a while to load, and a wrong option should be answered at once.
-    import torch
-
-    from xtx.games.stage import set_stage
-
-    device = pick_device(means.device)
-    torch.set_num_threads(means.threads or usual_threads(config, torch.get_num_threads()))
-    stage = set_stage(
-        config.game,
-        extra_actions=config.extra_actions,
-        byte_score=config.byte_score,
-        wide_grammar=config.wide_grammar,
-        actions=config.actions,
-        thorough_survey=config.thorough_survey,
-        atlas=means.atlas,
-        no_atlas=means.no_atlas,
-        engine=means.search,
-        threads=means.search_threads or search_threads(config.games, means.workers),
-    )
-    return Cast(stage, make_agent(config, device, stage.walkthrough, source=source), device)
-
-
-def search_threads(games: int, workers: int | None) -> int:
-    """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
-    games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than
-    eight in two of three measurements.)"""
-    processors = len(os.sched_getaffinity(0))
-    each = processors // max(1, min(games, workers or processors))
-    return min(12, processors, 6 * each) if processors > 1 else 1
-
-
-def usual_threads(config: RunConfig, processors: int) -> int:
-    """Threads of torch. Small networks, as in the demo, are quicker with one than with several that wait for each
-    other."""
-    q = config.settings.get("q")
-    small = isinstance(q, dict) and q.get("hidden", _SMALL) < _SMALL
-    return 1 if small else min(8, processors)
-
-
-def _session(run: Run, means: Means, cast: Cast) -> int:
-    import torch
-
+def _session(run: Run, means: Means, cast: Cast, *, forget_loggers: bool = False) -> int:
     from xtx.commands.display import Display
-    from xtx.commands.sinks import open_sinks
+    from xtx.commands.sinks import open_sinks, remember_loggers
     from xtx.games.vector import GameVector
-    from xtx.train import Training, check_state
+    from xtx.train import Training
+    from xtx.training.session import open_games, restore_run
 
-    stage, games_played = cast.stage, run.config.games
-    state = run.restore()
-    if state is not None:
-        check_state(run, state)
-    forbidden, done = (state["forbidden"], state["progress"]["steps"]) if state is not None else ([], 0)
-    display = Display(run, stage, cast.device, quiet=means.quiet)
-    if state is not None and state["threads"] != torch.get_num_threads():
-        if means.threads is None:
-            torch.set_num_threads(state["threads"])
-        else:
-            display.note(f"the run had {state['threads']} threads so far; with {means.threads} it will not be the same")
+    restored = restore_run(run)
+    loggers = remember_loggers(run.folder, means.loggers, forget=forget_loggers)
+    display = Display(run, cast.stage, cast.device, quiet=means.quiet)
+    restored.adopt_threads(means.threads, display.note)
 
-    def open_games() -> GameVector:
+    def open_shown() -> GameVector:
         with display.surveying() as on_survey, stop.at_once():
-            return GameVector(
-                stage.spec,
-                games_played,
-                stage.count_workers(means.workers),
-                forbidden=forbidden,
-                on_report=display.note,
-                on_survey=on_survey,
-                ahead=means.ahead,
-                tie=means.tie_workers == "auto",
-            )
+            return open_games(run, restored, means, cast, display.note, on_survey)
 
     with (
         stopper() as stop,
-        open_sinks(run, done, tensorboard=means.tensorboard, wandb=means.wandb, quiet=means.quiet) as sinks,
-        contextlib.closing(open_games()) as games,
+        open_sinks(run, loggers, quiet=means.quiet) as sinks,
+        contextlib.closing(open_shown()) as games,
         display,
     ):
+        stop.show = display.stopping
         training = Training(run, cast.agent, games, checkpoint_seconds=means.checkpoint_seconds)
-        finished = training.run(state, lambda progress: _show(progress, display, sinks) and not stop.asked)
+        finished = training.run(restored.state, lambda progress: _show(progress, display, sinks) and not stop.asked)
     display.summary(finished)
     return 0 if finished else 130
 
@@ -231,84 +152,3 @@ def _show(progress: Progress, display: Display, sinks: Sinks) -> bool:
     display.show(progress)
     sinks.show(progress)
     return True
-
-
-def make_agent(
-    config: RunConfig, device: str, walkthrough: tuple[str, ...], games: int | None = None, source: Path | None = None
-) -> Agent:
-    """The run's agent, at its beginning. `source`: the file that the config was read from, for complaints."""
-    kind = find_agent(config.agent)
-    try:
-        settings = _convert_settings(config, kind)
-        check_settings(settings)
-    except ConfigError as error:
-        raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
-    except msgspec.ValidationError as error:
-        raise UserError(f"the settings of {config.agent} do not fit ({error}); see: xtx train --help") from None
-    except ValueError as error:
-        raise UserError(f"{error} (see: xtx train --agent {config.agent} --help)") from None
-    if config.agent == "walkthrough" and not walkthrough:
-        raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
-    brief = Brief(games or config.games, config.seed, device, walkthrough)
-    try:
-        return kind(settings, brief)
-    except ValueError as error:
-        raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
-
-
-def _convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
-    """The agent's settings. Raises `ConfigError` for unknown keys, and `msgspec.ValidationError` for wrong types."""
-    return msgspec.convert(replace_old_settings(config.settings, kind.Settings()), kind.Settings)
-
-
-def pick_device(wanted: str) -> str:
-    """cpu or cuda."""
-    # Must be there before the GPU is first used: without it, sums of matrix products have no fixed order.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    import torch
-
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("there is no GPU that torch can use here; leave out --device cuda, or see `nvidia-smi`")
-    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-class Stop:
-    """Whether the user asked to stop, and whether that can be done at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.is_immediate = False
-
-    @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """For what leaves nothing to be saved: Ctrl-C ends it at once."""
-        if self.asked:
-            raise KeyboardInterrupt
-        self.is_immediate = True
-        try:
-            yield
-        finally:
-            self.is_immediate = False
-
-
-@contextlib.contextmanager
-def stopper() -> Iterator[Stop]:
-    """Ctrl-C, or the end of a session, asks the loop to save and stop; a second Ctrl-C ends it at once. SIGTERM may
-    come more than once for one reason: when a sweep with several threads is killed, the kernel sends it for each of
-    those that its run belonged to in turn."""
-    stop = Stop()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
-            raise KeyboardInterrupt
-        stop.asked = True  # before anything that could wait
-        if number == signal.SIGINT:  # at once: what is under way may take half a minute
-            with contextlib.suppress(OSError):
-                os.write(2, b"\nstopping when this is done, and saving; Ctrl-C again ends it at once\n")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

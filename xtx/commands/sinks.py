@@ -1,8 +1,12 @@
-"""Other places that metrics can go to: TensorBoard, Weights & Biases."""
+"""Other places that metrics can go to: TensorBoard, Weights & Biases.
+
+loggers.json in the run's folder remembers which ones, so a run that goes on logs as before.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,57 +16,132 @@ from typing import Any
 
 import msgspec
 
+from xtx.bounded_files import BadFileError, read_json
+from xtx.commands.logger_lines import Point, PointReader, group_name
+from xtx.config import RunConfig
 from xtx.core import UserError
 from xtx.regular_files import check_folders
-from xtx.runs import Run, read_lines, replace_text, warn
+from xtx.runs import Run, replace_text, warn
 from xtx.train import Progress
 
-_Write = Callable[[int, dict[str, float]], None]
-"""Takes the game steps of a line, and its numbers."""
+_Write = Callable[[Point], None]
+
+FILE = "loggers.json"
+
+
+class Loggers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a run's metrics go beside its own files; the content of loggers.json."""
+
+    tensorboard: bool = False
+    wandb: bool = False
+    project: str = ""
+    """At Weights & Biases, as the next three; empty means WANDB_PROJECT, or `xtx`."""
+    group: str = ""
+    name: str = ""
+    """Empty means the name of the run's folder."""
+    tags: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.tensorboard or self.wandb
+
+
+def remember_loggers(folder: Path, asked: Loggers, *, forget: bool = False) -> Loggers:
+    """The loggers of a run: those that were asked for before and now. Kept for the next time; `forget`: none of the
+    earlier ones."""
+    path = folder / FILE
+    before = Loggers()
+    if not forget:
+        try:
+            before = read_json(path, Loggers)
+        except FileNotFoundError:
+            pass
+        except (OSError, BadFileError) as error:
+            warn(f"{path} cannot be read ({error}); only what is asked for now is logged elsewhere")
+    now = Loggers(
+        tensorboard=before.tensorboard or asked.tensorboard,
+        wandb=before.wandb or asked.wandb,
+        project=asked.project or before.project,
+        group=asked.group or before.group,
+        name=asked.name or before.name,
+        tags=asked.tags or before.tags,
+    )
+    if now != before or forget:
+        write_loggers(folder, now)
+    return now
+
+
+def write_loggers(folder: Path, loggers: Loggers) -> None:
+    """Keep what a run logs to, also before its first start."""
+    path = folder / FILE
+    if loggers:
+        replace_text(path, msgspec.json.encode(loggers).decode() + "\n")
+    else:
+        path.unlink(missing_ok=True)
 
 
 class Sinks:
-    """Passes each new line of metrics on."""
+    """Passes what is new in the run's files on."""
 
-    def __init__(self, writers: list[_Write]) -> None:
+    def __init__(self, folder: Path, writers: list[_Write]) -> None:
+        self._reader = PointReader(folder)
         self._writers = writers
         self._last = 0
+        self.send()
 
     def show(self, progress: Progress) -> None:
-        """Writes the numbers if they are new."""
+        """Passes on what was written, if a line of metrics is new."""
         if progress.logged != self._last:
             self._last = progress.logged
-            scores = {"score_mean": progress.score_mean, "score_max": float(progress.score_max)}
+            self.send()
+
+    def send(self) -> None:
+        """Passes on all that is new."""
+        for point in self._reader.read() if self._writers else ():
             for write in self._writers:
-                write(progress.steps, {**scores, **progress.plan, **progress.numbers})
+                write(point)
 
 
 @contextlib.contextmanager
-def open_sinks(run: Run, done: int, *, tensorboard: bool, wandb: bool, quiet: bool) -> Iterator[Sinks]:
-    """The places that were asked for. `done`: game steps after which the run goes on; lines of later ones that are
-    there already, from before it was stopped, do not come twice."""
+def open_sinks(run: Run, loggers: Loggers, *, quiet: bool) -> Iterator[Sinks]:
+    """The places that were asked for. What the run's files have already is passed on first."""
     with contextlib.ExitStack() as stack:
         writers = []
-        if tensorboard:
-            writers.append(stack.enter_context(_tensorboard(run, done)))
-        if wandb:
-            writers.append(stack.enter_context(_wandb(run, quiet)))
-        yield Sinks(writers)
+        if loggers.tensorboard:
+            writers.append(stack.enter_context(_tensorboard(run)))
+        if loggers.wandb:
+            writers.append(stack.enter_context(_wandb(run, loggers, quiet)))
+        sinks = Sinks(run.folder, writers)
+        yield sinks
+        run.flush()
+        sinks.send()
 
 
 @contextlib.contextmanager
-def _tensorboard(run: Run, done: int) -> Iterator[_Write]:
+def _tensorboard(run: Run) -> Iterator[_Write]:
+    """The files are written anew at every start, from the run's own: so each point is there once."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter, summary
     except ImportError:
-        raise UserError("TensorBoard is not installed; install the extra: pip install 'xtx[tensorboard]'") from None
-    check_folders([run.folder / "tensorboard"])
-    writer: Any = SummaryWriter(str(run.folder / "tensorboard"), purge_step=done + 1)
+        raise UserError(
+            "TensorBoard is not installed; install the extra: pip install 'xtx[tensorboard]', or leave it out "
+            "(xtx resume RUN --no-loggers)"
+        ) from None
+    folder = run.folder / "tensorboard"
+    check_folders([folder])
+    for path in folder.glob("events.out.tfevents.*"):
+        path.unlink()
+    writer: Any = SummaryWriter(str(folder))
+    make_hparams: Any = summary.hparams
+    given = flatten_config(run.config)
+    for one in make_hparams(given, {"score/mean": 0.0, "score/max": 0.0}):
+        writer.file_writer.add_summary(one)
+    rows = [f"| {name} | {value} |" for name, value in given.items()]
+    writer.add_text("config", "\n".join(["| setting | value |", "|---|---|", *rows]))
 
-    def write(step: int, numbers: dict[str, float]) -> None:
-        for name, number in numbers.items():
-            writer.add_scalar(name, number, step)
-        writer.flush()  # before the next checkpoint: a run that is killed goes on behind what it has logged
+    def write(point: Point) -> None:
+        for name, number in point.numbers.items():
+            writer.add_scalar(group_name(name), number, point.step, walltime=point.time)
+        writer.flush()
 
     try:
         yield write
@@ -70,21 +149,38 @@ def _tensorboard(run: Run, done: int) -> Iterator[_Write]:
         writer.close()
 
 
+def flatten_config(config: RunConfig) -> dict[str, bool | int | float | str]:
+    """A config as one level, for the tables of hyper-parameters."""
+    found: dict[str, bool | int | float | str] = {}
+    waiting: list[tuple[str, Any]] = list(reversed(asdict(config).items()))
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            below = "" if name == "settings" else f"{name}."
+            waiting += [(f"{below}{inner}", content) for inner, content in reversed(value.items())]
+        else:
+            found[name] = value if isinstance(value, bool | int | float | str) else str(value)
+    return found
+
+
 @contextlib.contextmanager
-def _wandb(run: Run, quiet: bool) -> Iterator[_Write]:
+def _wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
     """A run that goes on is the same run there. What was logged cannot be taken back, so lines that come again are left
     out; and what a killed process had logged is not on disk for some seconds, so lines that are missing come again."""
     try:
         import wandb
     except ImportError:
-        raise UserError("Weights & Biases is not installed; install the extra: pip install 'xtx[wandb]'") from None
+        raise UserError(
+            "Weights & Biases is not installed; install the extra: pip install 'xtx[wandb]', or leave it out "
+            "(xtx resume RUN --no-loggers)"
+        ) from None
     check_folders([run.folder / "wandb"])
     path = run.folder / "wandb.json"
     note = _read_note(path) or _Note(secrets.token_hex(8))
     try:
         session = wandb.init(
-            project="xtx", dir=str(run.folder), name=run.folder.name, id=note.id, resume="allow",
-            config=asdict(run.config), settings=wandb.Settings(silent=quiet, console="off"),
+            dir=str(run.folder), id=note.id, resume="allow", config=asdict(run.config),
+            settings=wandb.Settings(silent=quiet, console="off"), **wandb_place(run.folder, loggers),
         )  # fmt: skip
     except wandb.Error as error:
         raise UserError(
@@ -100,20 +196,29 @@ def _wandb(run: Run, quiet: bool) -> Iterator[_Write]:
     _keep_note(path, note)
     last = note.step  # what is kept changes only when all is on disk
 
-    def write(step: int, numbers: dict[str, float]) -> None:
+    def write(point: Point) -> None:
         nonlocal last
-        if step > last:
-            session.log(numbers, step=step, commit=True)  # else it would be kept back until the next line comes
-            last = step
+        if point.step > last:
+            # Committed: else it would be kept back until the next line comes.
+            session.log(point.numbers, step=point.step, commit=True)
+            last = point.step
 
     try:
-        for line in read_lines(run.folder, "metrics"):
-            write(line["step"], {name: number for name, number in line.items() if name not in ("step", "episodes")})
         yield write
     finally:
         session.finish()
         note.step, note.unfinished = last, ""
         _keep_note(path, note)
+
+
+def wandb_place(folder: Path, loggers: Loggers) -> dict[str, Any]:
+    """Project, group, name and tags at Weights & Biases, as `wandb.init` takes them."""
+    return {
+        "project": loggers.project or os.environ.get("WANDB_PROJECT") or "xtx",
+        "group": loggers.group or None,
+        "name": loggers.name or folder.name,
+        "tags": list(loggers.tags) or None,
+    }
 
 
 @dataclass

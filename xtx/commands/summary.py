@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,7 +37,7 @@ def print_summary(console: Console, run: Run, stage: Stage, seconds: str) -> Non
         console.print("No episode ended in that time; try more --steps.", highlight=False)
         return
     curve = score_curve(episodes, config.steps)
-    for line in draw(curve, config.steps, stage.max_score):
+    for line in draw(curve, config.steps):
         console.print(line, highlight=False, markup=False)
     best = max(episodes, key=lambda episode: episode.score)
     last = [episode.score for episode in episodes[-LAST:]]
@@ -44,22 +47,33 @@ def print_summary(console: Console, run: Run, stage: Stage, seconds: str) -> Non
         (f"{config.agent}, best episode (after {best.step:,} steps)", f"{best.score}"),
     ]
     if config.agent.endswith("-demo"):
-        rows.append((f"somebody who takes any valid action, mean of {RANDOM_EPISODES}", f"{random_mean(stage):.1f}"))
+        rows.append((f"any valid action at random, mean of {RANDOM_EPISODES}", f"{random_mean(stage):.1f}"))
     if stage.walkthrough:
-        rows.append((f"somebody who knows the way, in {len(stage.walkthrough)} moves", f"{stage.max_score}"))
+        rows.append((f"the walkthrough, in {len(stage.walkthrough)} moves", f"{stage.max_score}"))
     width = max(len(name) for name, _ in rows)
     for name, score in rows:
         console.print(f"  {name:{width}}  {score:>6} {where}", highlight=False)
-    picture = save_picture(run.folder, curve, config.agent, stage)
-    lines = [
-        "What to try next:",
-        f"  xtx best {run.folder}             read the best episode",
-        f"  xtx play --agent {run.folder}     watch the trained agent play",
-        f"  xtx evaluate {run.folder}         see how well it plays now",
-        "  xtx games                          find out which other games there are",
-        *([f"The curve as a picture: {picture}"] if picture else []),
-    ]
+    picture = save_picture(run.folder, episodes, config.agent, stage)
+    folder = shlex.quote(str(run.folder))
+    commands = {
+        f"xtx best {folder}": "read the best episode",
+        f"xtx play --agent {folder}": "watch the trained agent play",
+        f"xtx evaluate {folder}": "see how well it plays now",
+        "xtx games": "find out which other games there are",
+    }
+    lines = ["What to try next:", *beside(commands, console.width)]
+    lines += [f"The curve as a picture: {picture}"] if picture else []
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+
+def beside(commands: Mapping[str, str], width: int) -> list[str]:
+    """Commands with what they do beside them, or above them where that is too wide: then nothing is broken that is to
+    be copied."""
+    most = max(map(len, commands))
+    rows = [f"  {command:{most}}   {text}" for command, text in commands.items()]
+    if max(map(len, rows)) <= width:
+        return rows
+    return [line for command, text in commands.items() for line in (f"  {text}:", f"    {command}")]
 
 
 def score_curve(episodes: list[EpisodeRecord], steps: int) -> NDArray[np.float64]:
@@ -77,10 +91,11 @@ def score_curve(episodes: list[EpisodeRecord], steps: int) -> NDArray[np.float64
     return curve
 
 
-def draw(curve: NDArray[np.float64], steps: int, most: int) -> list[str]:
-    """The curve in characters: means as blocks, the best score as a line above them."""
-    top = max(float(most), float(np.nanmax(curve)), 1.0)
+def draw(curve: NDArray[np.float64], steps: int) -> list[str]:
+    """The curve in characters: means as blocks, the best score as a line above them. The axis ends at the best score,
+    not at the game's maximum, of which many runs come to a small part."""
     bottom = min(0.0, float(np.nanmin(curve)))
+    top = max(float(np.nanmax(curve)), bottom + 1.0)
     scale = (HEIGHT * 8 - 1) / (top - bottom)
     lines = []
     for row in range(HEIGHT, 0, -1):
@@ -95,7 +110,7 @@ def draw(curve: NDArray[np.float64], steps: int, most: int) -> list[str]:
         label = f"{bottom + (top - bottom) * row / HEIGHT:6.0f}" if row in (HEIGHT, HEIGHT // 2) else " " * 6
         lines.append(f"{label} │{''.join(cells)}")
     lines.append(f"{bottom:6.0f} └{'─' * len(curve)} {steps:,} steps")
-    lines.append("        blocks: mean score of the last 100 episodes; line: best score so far")
+    lines.append(f"        blocks: mean score of the last {LAST} episodes; line: best score so far")
     return lines
 
 
@@ -112,21 +127,32 @@ def random_mean(stage: Stage) -> float:
         return float(np.mean([episode.score for episode in episodes]))
 
 
-def save_picture(folder: Path, curve: NDArray[np.float64], agent: str, stage: Stage) -> Path | None:
+def save_picture(folder: Path, episodes: Sequence[EpisodeRecord], agent: str, stage: Stage) -> Path | None:
     """The curve as score.png in the run's folder, where matplotlib is installed; else None."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return None
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    steps = np.arange(1, len(curve) + 1) / len(curve)
-    axes.plot(steps * 100, curve[:, 0], label="mean of the last 100 episodes")
-    axes.plot(steps * 100, curve[:, 1], label="best so far", linestyle="--")
-    axes.axhline(stage.max_score, color="grey", linewidth=0.8, label="maximum")
-    axes.set(xlabel="% of the run", ylabel="score", title=f"{agent} learns {stage.name}")
-    axes.legend(loc="upper left")
+    plot_scores(figure.add_subplot(), episodes, f"{agent} learns {stage.name} ({stage.max_score} points at most)")
     path, content = folder / "score.png", io.BytesIO()
     figure.savefig(content, dpi=120, format="png")
     write_whole(path, content.getvalue())
     return path
+
+
+def plot_scores(axes: Any, episodes: Sequence[EpisodeRecord], title: str) -> None:
+    """Mean of the last 100 episodes and best score over game steps, on axes of matplotlib. Both change where an episode
+    ends and stay as they are in between, and so they are drawn."""
+    steps = np.array([episode.step for episode in episodes])
+    scores = np.array([episode.score for episode in episodes], np.float64)
+    sums = np.concatenate(([0.0], np.cumsum(scores)))
+    ends = np.arange(1, len(scores) + 1)
+    begins = np.maximum(0, ends - LAST)
+    means = (sums[ends] - sums[begins]) / (ends - begins)
+    axes.step(steps, means, where="post", label=f"mean of the last {LAST} episodes")
+    axes.step(steps, np.maximum.accumulate(scores), where="post", label="best so far", linestyle="--")
+    axes.set(xlabel="game steps", ylabel="score", title=title)
+    axes.set_xlim(0, steps[-1])
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    axes.legend(loc="upper left")

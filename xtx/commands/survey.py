@@ -16,7 +16,6 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import find_story
-from xtx.games.survey_budget import CHECKING
 from xtx.live import SurveyProgress
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ def describe_layout(layout: Layout) -> str:
         f"{len(layout.idle)} matter in some rooms only, {len(layout.folds)} have values that come to the same"
     )
     if layout.cut_short:
-        unchecked = CHECKING in layout.cut_short
-        meaning = "some states may share a key that differ" if unchecked else "keys are finer than they need be"
-        return f"{found}; not finished: {', '.join(layout.cut_short)} ({meaning})"
+        rooms = f"; in {len(layout.unchecked)} rooms everything counts" if layout.unchecked else ""
+        return f"{found}; not finished: {', '.join(layout.cut_short)} (keys are finer than they need be{rooms})"
     return f"{found}; finished"

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.commands.session import check_config, lasting_name, pick_device, stopper
+from xtx.agents.from_file import accept_agent
+from xtx.commands.session import check_config, stopper
+from xtx.config import Actions
 from xtx.core import UserError
-from xtx.games.catalog import user_folder
-from xtx.runs import warn
-from xtx.sweep.child import Means
 from xtx.sweep.conduct import Conductor, Item, Places, State
-from xtx.sweep.folder import Common, agree, check_runs, is_finished, open_sweep, saved_steps, settle
-from xtx.sweep.local import LocalPlaces, processors
-from xtx.sweep.plan import STAR, Chosen, PlannedRun, find_games, make_plan
+from xtx.sweep.folder import is_finished, plant, saved_steps
+from xtx.sweep.launch import SweepOptions, find_stories, open_places
+from xtx.sweep.plan import PlannedRun, make_plan
 from xtx.sweep.spec import Spec, read_spec, ready_names
 from xtx.sweep.table import Show, print_end
 
 SOME_FAILED = 1
-RUNS_PER_GPU = 6
 _SWEEPS = f"A sweep that comes with xtx ({', '.join(ready_names())}), or a TOML file (docs/sweeps.md)."
 
 
@@ -37,17 +34,35 @@ class Args:
     on, what failed is tried again: after whatever stopped it, the same command goes on. --games, --agents and the
     other choices take the place of those in the sweep that is named, or make one of their own."""
 
+    USUAL: ClassVar = (
+        "games",
+        "agents",
+        "seeds",
+        "steps",
+        "stochastic",
+        "actions",
+        "small",
+        "out",
+        "available",
+        "dry_run",
+        "jobs",
+        "device",
+    )
+
     sweep: Annotated[Positional[str], arg(metavar="SWEEP", help=_SWEEPS)] = ""
     games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
     """Names or story files; a star behind one ('zork3*') plays it with the actions that the paper adds."""
     agents: Annotated[tuple[str, ...] | None, arg(metavar="NAME...")] = None
-    """Who learns; see xtx train --help."""
+    """Which agents learn: see `xtx agents`; or FILE.py:CLASS."""
     seeds: Annotated[tuple[int, ...] | None, arg(metavar="N...")] = None
     """One run of each agent on each game for each of these; if nothing says otherwise, 0."""
     stochastic: Literal["yes", "no", "both"] | None = None
     """Whether there is another emulator seed in every episode."""
     steps: Annotated[int | None, arg(metavar="N")] = None
     """Game steps of each run; if not given, each agent's own, as in xtx train."""
+    actions: Actions | None = None
+    """What all runs try for valid actions: templates (if nothing says otherwise, as in the paper), or the whole
+    dictionary too."""
     small: bool = False
     """Use the demo's small settings for agents that have them."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -72,6 +87,17 @@ class Args:
     """Keep what is found in memory only."""
     checkpoint_seconds: float = 60.0
     """Time between checkpoints of a run."""
+    tensorboard: bool = False
+    """Also write the metrics of all runs for TensorBoard (extra `tensorboard`)."""
+    wandb: bool = False
+    """Also log all runs to Weights & Biases (extra `wandb`): in a group with the name of the sweep's folder."""
+    wandb_project: Annotated[str, arg(metavar="NAME")] = ""
+    """Project at Weights & Biases; if not given, that of WANDB_PROJECT, or xtx. Like the next two, it implies
+    --wandb."""
+    wandb_group: Annotated[str, arg(metavar="NAME")] = ""
+    """Another group of the runs there."""
+    wandb_tags: Annotated[tuple[str, ...], arg(metavar="TAG...")] = ()
+    """Tags of the runs there, beside game and agent."""
     ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """Carry out the runs on this Ray cluster (extra `cluster`): HOST:PORT, or auto on one of its machines."""
     cpus: float = 1.0
@@ -86,23 +112,17 @@ def run(args: Args) -> int:
     """0 if all runs are finished, 1 if some failed, 130 if it was stopped."""
     _check_numbers(args)
     spec = _choose(args)
-    runs = make_plan(spec, _find(spec, available=args.available))
+    runs = make_plan(spec, find_stories(spec, available=args.available))
     for planned in runs:
         check_config(planned.config)
     out = (args.out or Path("runs") / (Path(args.sweep).stem or "sweep")).expanduser()
     if args.dry_run:
         _print_plan(out, runs)
         return 0
-    if args.atlas is not None and args.no_atlas:
-        raise UserError("--atlas and --no-atlas exclude each other")
-    with open_sweep(out):
-        check_runs(out, runs)
-        common = _agree(args, out)
-        places = _places(args, out.absolute(), common)
-        try:
-            return _conduct(args, out, runs, places)
-        finally:
-            places.close()
+    options = SweepOptions(**{field.name: getattr(args, field.name) for field in fields(SweepOptions)})
+    with open_places(out, runs, options) as places:
+        _set_loggers(args, out, runs)
+        return _conduct(args, out, runs, places)
 
 
 def _check_numbers(args: Args) -> None:
@@ -122,41 +142,26 @@ def _choose(args: Args) -> Spec:
     spec = read_spec(args.sweep) if args.sweep else Spec()
     chosen: dict[str, object] = {
         name: value
-        for name in ("games", "agents", "seeds", "steps")
+        for name in ("games", "agents", "seeds", "steps", "actions")
         if (value := getattr(args, name)) is not None
     }  # fmt: skip
     if args.stochastic is not None:
         chosen["stochastic"] = "both" if args.stochastic == "both" else args.stochastic == "yes"
     if args.small:
         chosen["small"] = True
-    if args.agents is not None:  # those that the file has settings for may be gone
-        chosen["settings"] = {name: values for name, values in spec.settings.items() if name in args.agents}
+    # Both the sweep's own file and the command line are the user's words.
+    chosen["agents"] = tuple(map(accept_agent, args.agents if args.agents is not None else spec.agents))
+    chosen["settings"] = {
+        accept_agent(name): values
+        for name, values in spec.settings.items()
+        if args.agents is None or name in args.agents
+    }
     spec = msgspec.structs.replace(spec, **chosen)
     for name in ("games", "agents", "seeds"):
         if not getattr(spec, name):
             hint = "" if args.sweep else f", or name a sweep: {', '.join(ready_names())}"
             raise UserError(f"there are no {name} in the sweep; give --{name}{hint}")
     return spec
-
-
-def _find(spec: Spec, *, available: bool) -> list[Chosen]:
-    """The games. Those whose stories are missing are told all at once, before anything is begun."""
-    names = [
-        lasting_name(name.removesuffix(STAR)) + (STAR if name.endswith(STAR) else "") for name in spec.games
-    ]  # fmt: skip
-    games = find_games(names)
-    missing = dict.fromkeys(f"{game.name} ({game.missing})" for game in games if game.missing)
-    if not missing:
-        return games
-    line = f"{len(missing)} {'story is' if len(missing) == 1 else 'stories are'} not here: {', '.join(missing)}"
-    there = [game for game in games if not game.missing]
-    if not available or not there:
-        raise UserError(
-            f"{line}; put {'it' if len(missing) == 1 else 'them'} into {user_folder()} or a folder named in XTX_GAMES"
-            + ("" if available else ", or leave them out with --available")
-        )
-    warn(f"{line}; left out")
-    return there
 
 
 def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
@@ -168,54 +173,32 @@ def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
     print(f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(planned.config.steps for planned in runs):,} steps")
 
 
-def _agree(args: Args, out: Path) -> Common:
-    """Threads and device of all runs: as before where some are there already."""
-    wanted = None if args.device == "auto" else args.device
-    common = agree(out, args.threads, wanted)
-    if common is not None:
-        return common
-    # What this machine has says nothing about the machines of a cluster.
-    there = wanted or ("cuda" if args.gpus else "cpu")
-    return settle(out, args.threads or 1, pick_device(args.device) if args.ray is None else there)
+def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
+    """Note in the folders of the runs where else their metrics are to go; without a word, as before."""
+    named = bool(args.wandb_project or args.wandb_group or args.wandb_tags)
+    if not (args.tensorboard or args.wandb or named):
+        return
+    from xtx.commands.sinks import Loggers, remember_loggers
 
-
-def _places(args: Args, out: Path, common: Common) -> Places:
-    means = Means(
-        device=common.device,
-        threads=common.threads,
-        workers=args.workers,
-        checkpoint_seconds=args.checkpoint_seconds,
-        atlas=None if args.atlas is None else str(args.atlas.expanduser().absolute()),
-        no_atlas=args.no_atlas,
-    )
-    if args.ray is not None:
-        from xtx.sweep.cluster import RayPlaces
-
-        gpus = args.gpus if args.gpus is not None else float(common.device == "cuda")
-        means = msgspec.structs.replace(means, processors=max(1, int(args.cpus)))
-        return RayPlaces(
-            out, common.id, means, args.ray, cpus=args.cpus, gpus=gpus, jobs=args.jobs, bring_back=args.bring_back
+    for planned in runs:
+        if is_finished(out / planned.folder, planned.config):
+            continue
+        plant(out / planned.folder, planned.config)
+        asked = Loggers(
+            tensorboard=args.tensorboard,
+            wandb=args.wandb or named,
+            project=args.wandb_project,
+            group=args.wandb_group or out.name,
+            name=planned.folder,
+            tags=(*args.wandb_tags, *planned.folder.split("/")[:2]),
         )
-    pick_device(common.device)  # for its complaint if the GPU of the earlier runs is gone
-    gpus_here = _gpus() if common.device == "cuda" else []
-    jobs = args.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else processors())
-    means = msgspec.structs.replace(means, processors=max(1, processors() // jobs))
-    return LocalPlaces(out, means, jobs, gpus_here)
-
-
-def _gpus() -> list[str]:
-    """What each run may see in CUDA_VISIBLE_DEVICES."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed:
-        return [name for name in listed.split(",") if name]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
+        remember_loggers(out / planned.folder, asked)
 
 
 def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:
     console = Console()
     with stopper() as stop, Show(console) as show:
+        stop.show = lambda: show.is_live  # which says so itself
         conductor = Conductor(out.absolute(), runs, places, args.retries, show.tell)
 
         def asked() -> bool:

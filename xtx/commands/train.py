@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 from tyro.conf import Positional, arg
 
-from xtx.agents import agent_names, find_agent, preset
+from xtx.agents import find_agent, preset
+from xtx.agents.from_file import accept_agent
+from xtx.commands.agents import grouped_summaries
+from xtx.commands.option_help import build_rows
 from xtx.commands.session import Means, check_config, lasting_name, train
-from xtx.config import RunConfig, usual_length
-from xtx.core import UserError
+from xtx.config import Actions, RunConfig, usual_actions, usual_length
+from xtx.training.prepare import new_run_folder
 
 DEMO = "xtx-demo"
-_AGENTS = f"Who learns: {', '.join(agent_names())}. If not given xtx, or xtx-demo where no game is given."
+_STEPS, _GAMES = usual_length("xtx")
+_READING_STEPS, _READING_GAMES = usual_length("rc-dqn")
+_AGENT = (
+    "What learns: see `xtx agents`; or a class of your own: FILE.py:CLASS. "
+    f"If not given xtx, or {DEMO} where no game is given."
+)
+_STEPS_HELP = (
+    f"Game steps in all; if not given {_STEPS}, {_READING_STEPS} for rc-dqn and mprc-dqn, "
+    f"{usual_length(DEMO)[0]} for {DEMO}."
+)
+_GAMES_HELP = f"Games played in lock-step; if not given {_GAMES}, or {_READING_GAMES} for rc-dqn and mprc-dqn."
 
 
 @dataclass(frozen=True)
 class Args:
     """Trains an agent on a game. Without arguments: XTX with its demo settings on the adventure that comes with xtx,
-    some minutes on two cores. With --agent NAME, this help also lists that agent's settings."""
+    some minutes on two cores."""
+
+    USUAL: ClassVar = (
+        "agent", "steps", "seed", "stochastic", "extra_actions", "actions", "out", "device", "workers", "tensorboard",
+        "wandb", "quiet",
+    )  # fmt: skip
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
-    agent: Annotated[str | None, arg(metavar="NAME", help=f"Who learns: {', '.join(agent_names())}, or your own.")] = (
-        None
-    )
+    agent: Annotated[str | None, arg(metavar="NAME", help=_AGENT)] = None
     seed: int = 0
     """Where all random numbers begin."""
-    steps: Annotated[int | None, arg(metavar="N")] = None
-    """Game steps in all; if not given 800000, or 100000 for rc-dqn and mprc-dqn, or the demo's."""
-    games: int | None = None
-    """Games played in lock-step; if not given 8, or 1 for rc-dqn and mprc-dqn."""
+    steps: Annotated[int | None, arg(metavar="N", help=_STEPS_HELP)] = None
+    games: Annotated[int | None, arg(metavar="N", help=_GAMES_HELP)] = None
     stochastic: bool = False
     """Another emulator seed in every episode."""
     extra_actions: bool = False
@@ -43,9 +56,9 @@ class Args:
     """Take the score as one signed byte, as the paper's version of Jericho did in Dragon: -130 counts as 126."""
     wide_grammar: bool = False
     """Also try object and direction, numbers, orders, and all but."""
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions: the grammar's templates with the things in sight, or also every word of the
-    dictionary."""
+    actions: Actions | None = None
+    """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary too.
+    If not given, whole; but templates for the agents of the paper, so that results can be compared, and the demo."""
     thorough_survey: bool = False
     """Spend minutes instead of seconds on the survey of the story, so that more states share their valid actions."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
@@ -60,6 +73,18 @@ def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
     name = _agent_named(options)
     game = parse(_kind(name or DEMO, "")).game
     return parse(_kind(name or _default_agent(game), game))
+
+
+def options_of(options: Sequence[str]) -> Any:
+    """The dataclass of the options, with the settings of the agent that the words name."""
+    return _kind(_agent_named(options) or DEMO, "")
+
+
+def help_more() -> str:
+    """What the help ends with: the agents."""
+    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in grouped_summaries().items() if rows]
+    settings = "`xtx agents AGENT` shows an agent's settings, which are options too: `--q.hidden 64`."
+    return "\n\n".join([*parts, settings])
 
 
 def _default_agent(game: str) -> str:
@@ -87,7 +112,7 @@ def _agent_named(options: Sequence[str]) -> str | None:
 
 def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    agent = args.agent or _default_agent(args.game)
+    agent = accept_agent(args.agent or _default_agent(args.game))
     find_agent(agent)
     steps, games = usual_length(agent)
     config = RunConfig(
@@ -101,21 +126,9 @@ def run(args: Any) -> int:
         extra_actions=args.extra_actions,
         byte_score=args.byte_score,
         wide_grammar=args.wide_grammar,
-        actions=args.actions,
+        actions=args.actions or usual_actions(agent),
         thorough_survey=args.thorough_survey,
         log_every=args.log_every,
     )
     check_config(config)
-    return train(config, args.out or _new_folder(config), args.means)
-
-
-def _new_folder(config: RunConfig) -> Path:
-    """A folder that says what is in it, and does not exist yet."""
-    game = Path(config.game).stem.replace(":", "-")
-    name = f"{game}-{config.agent}-{config.seed}" + ("-stochastic" if config.stochastic else "")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(1, 1000):
-        folder = Path("runs") / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
-        if not folder.exists():
-            return folder
-    raise UserError("runs/ is full of runs of this second; give --out")
+    return train(config, args.out or new_run_folder(config), args.means)

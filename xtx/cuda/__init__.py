@@ -1,1 +1,1 @@
-"""What learning does on a GPU in its own way: kernels, and steps recorded as CUDA graphs."""
+"""Learning on a GPU: hand-written kernels, and steps recorded as CUDA graphs."""

@@ -1,20 +1,24 @@
-// Causal attention over rows that hold several examples one behind the other, each of which sees itself alone, with
-// dropout of the weights; in float32, every sum in a fixed order.
+// Causal attention over rows that contain several examples, each of which attends only to itself, with dropout of the
+// weights; in float32, with a fixed order of summation.
 //
-// D, the numbers of a head, is defined by whoever compiles this: a multiple of 4. A thread has one query (or, for the
-// gradients of keys and values, one key) and goes through what it sees; what all threads of a block see next is brought
-// into shared memory together. torch's own attention takes nearly twice as long where heads are this small: it needs a
-// mask as large as all weights, and goes through what the mask forbids as well.
+// D, the size of a head, is a macro that attention.py defines: a multiple of 4. A thread has one query (or, for the
+// gradients of keys and values, one key) and loops over the keys (queries) that it attends to. The threads of a block
+// load
+// the next ones into shared memory together. torch's attention takes nearly twice as long for heads this small: it
+// needs a
+// mask as large as all weights, and also computes the masked ones.
 //
-// Query i of row b stands at column at[b, i] and sees the columns from first[b, at] to there. Shapes: q [B, Q, *], k
-// and v [B, L, *] with H * D numbers of which these are the first, each line `stride` numbers behind the one before.
-// Fractions are given as their bits: torch's launcher takes a Python number for a double.
+// Query i of row b is at column at[b, i] and attends to the columns from first[b, at[b, i]] to there. Shapes: q [B, Q,
+// *],
+// k and v [B, L, *]; a line begins with H * D numbers, and lines are `stride` numbers apart. Fractions are passed as
+// their
+// bits, because torch's launcher passes a Python float as a double.
 
 #define THREADS 64
 #define TILE 32
 
 
-// Whether a weight is dropped depends on nothing but these numbers.
+// A hash: whether a weight is dropped depends only on seed, row, head, query and key.
 __device__ __forceinline__ unsigned scramble(unsigned x)
 {
     x = (x ^ x >> 16) * 0x7feb352du;
@@ -22,15 +26,15 @@ __device__ __forceinline__ unsigned scramble(unsigned x)
     return x ^ x >> 16;
 }
 
-__device__ __forceinline__ unsigned luck_of(unsigned seed, int row, int head, int heads, int query)
+__device__ __forceinline__ unsigned hash_query(unsigned seed, int row, int head, int heads, int query)
 {
     return scramble(scramble(seed + 0x9e3779b9u * (unsigned)(row * heads + head)) + (unsigned)query);
 }
 
-// What a weight is multiplied with: 0, or as much as makes up for those that are dropped.
-__device__ __forceinline__ float kept(unsigned luck, int key, unsigned dropped, float scale)
+// The factor of a weight: 0 if it is dropped, otherwise `scale`, which compensates for the dropped ones.
+__device__ __forceinline__ float kept(unsigned query_hash, int key, unsigned dropped, float scale)
 {
-    return scramble(luck ^ 0x85ebca77u * (unsigned)key) < dropped ? 0.0f : scale;
+    return scramble(query_hash ^ 0x85ebca77u * (unsigned)key) < dropped ? 0.0f : scale;
 }
 
 __device__ __forceinline__ float dot(const float* a, const float* b)
@@ -74,8 +78,8 @@ __device__ __forceinline__ void write(float* to, const float* from, float factor
     }
 }
 
-// Brings up to TILE lines of two arrays, from `begin` on, to shared memory.
-__device__ __forceinline__ void bring(
+// Loads up to TILE lines of two arrays, from `begin` on, into shared memory.
+__device__ __forceinline__ void load_tile(
     float (*a)[D], float (*b)[D], const float* from_a, const float* from_b, int begin, int end, int a_stride,
     int b_stride)
 {
@@ -87,7 +91,7 @@ __device__ __forceinline__ void bring(
     }
 }
 
-// The columns that any query of the block sees.
+// The range of columns that any query of the block attends to.
 __device__ __forceinline__ void range_of_block(int there, int low, int high, int* begin, int* end)
 {
     __shared__ int shared_low, shared_high;
@@ -99,7 +103,7 @@ __device__ __forceinline__ void range_of_block(int there, int low, int high, int
     *end = shared_high + 1;
 }
 
-// out [B, Q, H * D]; sums [B, H, Q]: the logarithm of the sum of all weights before they are normed.
+// out [B, Q, H * D]; sums [B, H, Q]: the logarithm of the sum of all weights before normalisation.
 extern "C" __global__ void attend_forward(
     const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, const int* __restrict__ at,
     const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, int scale_bits,
@@ -110,8 +114,8 @@ extern "C" __global__ void attend_forward(
     const int query = blockIdx.x * THREADS + threadIdx.x, head = blockIdx.y, row = blockIdx.z;
     const int there = query < queries;
     const int high = there ? at[row * queries + query] : 0, low = there ? first[row * length + high] : 0;
-    const unsigned luck = luck_of((unsigned)*seed, row, head, heads, query);
-    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), made_up = 1.0f / (1.0f - rate);
+    const unsigned query_hash = hash_query((unsigned)*seed, row, head, heads, query);
+    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), inverse_keep = 1.0f / (1.0f - rate);
     const unsigned dropped = (unsigned)(rate * 4294967296.0f);
     q += ((size_t)row * queries + query) * q_stride + head * D;
     k += (size_t)row * length * kv_stride + head * D;
@@ -124,7 +128,7 @@ extern "C" __global__ void attend_forward(
     range_of_block(there, low, high, &begin, &end);
     for (; begin < end; begin += TILE) {
         __syncthreads();
-        bring(keys, values, k, v, begin, end, kv_stride, kv_stride);
+        load_tile(keys, values, k, v, begin, end, kv_stride, kv_stride);
         __syncthreads();
         const int from = max(low, begin), to = there ? min(high, min(begin + TILE, end) - 1) : -1;
         for (int key = from; key <= to; key++) {
@@ -138,7 +142,7 @@ extern "C" __global__ void attend_forward(
             }
             const float weight = expf(score - most);
             total += weight;
-            add(sum, weight * kept(luck, key, dropped, made_up), values[key - begin]);
+            add(sum, weight * kept(query_hash, key, dropped, inverse_keep), values[key - begin]);
         }
     }
     if (!there) return;
@@ -146,7 +150,7 @@ extern "C" __global__ void attend_forward(
     sums[((size_t)row * heads + head) * queries + query] = most + logf(total);
 }
 
-// d_q, which lies as q does; inner [B, H, Q]: the products of out and d_out.
+// d_q, with the strides of q; inner [B, H, Q]: the dot products of out and d_out.
 extern "C" __global__ void attend_backward_queries(
     const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, const int* __restrict__ at,
     const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, int scale_bits,
@@ -158,8 +162,8 @@ extern "C" __global__ void attend_backward_queries(
     const int query = blockIdx.x * THREADS + threadIdx.x, head = blockIdx.y, row = blockIdx.z;
     const int there = query < queries;
     const int high = there ? at[row * queries + query] : 0, low = there ? first[row * length + high] : 0;
-    const unsigned luck = luck_of((unsigned)*seed, row, head, heads, query);
-    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), made_up = 1.0f / (1.0f - rate);
+    const unsigned query_hash = hash_query((unsigned)*seed, row, head, heads, query);
+    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), inverse_keep = 1.0f / (1.0f - rate);
     const unsigned dropped = (unsigned)(rate * 4294967296.0f);
     const size_t line = (size_t)row * queries + query, cell = ((size_t)row * heads + head) * queries + query;
     k += (size_t)row * length * kv_stride + head * D;
@@ -178,19 +182,19 @@ extern "C" __global__ void attend_backward_queries(
     range_of_block(there, low, high, &begin, &end);
     for (; begin < end; begin += TILE) {
         __syncthreads();
-        bring(keys, values, k, v, begin, end, kv_stride, kv_stride);
+        load_tile(keys, values, k, v, begin, end, kv_stride, kv_stride);
         __syncthreads();
         const int from = max(low, begin), to = there ? min(high, min(begin + TILE, end) - 1) : -1;
         for (int key = from; key <= to; key++) {
             const float weight = expf(scale * dot(mine, keys[key - begin]) - norm);
-            const float d_weight = dot(given, values[key - begin]) * kept(luck, key, dropped, made_up);
+            const float d_weight = dot(given, values[key - begin]) * kept(query_hash, key, dropped, inverse_keep);
             add(sum, weight * (d_weight - product), keys[key - begin]);
         }
     }
     if (there) write(d_q + line * q_stride + head * D, sum, scale);
 }
 
-// d_k and d_v, which lie as k and v do; after attend_backward_queries.
+// d_k and d_v, with the strides of k and v. Must run after attend_backward_queries, which computes `inner`.
 extern "C" __global__ void attend_backward_keys(
     const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, const int* __restrict__ at,
     const int* __restrict__ first, int queries, int length, int heads, int q_stride, int kv_stride, int scale_bits,
@@ -200,11 +204,11 @@ extern "C" __global__ void attend_backward_keys(
     __shared__ float4 asking4[TILE * D / 4], given4[TILE * D / 4];
     __shared__ int lows[TILE], highs[TILE];
     __shared__ float norms[TILE], products[TILE];
-    __shared__ unsigned lucks[TILE];
+    __shared__ unsigned query_hashes[TILE];
     float (*asking)[D] = (float (*)[D])asking4, (*given)[D] = (float (*)[D])given4;
     const int key = blockIdx.x * THREADS + threadIdx.x, head = blockIdx.y, row = blockIdx.z;
     const int there = key < length, block_first = blockIdx.x * THREADS, block_last = block_first + THREADS - 1;
-    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), made_up = 1.0f / (1.0f - rate);
+    const float scale = __int_as_float(scale_bits), rate = __int_as_float(rate_bits), inverse_keep = 1.0f / (1.0f - rate);
     const unsigned dropped = (unsigned)(rate * 4294967296.0f);
     const size_t line = ((size_t)row * length + key) * kv_stride + head * D;
     float my_key[D], my_value[D], sum_k[D], sum_v[D];
@@ -227,17 +231,17 @@ extern "C" __global__ void attend_backward_keys(
             lows[i] = first[row * length + column];
             norms[i] = sums[cell];
             products[i] = inner[cell];
-            lucks[i] = luck_of((unsigned)*seed, row, head, heads, begin + i);
+            query_hashes[i] = hash_query((unsigned)*seed, row, head, heads, begin + i);
             seen = highs[i] >= block_first && lows[i] <= block_last;
         }
         if (!__syncthreads_or(seen)) continue;
-        bring(asking, given, q, d_out, begin, end, q_stride, heads * D);
+        load_tile(asking, given, q, d_out, begin, end, q_stride, heads * D);
         __syncthreads();
         if (!there) continue;
         for (int i = 0; i < end - begin; i++) {
             if (lows[i] > key || highs[i] < key) continue;
             const float weight = expf(scale * dot(my_key, asking[i]) - norms[i]);
-            const float keep = kept(lucks[i], key, dropped, made_up);
+            const float keep = kept(query_hashes[i], key, dropped, inverse_keep);
             add(sum_v, weight * keep, given[i]);
             add(sum_k, weight * (dot(my_value, given[i]) * keep - products[i]), asking[i]);
         }

@@ -1,4 +1,4 @@
-"""Attention over rows that hold several examples each, on a GPU: attention.cu, and what learning makes of it."""
+"""Attention over rows that contain several examples each, on a GPU: launches attention.cu, with its gradient."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from torch import Tensor
 from xtx.cuda.sources import compiled
 
 _THREADS = 64
+"""Threads of a block: THREADS in attention.cu."""
 MOST = 64
-"""Numbers of a head, at most: they lie in registers."""
+"""Limits the size of a head, whose numbers are kept in registers."""
 
 
 def _bits(fraction: float) -> int:
-    """A float32 as the integer with the same bits."""
+    """Return the integer with the bits of a float32."""
     (bits,) = struct.unpack("i", struct.pack("f", fraction))
     return int(bits)
 
 
 @dataclass(frozen=True)
 class Sight:
-    """Who sees what: query i of row b stands at the column at[b, i] and sees those from first[b, at] to there."""
+    """The attention pattern: query i of row b is at the column at[b, i] and attends from first[b, at[b, i]] to
+    there."""
 
     at: Tensor
     """[B, Q], int32"""
@@ -35,10 +37,10 @@ class Sight:
     rate: float
     """Share of the weights that is dropped."""
     seed: Tensor
-    """[1], int32: which."""
+    """[1], int32: determines which weights are dropped."""
 
     def run(self, name: str, query: Tensor, key: Tensor, value: Tensor, *more: Tensor) -> None:
-        """Runs a kernel on these, whose lines may lie apart, one block of threads for so many queries or keys."""
+        """Launch a kernel. Lines of query, key and value may be strided; a block of threads has `_THREADS` of them."""
         batch, queries = self.at.shape
         length, depth = self.first.shape[1], query.shape[2] // self.heads
         lines = length if name.endswith("keys") else queries
@@ -51,13 +53,13 @@ class Sight:
 
 
 def can(width: int, heads: int) -> bool:
-    """Whether the kernels are for heads of this size."""
+    """Return whether the kernels support heads of this size."""
     depth = width // heads
     return depth % 4 == 0 and depth <= MOST
 
 
 class _Attend(torch.autograd.Function):
-    """`asking` holds the queries, `seen` the keys and values; or `asking` holds all three, and there is no `seen`."""
+    """See `attend`."""
 
     @staticmethod
     def forward(ctx: Any, asking: Tensor, seen: Tensor | None, sight: Sight) -> Tensor:
@@ -83,7 +85,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _parts(asking: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, as they lie in their tensors."""
+    """Return queries, keys and values, as views."""
     if seen is None:
         query, key, value = asking.chunk(3, dim=2)
     else:
@@ -92,7 +94,10 @@ def _parts(asking: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]
 
 
 def attend(asking: Tensor, seen: Tensor | None, sight: Sight) -> Tensor:
-    """What the queries read [B, Q, W]. `asking` [B, Q, W] holds the queries and `seen` [B, L, 2W] keys and values; or
-    `asking` [B, L, 3W] holds all three, and `seen` is None."""
+    """Return the attention of the queries, [B, Q, W].
+
+    asking: [B, Q, W], the queries, and seen: [B, L, 2W], keys and values; or asking: [B, L, 3W] has all three, and
+    `seen` is None.
+    """
     given = asking.contiguous(), None if seen is None else seen.contiguous(), sight
     return torch.as_tensor(_Attend.apply(*given))  # type: ignore[no-untyped-call]

@@ -1,11 +1,13 @@
 // GRUs over many short texts at once: one block of threads for each text, the recurrent weights in registers.
 //
-// H (hidden size) is defined by whoever compiles this. A block has 3H threads. In the forward kernel thread j holds row
-// j of W_hh, so a time step is H multiplications per thread, with the state broadcast from shared memory; nothing is
-// read from memory but the next word's input. cuDNN pays a kernel launch and a trip through memory for each step.
+// H, the hidden size, is a macro that kernels.py defines. A block has 3H threads. In the forward kernel thread j has
+// row j
+// of W_hh in registers, so a time step takes H multiplications per thread, with the state broadcast from shared memory;
+// only the next word's input is read from global memory. cuDNN needs a kernel launch and global memory for each step.
 //
-// Which texts: row -> number of the text -> its words. Rows that are not used have text -1. `at` is where a row's steps
-// lie in the arrays that the backward kernel reads, or -1 if nothing is to be kept.
+// texts[row] is the id of the row's text, -1 for an unused row. at[row] is the position of the row's steps in the
+// arrays
+// for the backward kernel, -1 if nothing is stored.
 
 #define G (3 * H)
 
@@ -79,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(G, 1) gru_forward(
 }
 
 // d_out: gradient of the last state [n, H]. d_states: of the state after each step [T, H], if every is not 0.
-// Gives d_hidden [T, 3H] (gradient of W_hh h + b_hh), d_new [T, H] (of the input's part of new; for reset and update
+// Writes d_hidden [T, 3H] (gradient of W_hh h + b_hh), d_new [T, H] (of the input's part of new; for reset and update
 // it is that of d_hidden), and d_start [n, H]. Thread g * H + k holds column k of gate g's part of W_hh.
 extern "C" __global__ void __launch_bounds__(G, 1) gru_backward(
     const int* __restrict__ texts, const int* __restrict__ encoders, const int* __restrict__ at,
@@ -124,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(G, 1) gru_backward(
             hidden[H] = d_update;
             hidden[2 * H] = d_fresh * reset;
             d_new[step * H + j] = d_fresh;
-            if (t > 0) {  // while the others multiply
+            if (t > 0) {  // loads for the next step, while other threads multiply
                 const float* kept = kept_gates + (step - 1) * 4 * H + j;
                 reset = kept[0], update = kept[H], fresh = kept[2 * H], a = kept[3 * H];
                 before = kept_state[(step - 1) * H + j];
@@ -147,8 +149,8 @@ extern "C" __global__ void __launch_bounds__(G, 1) gru_backward(
     if (j < H) d_start[(size_t)row * H + j] = d;
 }
 
-// The gradient of `inputs`: for each word of each encoder, the sum over the steps that read it, always in the same
-// order. steps[starts[b] .. starts[b+1]) are the steps of block b = word * encoders + encoder.
+// The gradient of `inputs`: for each word of each encoder, the sum over the steps that read it, in a fixed order.
+// steps[starts[b] .. starts[b+1]) are the steps of block b = word * encoders + encoder.
 extern "C" __global__ void __launch_bounds__(G) gru_inputs(
     const int* __restrict__ starts, const int* __restrict__ steps, const float* __restrict__ d_hidden,
     const float* __restrict__ d_new, float* __restrict__ d_inputs)

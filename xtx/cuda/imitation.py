@@ -1,4 +1,4 @@
-"""The scores of the imitation policy on a GPU, as recorded steps over a few fixed shapes."""
+"""The scores of the imitation policy on a GPU, as CUDA graphs that are recorded for a few fixed shapes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from xtx.cuda.values import Recorded, power_of_two, record
 from xtx.gpt import GPT, NOTHING
 
 LENGTHS = (64, 96, 128, 160, 192, 256, 384, 512)
+"""Context lengths that are recorded; a batch is padded to the next one."""
 SAID = (4, 8, 16, 32)
-"""Shapes that are recorded: what is asked is filled up to the next."""
+"""Action lengths that are recorded, likewise."""
 
 
 class RecordedScores:
-    """Mean log-probabilities of actions after contexts."""
+    """Computes mean log-probabilities of actions after contexts."""
 
     def __init__(self, model: GPT) -> None:
         self._model = model
@@ -30,8 +31,13 @@ class RecordedScores:
     def ask(
         self, rows: Sequence[NDArray[np.int32]], says: Sequence[Sequence[NDArray[np.int32]]]
     ) -> Callable[[], list[NDArray[np.float64]]]:
-        """For each context, the mean log-probability of each action's tokens, as soon as that is called for: meanwhile
-        the GPU is at it. Nothing more may be asked before. See `ImitationPolicy._score`."""
+        """Start computing the mean log-probability of each action's tokens; returns a function that waits for the
+        result.
+
+        rows: tokens of each context; says: tokens of the actions of each context. The function must be called before
+        the
+        next call of `ask`. See `ImitationPolicy._score`.
+        """
         states = power_of_two(len(rows), 8)
         length = min(_next(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)
         count = power_of_two(max(map(len, says)), 16)
@@ -45,22 +51,22 @@ class RecordedScores:
         mail.send()
         recorded.graph.replay()
 
-        def answer() -> list[NDArray[np.float64]]:
+        def finish() -> list[NDArray[np.float64]]:
             scores = recorded.result.double().cpu().numpy()
             return [score[: len(valid)] for score, valid in zip(scores, says, strict=False)]
 
-        return answer
+        return finish
 
     def _record(self, shape: tuple[int, int, int, int], mail: Tensor) -> Recorded:
         states, length, count, longest = shape
-        spoken = states * count * longest
-        sizes = [states, states * length, spoken, spoken]
+        action_tokens = states * count * longest
+        sizes = [states, states * length, action_tokens, action_tokens]
 
         def step() -> Tensor:
             lengths, tokens, inputs, labels = torch.split(mail.long(), sizes)
             memory = self._model.read(tokens.view(states, length))
-            talk = (states, count, longest)
-            return self._model.log_probabilities(memory, lengths, inputs.view(talk), labels.view(talk))
+            action_shape = (states, count, longest)
+            return self._model.log_probabilities(memory, lengths, inputs.view(action_shape), labels.view(action_shape))
 
         return record(step)
 
@@ -68,9 +74,11 @@ class RecordedScores:
 def pack(
     rows: Sequence[NDArray[np.int32]], says: Sequence[Sequence[NDArray[np.int32]]], shape: tuple[int, int, int, int]
 ) -> NDArray[np.int32]:
-    """Lengths of the contexts but for their last tokens, these contexts, inputs and labels of all actions (see
-    `GPT.log_probabilities`), one behind the other, each filled up to the shape: states, their length, actions, and
-    theirs."""
+    """Pack the arguments of `GPT.log_probabilities` into one array.
+
+    shape: number of states, context length, number of actions, action length; everything is padded to it. The array has
+    the lengths of the contexts without their last tokens, these contexts, and inputs and labels of all actions.
+    """
     states, length, count, longest = shape
     lengths = np.zeros(states, np.int32)
     lengths[: len(rows)] = [len(row) - 1 for row in rows]
@@ -80,15 +88,15 @@ def pack(
     inputs[: len(rows), :, 0] = np.array([row[-1] for row in rows], np.int32)[:, None]
     labels = np.full_like(inputs, NOTHING)
     said = [action for valid in says for action in valid]
-    there = np.arange(longest) < np.array([len(action) for action in said])[:, None]
-    spoken = np.full(there.shape, NOTHING, np.int32)
-    spoken[there] = np.concatenate(said)
+    is_token = np.arange(longest) < np.array([len(action) for action in said])[:, None]
+    padded = np.full(is_token.shape, NOTHING, np.int32)
+    padded[is_token] = np.concatenate(said)
     place = np.concatenate([state * count + np.arange(len(valid)) for state, valid in enumerate(says)])
-    labels.reshape(-1, longest)[place] = spoken
-    inputs.reshape(-1, longest)[place, 1:] = np.where(there[:, 1:], spoken[:, :-1], 0)
+    labels.reshape(-1, longest)[place] = padded
+    inputs.reshape(-1, longest)[place, 1:] = np.where(is_token[:, 1:], padded[:, :-1], 0)
     return np.concatenate([lengths, tokens.ravel(), inputs.ravel(), labels.ravel()])
 
 
 def _next(sizes: Sequence[int], least: int) -> int:
-    """The smallest of the sizes that is enough, else `least` itself."""
+    """Return the smallest of the sizes that is at least `least`; `least` itself if there is none."""
     return next((size for size in sizes if size >= least), least)

@@ -1,7 +1,7 @@
-"""Trainings of the imitation policy on a GPU, as recorded steps.
+"""Trains the imitation policy on a GPU, by steps that are recorded as CUDA graphs.
 
-All examples of a training lie on the device, one behind the other. For each pass it is sent which of their tokens make
-up the rows of each batch, and each step takes its rows by a counter of its own; nothing else goes to and fro.
+All examples of a training are on the device. For each pass the host sends, for every batch, which of their tokens make
+up its rows. A step finds its batch by a counter on the device, so nothing else is transferred.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from xtx.cuda.values import Recorded, power_of_two, record
 from xtx.gpt import GPT, TorchDropout, loss_and_hits
 
 CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
-"""Tokens of a row. As few as the longest example allows: torch's attention, where it is used, looks at all pairs of
-tokens of a row, whichever examples they are of."""
+"""Row lengths that are recorded. The shortest that fits the longest example is used, because torch's attention, where
+it is used, computes all pairs of tokens of a row, also of different examples."""
 SLOTS = (16, 32)
-"""Predictions in a row."""
+"""Numbers of predictions per row that are recorded."""
 REMEMBERED = 24
-"""Shapes whose recorded steps are kept, each with the memory that it needs."""
+"""Limits the recorded steps that are kept, each of which holds GPU memory."""
 
 
 class RecordedTraining:
-    """Trainings of one model, one after the other. The optimiser is made fresh in place, because what is recorded holds
-    its tensors."""
+    """Trains one model several times. The optimiser is reset in place, because the graphs use its tensors'
+    addresses."""
 
     def __init__(
         self, model: GPT, rate: float, clip: float, dropout: float, batch_size: int, bfloat16: bool = False
@@ -49,11 +49,13 @@ class RecordedTraining:
         self._totals = torch.zeros(2, device=self._device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=self._device)
         self._recorded: dict[tuple[int, int, int], Recorded] = {}
-        self._make_room(1 << 18, 1 << 19, 1 << 15, 64)
+        self._allocate(1 << 18, 1 << 19, 1 << 15, 64)
         self._start_optimiser()
 
-    def _make_room(self, tokens: int, sources: int, slots: int, steps: int) -> None:
-        """Places for the examples and for the batches of a pass."""
+    def _allocate(self, tokens: int, sources: int, slots: int, steps: int) -> None:
+        """Allocate the tensors for the examples and for the batches of a pass, and drop recorded steps, which use the
+        old
+        ones."""
 
         def ints(size: int) -> Tensor:
             return torch.zeros(size, dtype=torch.int32, device=self._device)
@@ -75,36 +77,40 @@ class RecordedTraining:
                 tensor.zero_()
 
     def begin(self, tokens: Sequence[NDArray[np.int32]], contexts: Sequence[int]) -> None:
-        """A new training on these examples: each a context of so many tokens and the action that was taken."""
+        """Begin a training on these examples.
+
+        tokens: a context and the action that was taken, for each example; contexts: the number of tokens of each
+        context.
+        """
         self._flat = flat = Flat(tokens, contexts)
         longest = int(flat.read.max())
         self._capacity = min(self._model.sizes.context, next((c for c in CAPACITIES if c >= longest), longest))
-        # Room for two of the longest actions, so that they do not keep rows empty.
+        # Two of the longest actions must fit into a row, so that they do not leave rows mostly empty.
         said = int(flat.said.max())
         self._slots = next((size for size in SLOTS if size >= 2 * said), max(*SLOTS, said))
-        self._room_for(tokens=len(flat.tokens) + 1)
+        self._reserve(tokens=len(flat.tokens) + 1)
         for place, array in ((self._tokens, flat.tokens), (self._places, flat.places), (self._owners, flat.owners)):
             place[: len(array)] = torch.from_numpy(array).to(self._device)
         self._clear_optimiser()
         self._totals.zero_()
 
-    def _room_for(self, tokens: int = 0, sources: int = 0, slots: int = 0, steps: int = 0) -> None:
-        """Makes room if there is too little; what lies there is lost, but for the examples."""
-        there = len(self._tokens), len(self._source), len(self._at), len(self._shares)
+    def _reserve(self, tokens: int = 0, sources: int = 0, slots: int = 0, steps: int = 0) -> None:
+        """Enlarge the tensors if necessary; their content is lost, except the examples."""
+        available = len(self._tokens), len(self._source), len(self._at), len(self._shares)
         wanted = tokens, sources, slots, steps
-        if all(new <= old for new, old in zip(wanted, there, strict=True)):
+        if all(new <= old for new, old in zip(wanted, available, strict=True)):
             return
         examples = self._tokens, self._places, self._owners
-        self._make_room(*(power_of_two(new, old) for new, old in zip(wanted, there, strict=True)))
+        self._allocate(*(power_of_two(new, old) for new, old in zip(wanted, available, strict=True)))
         for place, old in zip((self._tokens, self._places, self._owners), examples, strict=True):
             place[: len(old)] = old
 
     def run(self, order: NDArray[np.integer]) -> None:
-        """One pass over all examples, in this order."""
+        """Make one pass over all examples in this order."""
         packed = pack_batches(self._flat, order, self._batch, self._capacity, self._slots)
         steps, rows, _ = packed.source.shape
-        batches = max(2, steps)  # recording carries a step out twice, with the counter going on
-        self._room_for(sources=batches * rows * self._capacity, slots=batches * rows * self._slots, steps=batches)
+        batches = max(2, steps)  # recording executes a step twice, and the counter advances
+        self._reserve(sources=batches * rows * self._capacity, slots=batches * rows * self._slots, steps=batches)
         recorded = self._step(rows)
         self._send(packed)
         self._counter.zero_()
@@ -118,6 +124,7 @@ class RecordedTraining:
         self._shares[: len(shares)] = torch.from_numpy(shares).to(self._device)
 
     def _step(self, rows: int) -> Recorded:
+        """Return the recorded step for batches of a number of rows; record it if it is new."""
         shape = rows, self._capacity, self._slots
         if shape not in self._recorded:
             if len(self._recorded) >= REMEMBERED:
@@ -126,8 +133,8 @@ class RecordedTraining:
             touched += [tensor for slot in self._optimiser.state.values() for tensor in slot.values()]
             before = [tensor.detach().clone() for tensor in touched]
             chance = torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None
-            # Recording also carries the step out: on rows of nothing, and then all is put back, random numbers too: a
-            # run that goes on from a checkpoint records anew.
+            # Recording also executes the step, here on empty rows. Then everything is restored, random numbers too,
+            # because a run that continues from a checkpoint records again.
             self._counter.zero_()
             self._source.zero_()
             self._at.fill_(-1)
@@ -142,6 +149,7 @@ class RecordedTraining:
         return self._recorded[shape]
 
     def _learn(self, rows: int, capacity: int, slots: int) -> Tensor:
+        """Take one step of the optimiser on the batch at the counter; this is what is recorded."""
         source = self._batch_of(self._source, rows, capacity)
         at = self._batch_of(self._at, rows, slots)
         weights = (at >= 0).float()
@@ -158,13 +166,13 @@ class RecordedTraining:
         return self._totals
 
     def _batch_of(self, all_batches: Tensor, rows: int, columns: int) -> Tensor:
-        """[rows, columns] of the batch whose turn it is."""
+        """Return the part of a tensor that belongs to the batch at the counter, [rows, columns]."""
         batches = len(all_batches) // (rows * columns)
         shaped = all_batches[: batches * rows * columns].view(batches, rows, columns)
         return shaped.index_select(0, self._counter)[0].long()
 
     def totals(self) -> tuple[float, float]:
-        """The sums of -log p and of right guesses over all tokens predicted since this was last asked."""
+        """Return the sums of -log p and of right predictions since the last call, and begin new sums."""
         loss, hits = self._totals.tolist()
         self._totals.zero_()
         return loss, hits
@@ -172,11 +180,12 @@ class RecordedTraining:
 
 @contextlib.contextmanager
 def _learning_mode(bfloat16: bool) -> Iterator[None]:
-    """Every sum in a fixed order, so that a run can be repeated; and, if wanted, products in bfloat16."""
+    """Within `with`, make every sum in a fixed order, so that a run is reproducible; with `bfloat16`, products in
+    that."""
     more: Any = torch.utils.deterministic
     before = torch.are_deterministic_algorithms_enabled(), more.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    # Nobody reads what nobody wrote; to fill it all the same would be a third of the kernels.
+    # No step reads uninitialised memory; filling it all the same would be a third of the kernels.
     more.fill_uninitialized_memory = False
     try:
         with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):

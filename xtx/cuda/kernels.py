@@ -1,4 +1,4 @@
-"""The GRU kernels of gru.cu, compiled when first needed, and the two functions that learning makes of them."""
+"""Launches the GRU kernels of gru.cu: an encoder of many texts and a decoder, with their gradients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from xtx.cuda.sources import compiled
 from xtx.text import START
 
 HIDDEN = (32, 64, 128)
-"""Sizes whose recurrent weights fit into the registers of one block of threads."""
-
-
+"""Hidden sizes whose recurrent weights fit into the registers of one block of threads."""
 _PIECES = 16
+"""Parts into which a long sum over steps is split, so that all multiprocessors work on it."""
 
 
 class Kernels:
@@ -29,27 +28,27 @@ class Kernels:
         self._threads = (3 * hidden, 1, 1)
 
     def forward(self, rows: int, *args: Any) -> None:
-        """Runs gru_forward on so many rows."""
+        """Launch gru_forward on a number of rows."""
         self._forward(grid=(rows, 1, 1), block=self._threads, args=list(args))
 
     def backward(self, rows: int, *args: Any) -> None:
-        """Runs gru_backward on so many rows."""
+        """Launch gru_backward on a number of rows."""
         self._backward(grid=(rows, 1, 1), block=self._threads, args=list(args))
 
     def inputs(self, words: int, *args: Any) -> None:
-        """Runs gru_inputs on so many words."""
+        """Launch gru_inputs on a number of words."""
         self._inputs(grid=(words, 1, 1), block=self._threads, args=list(args))
 
 
 @cache
 def kernels(hidden: int) -> Kernels:
-    """The kernels, compiled once in a process."""
+    """Return the kernels for a hidden size, compiled once in a process."""
     return Kernels(hidden)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The words of all texts on the device."""
+    """The tokens of all texts, on the device."""
 
     words: Tensor
     """[texts, longest], int32"""
@@ -59,25 +58,27 @@ class Texts:
 
 @dataclass(frozen=True)
 class Rows:
-    """Which texts are to be encoded, by which encoder, and where their steps are kept."""
+    """The texts to encode, the encoder of each, and where the intermediate results of its steps are stored."""
 
     texts: Tensor
     """[n], int32; -1: no text"""
     encoders: Tensor
     """[n], int32"""
     at: Tensor
-    """[n], int32: place of the first step in [encoders * room]; -1: nothing is kept"""
+    """[n], int32: position of the first step among [encoders * room]; -1: nothing is stored"""
     starts: Tensor
-    """[vocabulary * encoders + 1], int32: where in `steps` those of each word and encoder begin"""
+    """[vocabulary * encoders + 1], int32: where the entries of each word and encoder begin in `steps`"""
     steps: Tensor
-    """Places of all steps, by word and encoder."""
+    """int32: positions of all steps, ordered by word and encoder"""
     room: int
-    """Steps that each encoder has room for; 0: nothing is kept."""
+    """Number of positions of each encoder; 0: nothing is stored."""
 
 
 class Encode(torch.autograd.Function):
-    """[n, hidden]: the last states of GRUs over texts. inputs [vocabulary, encoders, 3H] are W_ih x + b_ih of all
-    words, w_hh [encoders, 3H, H], b_hh [encoders, 3H]."""
+    """The last states of GRUs over texts, [n, hidden].
+
+    inputs: [vocabulary, encoders, 3H], W_ih x + b_ih of all words; w_hh: [encoders, 3H, H]; b_hh: [encoders, 3H].
+    """
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, w_hh: Tensor, b_hh: Tensor, texts: Texts, rows: Rows) -> Tensor:
@@ -110,7 +111,7 @@ class Encode(torch.autograd.Function):
         )  # fmt: skip
         d_inputs = w_hh.new_empty(ctx.words, encoders, width)
         run.inputs(ctx.words * encoders, rows.starts, rows.steps, d_hidden, d_new, d_inputs)
-        # The long sums over steps are cut into pieces, so that all of the device works on them.
+        # The long sums over steps are split, so that all of the device works on them.
         d_hidden = d_hidden.view(encoders * _PIECES, rows.room // _PIECES, width)
         states = states.view(encoders * _PIECES, rows.room // _PIECES, hidden)
         d_w_hh = (d_hidden.transpose(1, 2) @ states).view(encoders, _PIECES, width, hidden).sum(1)
@@ -119,9 +120,12 @@ class Encode(torch.autograd.Function):
 
 
 class Decode(torch.autograd.Function):
-    """[n, L]: how unlikely a GRU decoder that starts from `start` [n, H], and is fed with its own likeliest words,
-    finds each token after the first; 0 where `counts` [n, L] is. inputs [vocabulary, 3H] are W_ih x + b_ih of all
-    words, out_weight [vocabulary, H]; tokens [n, L + 1]."""
+    """The negative log-probability of each token after the first by a GRU decoder, [n, L].
+
+    start: [n, H], first states; inputs: [vocabulary, 3H], W_ih x + b_ih of all words; out_weight: [vocabulary, H];
+    tokens: [n, L + 1]; counts: [n, L], multiplied with the result. The input of a step is the decoder's own most likely
+    token of the step before.
+    """
 
     @staticmethod
     def forward(
@@ -189,7 +193,7 @@ class Decode(torch.autograd.Function):
 
 
 def encode(inputs: Tensor, w_hh: Tensor, b_hh: Tensor, texts: Texts, rows: Rows) -> Tensor:
-    """See `Encode`."""
+    """Call `Encode`."""
     return torch.as_tensor(Encode.apply(inputs, w_hh, b_hh, texts, rows))  # type: ignore[no-untyped-call]
 
 
@@ -203,7 +207,7 @@ def decode(
     tokens: Tensor,
     counts: Tensor,
 ) -> Tensor:
-    """See `Decode`."""
+    """Call `Decode`."""
     return torch.as_tensor(
         Decode.apply(start, inputs, w_hh, b_hh, out_weight, out_bias, tokens, counts)  # type: ignore[no-untyped-call]
     )

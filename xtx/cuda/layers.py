@@ -1,7 +1,8 @@
-"""Layers of a transformer whose gradients are quick and have a fixed order on a GPU.
+"""Layers of a transformer whose gradients are fast and have a fixed order of summation on a GPU.
 
-torch's own are slow there for what the imitation policy needs: many rows of few numbers. On a CPU, and where a kernel
-does not fit, torch is asked all the same.
+torch's are slow there for the imitation policy, which has many rows of few numbers. On a CPU, and where a kernel does
+not
+support the sizes, torch's are used.
 """
 
 from __future__ import annotations
@@ -15,28 +16,31 @@ from torch.nn import functional as F
 from xtx.cuda.sources import can_compile, compiled
 
 _CHUNK = 64
-"""Rows that are added up by one block of threads, before the sums of all blocks are."""
+"""Rows that one block of threads sums; then the sums of the blocks are summed."""
 _NORM_CHUNK = 32
+"""The same for the gradients of a layer norm."""
 _THREADS = 128
+"""Threads of a block."""
 _WIDEST = 1536
-"""Columns of a layer norm for which a block's shared memory is enough."""
+"""Limits the columns of a layer norm: the shared memory of a block has no space for more."""
 
 
 def fits(x: Tensor) -> bool:
-    """Whether kernels are for this tensor: on a GPU, in float32, and not to be computed in less than that; and whether
-    this torch has them compiled."""
+    """Return whether the kernels can be used for a tensor: it is on a GPU and float32, autocast is off, and this torch
+    can
+    compile kernels."""
     exact = x.is_cuda and x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")
     return exact and can_compile()
 
 
 def column_sums(x: Tensor) -> Tensor:
-    """[columns]: the sum over all rows of x [rows, columns]."""
+    """Return the sum over all rows of x [rows, columns], [columns]."""
     if not fits(x):
         return x.sum(0)
     x = x.contiguous()
     columns = x.shape[1]
     while len(x) > 1:
-        # the sums of the chunks are few enough for one more round
+        # once the chunks' sums are few, they are one chunk
         chunk = _CHUNK if len(x) > 4 * _CHUNK else len(x)
         chunks = -(-len(x) // chunk)
         sums = x.new_empty(chunks, columns)
@@ -62,7 +66,7 @@ class _Linear(torch.autograd.Function):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`F.linear`."""
+    """Compute `F.linear`."""
     if not fits(x):
         return F.linear(x, weight, bias)
     return torch.as_tensor(_Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
@@ -91,7 +95,7 @@ class _LayerNorm(torch.autograd.Function):
 
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """`norm(x)`."""
+    """Compute `norm(x)`."""
     if not fits(x) or x.shape[-1] % 32 or x.shape[-1] > _WIDEST:
         return torch.as_tensor(norm(x))
     return torch.as_tensor(
@@ -109,12 +113,12 @@ class _Take(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (at,) = ctx.saved_tensors
-        # A matrix product, because adding rows up by index has no fixed order, or must sort them first.
+        # A matrix product, because adding rows by index has no fixed order, or needs sorting.
         one_hot = torch.arange(ctx.length, device=at.device)[None, :, None] == at[:, None, :]
-        with torch.autocast(at.device.type, enabled=False):  # numbers are moved here, not computed
+        with torch.autocast(at.device.type, enabled=False):  # values are moved, not computed, so they stay exact
             return one_hot.to(grads[0].dtype) @ grads[0], None
 
 
 def take(x: Tensor, at: Tensor) -> Tensor:
-    """[B, A, W]: the rows of x [B, L, W] at the places `at` [B, A]."""
+    """Return the rows of x [B, L, W] at the positions `at` [B, A], [B, A, W]."""
     return torch.as_tensor(_Take.apply(x, at))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The transformer's pass over rows that hold several examples each (see packing.py), to be learned from on a GPU."""
+"""The transformer's forward pass over rows of several examples each (see packing.py), for training on a GPU."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from xtx.cuda.layers import fits, layer_norm, linear, take
 from xtx.gpt import GPT, Block, Dropout, attend
 
 
-class _Reading(Protocol):
-    """What tokens read from those that they see."""
+class _PackedAttention(Protocol):
+    """The attention of the tokens of packed rows, each to the earlier tokens of its own example."""
 
     def everywhere(self, all_three: Tensor) -> Tensor:
-        """[B, L, W], given queries, keys and values of all tokens [B, L, 3W]."""
+        """Return the attention of all tokens [B, L, W], given their queries, keys and values [B, L, 3W]."""
 
     def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
-        """[B, A, W], given queries [B, A, W] of some tokens, and keys and values [B, L, 2W] of all."""
+        """Return the attention of some tokens [B, A, W], given their queries, and keys and values of all [B, L, 2W]."""
 
 
 class _ByKernels:
-    """By attention.cu."""
+    """Attention by attention.cu."""
 
     def __init__(self, at: Tensor, places: Tensor, heads: int, drop: Dropout | None) -> None:
         columns = torch.arange(places.shape[1], device=places.device)
@@ -35,7 +35,7 @@ class _ByKernels:
         self._heads, self._rate = heads, 0.0 if drop is None else drop.rate
 
     def _sight(self, at: Tensor) -> Sight:
-        # from torch's generator, which goes on with every replay and is kept with the run
+        # from torch's generator, which advances with every replay and is saved with the run
         seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=at.device)
         return Sight(at, self._first, self._heads, self._rate, seed)
 
@@ -47,7 +47,7 @@ class _ByKernels:
 
 
 class _ByMasks:
-    """By torch's attention, which is told for all pairs of tokens whether one sees the other."""
+    """Attention by torch, with a mask over all pairs of tokens."""
 
     def __init__(self, model: GPT, at: Tensor, owners: Tensor, heads: int, drop: Dropout | None) -> None:
         length = owners.shape[1]
@@ -57,7 +57,7 @@ class _ByMasks:
         self._heads, self._drop = heads, drop
 
     def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """`parts` tensors [B, H, L, D] out of one [B, L, parts * W]."""
+        """Split a tensor [B, L, parts * W] into `parts` tensors [B, H, L, D]."""
         batch, length, _ = x.shape
         return x.view(batch, length, parts, self._heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
 
@@ -73,12 +73,14 @@ class _ByMasks:
 def packed_logits(
     model: GPT, tokens: Tensor, at: Tensor, places: Tensor, owners: Tensor, drop: Dropout | None = None
 ) -> Tensor:
-    """`GPT.forward` of the rows [B, L] at the places `at` [B, A]: `places` [B, L] counts the tokens of each example
-    from 0, and `owners` [B, L] says which are of the same one: they see each other and nothing else."""
+    """Return what `GPT.forward` returns for the rows [B, L] at the positions `at` [B, A].
+
+    places: [B, L], the position of each token in its example, from 0; owners: [B, L], the index of its example.
+    """
     x = model.words(tokens) + model.positions(places)
     x = x if drop is None else drop(x)
     width, heads = model.sizes.width, model.sizes.heads
-    reading: _Reading
+    reading: _PackedAttention
     if fits(x) and attention.can(width, heads):
         reading = _ByKernels(at, places, heads, drop)
     else:
@@ -88,7 +90,7 @@ def packed_logits(
         projection = block.query_key_value
         all_three = linear(layer_norm(x, block.norm_1), projection.weight, projection.bias)
         x = _finish(block, x, reading.everywhere(all_three), drop)
-    # Of the last block nobody reads more than these places; the others give their keys and values.
+    # Of the last block only the outputs at these positions are needed; other tokens are keys and values only.
     projection = last.query_key_value
     normed = layer_norm(x, last.norm_1)
     seen = linear(normed, projection.weight[width:], projection.bias[width:])
@@ -98,7 +100,7 @@ def packed_logits(
 
 
 def _finish(block: Block, x: Tensor, read: Tensor, drop: Dropout | None) -> Tensor:
-    """`Block.finish`, given what was read as [B, L, W]."""
+    """Do what `Block.finish` does, for the result of the attention as [B, L, W]."""
     read = linear(read, block.attention_out.weight, block.attention_out.bias)
     x = x + read if drop is None else drop.add(x, read)
     wide = linear(layer_norm(x, block.norm_2), block.feed_in.weight, block.feed_in.bias)

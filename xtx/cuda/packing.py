@@ -1,8 +1,7 @@
-"""Rows of equal length out of examples of different lengths, several in a row: hardly any padding, where filling up
-each of 64 examples to the longest would double the work.
+"""Packs examples of different lengths into rows of equal length, several per row, with hardly any padding.
 
-Plain arrays: where every token of every row comes from. Attention must keep the examples of a row apart (see
-packed_gpt.py).
+Padding each of 64 examples to the longest would double the work. The results are arrays that say which token of which
+example is at each position. Attention must separate the examples of a row (see packed_gpt.py).
 """
 
 from __future__ import annotations
@@ -17,22 +16,24 @@ Ints = NDArray[np.int32]
 
 
 class Flat:
-    """Examples one behind the other. Entry 0 is a token of nothing, for padding."""
+    """The tokens of all examples, concatenated. Entry 0 is an empty token, for padding."""
 
     def __init__(self, tokens: Sequence[Ints], contexts: Sequence[int]) -> None:
-        """Each example is a context of so many tokens and the action that was taken with its end mark."""
+        """tokens: a context, the action that was taken and its end mark, for each example; contexts: the number of
+        tokens
+        of each context."""
         lengths = np.array([len(row) for row in tokens], np.int64)
         self.starts = 1 + np.cumsum(lengths) - lengths
         self.read = lengths - 1
-        """How many tokens of each are read: an end mark never is."""
+        """Number of input tokens of each example; the end mark is not one."""
         self.said = lengths - np.array(contexts, np.int64)
-        """How many are predicted."""
+        """Number of predicted tokens of each example."""
         self.tokens: Ints = np.concatenate([np.zeros(1, np.int32), *tokens]).astype(np.int32)
         self.places: Ints = (np.arange(len(self.tokens)) - np.repeat(np.r_[0, self.starts], np.r_[1, lengths])).astype(
             np.int32
         )
         self.owners: Ints = np.repeat(np.arange(len(lengths) + 1), np.r_[1, lengths]).astype(np.int32)
-        """To which example a token belongs, counted from 1."""
+        """The index of each token's example, from 1."""
 
     def __len__(self) -> int:
         return len(self.read)
@@ -40,21 +41,25 @@ class Flat:
 
 @dataclass(frozen=True)
 class Packed:
-    """Batches of rows."""
+    """Batches of packed rows."""
 
     source: Ints
-    """[batches, rows, capacity]: entries of `Flat`."""
+    """[batches, rows, capacity]: index into `Flat.tokens` of each token."""
     at: Ints
-    """[batches, rows, slots]: after which tokens of the row something is predicted; -1: nothing."""
+    """[batches, rows, slots]: columns after which a token is predicted; -1: none."""
     said: NDArray[np.int64]
-    """[batches]: how much is predicted in all."""
+    """[batches]: number of predicted tokens."""
 
 
 def pack_batches(
     flat: Flat, order: NDArray[np.integer], batch: int, capacity: int, slots: int, step: int = 4
 ) -> Packed:
-    """The examples in this order, `batch` of them at a time. All batches have as many rows as the fullest needs, to the
-    next multiple of `step`."""
+    """Pack the examples in this order, `batch` of them at a time.
+
+    capacity: tokens of a row; slots: predictions of a row. All batches get as many rows as the largest needs, rounded
+    up
+    to a multiple of `step`.
+    """
     batches = -(-len(order) // batch)
     row, column, slot = (np.zeros(len(order), np.int64) for _ in range(3))
     rows = 0
@@ -77,25 +82,26 @@ def pack_batches(
 def _fit(
     read: NDArray[np.int64], said: NDArray[np.int64], capacity: int, slots: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """A row, a first column and a first slot for each: the longest first, each into the first row with room."""
+    """Assign a row, a first column and a first slot to each example: longest first, each into the first row that
+    fits."""
     room: list[list[int]] = []
     place = np.zeros((3, len(read)), np.int64)
-    lengths, spoken = read.tolist(), said.tolist()
+    lengths, predictions = read.tolist(), said.tolist()
     for example in np.argsort(-read, kind="stable").tolist():
-        length, words = lengths[example], spoken[example]
-        fits = (row for row, (free, silent) in enumerate(room) if free >= length and silent >= words)
+        length, predicted = lengths[example], predictions[example]
+        fits = (row for row, (tokens, slot) in enumerate(room) if tokens >= length and slot >= predicted)
         row = next(fits, len(room))
         if row == len(room):
             room.append([capacity, slots])
         left = room[row]
         place[:, example] = row, capacity - left[0], slots - left[1]
         left[0] -= length
-        left[1] -= words
+        left[1] -= predicted
     return place[0], place[1], place[2]
 
 
 def _runs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """start, start + 1, ... of each run, one behind the other."""
+    """Return start, start + 1, ... of each run, concatenated."""
     ends = np.cumsum(lengths)
     runs: NDArray[np.int64] = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
     return runs

@@ -1,4 +1,4 @@
-"""The text table on a GPU, and the numbers that steps send there."""
+"""A copy of the text table on a GPU, and pinned buffers for the arguments of recorded steps."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from numpy.typing import NDArray
 from xtx.cuda.kernels import Texts
 from xtx.text import TextTable
 
-_FIRST_ROOM = 65_536
+_FIRST_SIZE = 65_536
+"""Texts that the first copy has space for, so that it is seldom replaced."""
 
 
 class Shelf:
-    """A copy of the text table's words on the device, kept up to date."""
+    """A copy of the text table's tokens on the device, into which texts are copied when they are needed."""
 
     def __init__(self, table: TextTable, device: torch.device) -> None:
         self._table = table
         self._device = device
-        self._seen = np.zeros(0, np.int64)
-        self.texts = self._room_for(_FIRST_ROOM)
+        self.texts = self._allocate(_FIRST_SIZE)
         self.generation = 0
-        """Grows when `texts` moves: what was recorded with the old one must be recorded again."""
+        """Incremented when `texts` is replaced: steps that were recorded with the old tensors must be recorded
+        again."""
 
-    def _room_for(self, texts: int) -> Texts:
+    def _allocate(self, texts: int) -> Texts:
         words = torch.zeros(texts, self._table.longest, dtype=torch.int32, device=self._device)
         self._present = np.zeros(texts, np.bool_)
         return Texts(words, torch.zeros(texts, dtype=torch.int32, device=self._device))
 
     def forget(self, numbers: Sequence[int] | None = None) -> None:
-        """To be called after texts were swept: these numbers, or all, will mean other texts."""
+        """Mark these texts, or all, as not copied; must be called when their ids are freed."""
         self._present[slice(None) if numbers is None else [n for n in numbers if n < len(self._present)]] = False
 
     def bring(self, numbers: NDArray[np.integer]) -> None:
-        """Sees to it that the texts of these numbers are there."""
+        """Copy the texts with these ids to the device, unless they are there."""
         numbers = numbers[numbers >= 0]
         if self._table.rows.size > len(self._present):
-            self.texts = self._room_for(max(self._table.rows.size, 2 * len(self._present)))
+            self.texts = self._allocate(max(self._table.rows.size, 2 * len(self._present)))
             self.generation += 1
         new = np.unique(numbers[~self._present[numbers]])
         if not len(new):
@@ -55,14 +56,14 @@ class Shelf:
 
 
 class Mail:
-    """Numbers for the device: written on this side, and sent in one go."""
+    """A pinned buffer on the host and its copy on the device."""
 
     def __init__(self, size: int, dtype: torch.dtype, device: torch.device) -> None:
         self._host = torch.zeros(size, dtype=dtype, pin_memory=True)
         self.device = torch.zeros(size, dtype=dtype, device=device)
         self.page: NDArray[Any] = self._host.numpy()
-        """To be written on."""
+        """The host's buffer, to be written."""
 
     def send(self) -> None:
-        """Sends all of it. The host must not write again before the device has read it."""
+        """Start copying the buffer to the device. The host must not write again before the copy is done."""
         self.device.copy_(self._host, non_blocking=True)

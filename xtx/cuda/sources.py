@@ -1,4 +1,4 @@
-"""The CUDA sources beside this file, compiled when they are first needed."""
+"""Compiles the CUDA sources beside this file when they are first used."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 
 
 def can_compile() -> bool:
-    """Whether this torch compiles kernels."""
+    """Return whether this version of torch can compile kernels."""
     return "_compile_kernel" in dir(torch.cuda)
 
 
 @cache
 def compiled(file: str, name: str, **sizes: int) -> Any:
-    """A kernel of a file, with these numbers defined for it; compiled once in a process."""
+    """Return a kernel of a file, compiled once in a process. `sizes`: macros to define."""
     defined = "".join(f"#define {letter} {number}\n" for letter, number in sizes.items())
     compile_kernel: Any = torch.cuda._compile_kernel
     return compile_kernel(defined + (Path(__file__).parent / file).read_text(), name)

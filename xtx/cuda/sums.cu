@@ -1,7 +1,8 @@
-// Sums over many rows in a fixed order, for the gradients of biases and of layer norms. torch's own take twice as long:
-// they leave most of the device idle where there are ten thousand rows and few columns.
+// Sums over many rows in a fixed order, for the gradients of biases and layer norms. torch's sums take twice as long:
+// for
+// ten thousand rows of few columns they leave most of the device idle.
 
-// out[chunk, column] is the sum of the column over the rows of the chunk. A thread has one column.
+// out[chunk, column] is the sum of a column over the rows of a chunk. A thread has one column.
 extern "C" __global__ void column_sums(
     const float* __restrict__ x, int rows, int columns, int chunk, float* __restrict__ out)
 {
@@ -15,7 +16,7 @@ extern "C" __global__ void column_sums(
 }
 
 // The gradient of a layer norm over W columns, W a multiple of 32. A warp has one row at a time, a block of WARPS warps
-// `chunk` rows; sums[block] are its parts of the gradients of weight and bias.
+// `chunk` rows; sums[block] are the block's parts of the gradients of weight and bias.
 #define K (W / 32)
 #define WARPS 4
 

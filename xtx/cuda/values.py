@@ -1,4 +1,4 @@
-"""Q-values of many states at once, as recorded steps."""
+"""Q-values of many states on a GPU, as CUDA graphs that are recorded for a few sizes."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ ENCODERS = ("narration", "look", "inventory", "action")
 
 
 def inputs(texts: TextEncoders) -> Tensor:
-    """[vocabulary, 4, 3H]: what each word gives to each encoder."""
+    """Return the input projection W_ih x + b_ih of each word in each encoder, [vocabulary, 4, 3H]."""
     weight = torch.cat([getattr(texts, name).weight_ih for name in ENCODERS])
     bias = torch.cat([getattr(texts, name).bias_ih for name in ENCODERS])
     return torch.addmm(bias, texts.embedding, weight.t()).view(len(texts.embedding), len(ENCODERS), -1)
 
 
 def recurrent(texts: TextEncoders) -> tuple[Tensor, Tensor]:
-    """[4, 3H, H] and [4, 3H]: the recurrent weights and biases."""
+    """Return the recurrent weights [4, 3H, H] and biases [4, 3H] of the encoders."""
     weights = torch.stack([getattr(texts, name).weight_hh for name in ENCODERS])
     return weights, torch.stack([getattr(texts, name).bias_hh for name in ENCODERS])
 
 
 def no_steps(device: torch.device) -> Tensor:
-    """For rows of which nothing is kept."""
+    """Return `starts` and `steps` for `Rows` of which nothing is stored."""
     return torch.zeros(1, dtype=torch.int32, device=device)
 
 
 def power_of_two(number: int, least: int) -> int:
-    """The smallest size that fits, of few different ones."""
+    """Return the next power of two, at least `least`, so that few different sizes are recorded."""
     return max(least, 1 << (number - 1).bit_length())
 
 
 class Frozen:
-    """A network's weights in the form that encoding reads, until they change."""
+    """A network's encoder weights in the form that the kernels read."""
 
     def __init__(self, network: DrrnNetwork | InvDyNetwork) -> None:
         self.network = network
@@ -52,30 +52,30 @@ class Frozen:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Reads the weights again, into the same places."""
+        """Compute them again after the weights have changed, in the same memory."""
         self.inputs.copy_(inputs(self.network.texts))
         weights, biases = recurrent(self.network.texts)
         self.weights.copy_(weights)
         self.biases.copy_(biases)
 
     def encode(self, texts: Texts, rows: Rows) -> Tensor:
-        """[n, hidden]"""
+        """Return the codes of texts, [n, hidden]."""
         return encode(self.inputs, self.weights, self.biases, texts, rows)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A step that can be replayed."""
+    """A recorded step."""
 
     graph: torch.cuda.CUDAGraph
     result: Tensor
-    """What the step gives back; each replay writes it anew."""
+    """The step's result, overwritten by each replay."""
     step: Callable[[], Tensor]
-    """Kept because it holds the tensors that the graph knows by address only."""
+    """The recorded function. It keeps the tensors alive that the graph uses by address."""
 
 
 class Values:
-    """Q-values by one network, whose steps are recorded for a few sizes."""
+    """Computes Q-values with one network."""
 
     def __init__(self, frozen: Frozen, shelf: Shelf, device: torch.device) -> None:
         self._frozen = frozen
@@ -88,7 +88,11 @@ class Values:
     def of(
         self, states: NDArray[np.int32], actions: Sequence[NDArray[np.int32]], least: int = 8
     ) -> NDArray[np.float32]:
-        """The values of each state's actions, one after the other. states: [n, 3] numbers of texts"""
+        """Return the values of all states' actions, concatenated.
+
+        states: [n, 3], text ids; actions: text ids of each state's actions; least: least number of states to record
+        for.
+        """
         counts = [len(numbers) for numbers in actions]
         distinct, which = np.unique(np.concatenate(actions), return_inverse=True)
         self._shelf.bring(states.ravel())
@@ -136,8 +140,8 @@ class Values:
 
 
 def record(step: Callable[[], Tensor]) -> Recorded:
-    """A graph of the step."""
-    # A few times as it is first: libraries set themselves up, which cannot be recorded.
+    """Record a step as a CUDA graph."""
+    # The step runs twice first: libraries initialise themselves, which cannot be recorded.
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -145,7 +149,7 @@ def record(step: Callable[[], Tensor]) -> Recorded:
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    # What Python's garbage collector finds meanwhile may be an old graph, and freeing one spoils the recording.
+    # Python's garbage collector may free an old graph, which would abort the recording.
     gc.disable()
     try:
         with torch.cuda.graph(graph):

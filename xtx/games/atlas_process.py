@@ -1,4 +1,4 @@
-"""Works on an atlas in a process of its own, because LMDB dies of a damaged file (SIGBUS, SIGSEGV).
+"""Works on an atlas in a child process, because LMDB crashes on a damaged file (SIGBUS, SIGSEGV).
 
 The parent calls `run_task`; the child is this module's `main`. The child prints one JSON object: `{"result": ...}`, or
 `{"error": ...}` with the text of a `UserError`.
@@ -14,28 +14,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from xtx.child_processes import name_signal
 from xtx.core import UserError
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.atlas_process import main; main()"
-TASKS = ("verify", "pack", "add", "show")
-
-
 _DEATHS_BY_DAMAGE = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
-"""Signals that end a process which reads a damaged store. Others, as SIGKILL where memory is short, say nothing."""
+"""Signals that end a process that reads a damaged store. Others have other causes, SIGKILL mostly a lack of memory."""
 
 
 class ProcessDiedError(Exception):
-    """The child process died; the text says how."""
+    """The child process crashed; the text says how."""
 
     def __init__(self, status: int) -> None:
-        """`status` is its return code: the number of a signal, negative, or what it exited with."""
-        super().__init__(_signal_name(-status) if status < 0 else f"exit status {status}")
+        """status: its return code, which is negative for a signal."""
+        super().__init__(name_signal(-status) if status < 0 else f"exit status {status}")
         self.by_damage = -status in _DEATHS_BY_DAMAGE
 
 
 def run_task(task: str, atlas: Path, file: Path | None = None) -> dict[str, Any]:
-    """What a task gives: `verify`, `pack` into a file, `add` from a file, or `show`. Raises `UserError` as the task
-    does, and `ProcessDiedError` if its process died, which a damaged atlas or a lack of memory brings about."""
+    """Run a task in a child process and return its result: `verify`, `pack` to a file, `add` from a file, or `show`.
+
+    Raises `UserError` if the task does, and `ProcessDiedError` if its process crashed, because of a damaged atlas or a
+    lack of memory.
+    """
     words = [task, str(atlas), *([str(file)] if file is not None else [])]
     root = str(Path(__file__).parents[2])
     child = subprocess.run(
@@ -55,8 +56,10 @@ def run_task(task: str, atlas: Path, file: Path | None = None) -> dict[str, Any]
 
 
 def verify_atlas(atlas: Path) -> str:
-    """Why the store in a folder is not whole, in words; empty if it is, or if that cannot be found out. Entries whose
-    checksum is wrong do no harm and do not count here."""
+    """Return why the store in a folder is damaged; empty if it is not, or if that cannot be determined.
+
+    Entries with a wrong checksum do no harm and do not count.
+    """
     try:
         return str(run_task("verify", atlas)["damage"])
     except UserError:
@@ -65,21 +68,14 @@ def verify_atlas(atlas: Path) -> str:
         return f"reading it ended with {error}" if error.by_damage else ""
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 # --- the child --------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Does what the command line says: a task, the folder of an atlas, and perhaps a file."""
+    """Run a task, as the child process. Arguments: the task, the folder of an atlas, and for some tasks a file."""
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a death is an expected answer here
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is an expected result here
     task, atlas, *files = sys.argv[1:]
     answer: dict[str, Any]
     try:
@@ -94,11 +90,11 @@ def main() -> None:
 def _do(task: str, atlas: Path, *files: Path) -> dict[str, Any]:
     if task == "verify":
         return _verify(atlas)
-    # Not at the top: a check, which every later run may need, loads as little as possible.
+    # Not at the top, so that a verification, which any run may need, loads as little as possible.
     from xtx.games.atlas import Atlas
     from xtx.games.packed import add_packed, read_packed, write_packed
 
-    found = read_packed(files[0]) if task == "add" else {}  # first: a wrong file must not make an atlas
+    found = read_packed(files[0]) if task == "add" else {}  # first: a bad file must not create an atlas
     result: dict[str, Any] = {}
     with Atlas(atlas) as opened:
         if task == "add":
@@ -110,7 +106,7 @@ def _do(task: str, atlas: Path, *files: Path) -> dict[str, Any]:
 
 
 def _verify(atlas: Path) -> dict[str, Any]:
-    """Reads all pages and compares all checksums."""
+    """Read all pages and verify all checksums."""
     import lmdb
 
     from xtx.games.atlas import DAMAGE, is_entry_whole
@@ -134,8 +130,8 @@ def _verify(atlas: Path) -> dict[str, Any]:
                             break
                 if entries != expected:
                     damage = f"{entries:,} entries of {expected:,}"
-                with open(os.devnull, "wb") as nowhere:  # also goes through the list of free pages
-                    environment.copyfd(nowhere.fileno(), compact=True)
+                with open(os.devnull, "wb") as null:  # a copy also reads the list of free pages
+                    environment.copyfd(null.fileno(), compact=True)
         except DAMAGE as error:
             damage = damage or str(error)
         except lmdb.Error as error:

@@ -6,6 +6,7 @@ and stories of the user's own that have a profile. Jericho itself is not importe
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import os
@@ -17,13 +18,16 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
+from xtx.games.atlas import default_path
+from xtx.games.discovery.from_file import bare_profile
 from xtx.games.profile import Profile, read_profile
 from xtx.games.story import Story, read_story
+from xtx.games.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
 
 DATA = Path(__file__).parent / "data"
 """The package's own data."""
 
-SUFFIXES = tuple(f".z{version}" for version in range(1, 9))
+SUFFIXES = (*(f".z{version}" for version in range(1, 9)), *BLORB_SUFFIXES)
 """How the names of story files end."""
 
 
@@ -68,6 +72,14 @@ def is_story_name(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
+def is_story_path(text: str) -> bool:
+    """Whether what was typed for a game is the path of a file, and not a game's name. Files of other formats count, so
+    that they are refused as what they are."""
+    path = Path(text)
+    named = is_story_name(path) or path.suffix.lower() in FOREIGN_SUFFIXES
+    return os.sep in text or (named and path.is_file())
+
+
 def story_files(folder: Path) -> list[Path]:
     """The files in a folder that are called as stories are, by name; none if the folder cannot be read."""
     try:
@@ -102,9 +114,8 @@ def extra_actions(name: str) -> tuple[str, ...]:
 
 def find_story(name_or_path: str) -> Story:
     """The story of that name, or in that file, with its profile where it needs one. Raises `UserError`."""
-    path = Path(name_or_path)
-    if os.sep in name_or_path or (is_story_name(path) and path.is_file()):
-        return _described(read_story(path))
+    if is_story_path(name_or_path):
+        return _described(read_story(Path(name_or_path)))
     entry = find_entry(name_or_path)
     found, notes = locate(entry)
     if found is None:
@@ -158,21 +169,25 @@ def supported(md5: str) -> Entry | None:
     return next((entry for entry in _jericho_entries() if entry.md5 == md5), None)
 
 
-def needs_profile(name: str) -> str:
-    """What to tell somebody whose story is unknown."""
-    return (
-        f"{name} is a story that Jericho does not know: describe it with a profile "
-        f"(xtx games add {name} --profile PROFILE; xtx games profile {name} gameinfo.dbg makes one)"
-    )
+def found_folder() -> Path:
+    """Where profiles are kept that were found of stories which nobody added."""
+    return default_path().parent / "found"
 
 
 def _described(story: Story) -> Story:
+    """The story with a profile where Jericho does not know it: at the least with what its file says."""
     if supported(story.md5) is not None or story.profile is not None:
         return story
-    profile = find_profile(story.md5)
-    if profile is None:
-        raise UserError(needs_profile(str(story.path)))
-    return replace(story, profile=profile)
+    profile = find_profile(story.md5) or _find_kept(story.md5)
+    return replace(story, profile=profile or bare_profile(story.content, story.md5, story.path))
+
+
+def _find_kept(md5: str) -> Profile | None:
+    """What was found before of a story that was not added."""
+    with contextlib.suppress(ValueError):
+        profile = read_profile(found_folder() / f"{md5}.json")
+        return profile if profile.md5 == md5 else None
+    return None
 
 
 def _missing(entry: Entry, notes: list[str]) -> str:

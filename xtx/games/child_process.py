@@ -1,7 +1,7 @@
-"""Calls functions in processes of their own, several at once: a story that ends its process costs that call only.
+"""Calls functions in child processes, several at once: a story that ends its process costs that call only.
 
-The processes are started as programs and not forked, because the caller may have threads. A function is named by its
-module, its arguments and its result are pickled, and it is given a callback with which it reports progress.
+The processes are started as programs, not forked, because the caller may have threads. A function is sent as the names
+of its module and itself, arguments and result are pickled, and the function gets a callback to report progress.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import io
 import os
 import pickle
 import selectors
-import signal
 import struct
 import subprocess
 import sys
@@ -22,44 +21,45 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from xtx.child_processes import describe_end, set_up_emulator_process
 from xtx.core import UserError
 from xtx.out_of_memory import explain_lack_of_memory
 
 Report = Callable[[int, int], None]
-"""Given to every function that is called here: how much is done, of how much."""
+"""The callback that every called function gets as its first argument: how much is done, and how much there is."""
 
 PATIENCE = 60.0
-"""Seconds in which a call that opens a story and plays its walkthrough must end; it takes a second or two."""
+"""Limits the seconds of a call that opens a story and plays its walkthrough, which takes a second or two."""
 _LENGTH = struct.Struct("<Q")
-"""In front of every message: its length."""
+"""The header of every message: its length in bytes."""
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.child_process import main; main()"
 _READ_SIZE = 1 << 16
 
 
 @dataclass(frozen=True)
 class ChildCall:
-    """One call in a process of its own."""
+    """A call that is made in a child process."""
 
     function: Callable[..., Any]
-    """At the top of a module; its first argument is the `Report`."""
+    """A function at module level; its first argument is a `Report`."""
     arguments: tuple[Any, ...]
     name: str
-    """What it is about, for error messages."""
+    """The subject of the call, for error messages."""
 
 
 @dataclass(frozen=True)
 class Progressed:
-    """Some of a call is done."""
+    """A call reported progress."""
 
     number: int
-    """Which of the calls."""
+    """Index of the call."""
     done: int
     total: int
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A call is done; exactly one of these or of `Failed` comes for each."""
+    """A call returned. For each call there is exactly one event `Finished` or `Failed`."""
 
     number: int
     result: Any
@@ -78,6 +78,8 @@ Event = Progressed | Finished | Failed
 
 @dataclass
 class _Child:
+    """A running child process."""
+
     number: int
     call: ChildCall
     process: subprocess.Popen[bytes]
@@ -86,14 +88,18 @@ class _Child:
     received: bytearray = field(default_factory=bytearray)
 
     def end(self) -> int:
+        """End the process and return its exit status."""
         os.close(self.channel)
         self.process.kill()
         return self.process.wait()
 
 
 def call_in_child(function: Callable[..., Any], *arguments: Any, name: str, patience: float | None = None) -> Any:
-    """What a function returns that is called in a process of its own. Raises `UserError` if it does, if the process
-    dies, or if it takes longer than so many seconds."""
+    """Call a function in a child process and return its result.
+
+    name: subject of the call, for error messages. patience: seconds that it may take; None for no limit. Raises
+    `UserError` if the function does, if the process dies, or if it takes too long.
+    """
     for event in run_in_children([ChildCall(function, arguments, name)], 1, patience):
         if isinstance(event, Failed):
             raise event.error
@@ -105,18 +111,18 @@ def call_in_child(function: Callable[..., Any], *arguments: Any, name: str, pati
 def run_in_children(
     calls: Sequence[ChildCall], at_once: int | None = None, patience: float | None = None
 ) -> Iterator[Event]:
-    """Progress and results of all calls as they come. When the caller stops listening, all processes are ended.
+    """Make calls in child processes and yield their events as they come. Closing the iterator ends all processes.
 
-    `at_once`: how many processes there may be; one for each processor if not given. `patience`: seconds without any
-    message after which those that run are given up; None waits for ever.
+    at_once: most processes at a time; one for each processor if not given. patience: seconds without any message after
+    which the running calls fail; None for no limit.
     """
-    most = at_once or len(os.sched_getaffinity(0))
+    max_running = at_once or len(os.sched_getaffinity(0))
     waiting = list(enumerate(calls))[::-1]
     running: dict[int, _Child] = {}
     with selectors.DefaultSelector() as selector:
         try:
             while waiting or running:
-                while waiting and len(running) < most:
+                while waiting and len(running) < max_running:
                     child = _start(*waiting.pop())
                     running[child.number] = child
                     selector.register(child.channel, selectors.EVENT_READ, child)
@@ -133,31 +139,34 @@ def run_in_children(
 
 
 def _start(number: int, call: ChildCall) -> _Child:
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     request = pickle.dumps((call.function.__module__, call.function.__qualname__, call.arguments))
     root = str(Path(__file__).parents[2])
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, root, str(theirs), str(os.getpid())],
+            [sys.executable, "-P", "-c", _PROGRAM, root, str(write_end), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            pass_fds=(theirs,),
+            pass_fds=(write_end,),
             process_group=0,  # so that the terminal's Ctrl-C goes to the parent only
         )
     finally:
-        os.close(theirs)
+        os.close(write_end)
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(request)
-    return _Child(number, call, process, ours)
+    return _Child(number, call, process, read_end)
 
 
 class _ResultReader(pickle.Unpickler):
-    """Reads what a child sends: plain values and the project's own dataclasses, and nothing else. A child ran a story
-    in libfrotz, so its memory may have been overwritten: it must not name functions for the parent to call."""
+    """Unpickles what a child sends: plain values and dataclasses of this package, nothing else.
+
+    The child ran a story in libfrotz, so its memory may have been overwritten: it must not be able to name functions
+    that the parent calls.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
-        """The dataclass of that name; `UnpicklingError` for anything else."""
+        """Return the dataclass of this name. Raises `UnpicklingError` for anything else."""
         found = getattr(importlib.import_module(module), name, None) if module.startswith("xtx.") else None
         if not (isinstance(found, type) and is_dataclass(found)):
             raise pickle.UnpicklingError(f"a child process sent {module}.{name}, which is no result")
@@ -165,7 +174,7 @@ class _ResultReader(pickle.Unpickler):
 
 
 def _receive(child: _Child) -> Iterator[Event]:
-    """The events in what has come from a process; `Failed` if it ended without a result."""
+    """Read from a child and yield the events; `Failed` if it ended without a result."""
     content = os.read(child.channel, _READ_SIZE)
     child.received += content
     while len(child.received) >= _LENGTH.size:
@@ -174,7 +183,7 @@ def _receive(child: _Child) -> Iterator[Event]:
             break
         try:
             kind, value = _ResultReader(io.BytesIO(child.received[_LENGTH.size : end])).load()
-        except Exception as error:  # whatever bytes a damaged process may send
+        except Exception as error:  # a damaged process may send any bytes
             yield Failed(child.number, UserError(f"{child.call.name}: its process sent a damaged result ({error})"))
             return
         del child.received[:end]
@@ -187,37 +196,22 @@ def _receive(child: _Child) -> Iterator[Event]:
             yield Failed(child.number, UserError(value))
             return
         else:
-            sys.stderr.write(value)  # a mistake of ours: to be seen, and no reason to lose the other calls
+            sys.stderr.write(value)  # an error in this program: printed, and no reason to lose the other calls
             yield Failed(child.number, UserError(f"{child.call.name}: {value.strip().splitlines()[-1]}"))
             return
     if not content:
-        yield Failed(child.number, UserError(f"{child.call.name}: {_describe_death(child.process.wait())}"))
+        why = f"the emulator's process {describe_end(child.process.wait())}; nothing else is affected"
+        yield Failed(child.number, UserError(f"{child.call.name}: {why}"))
 
 
 def _give_up(child: _Child, patience: float | None) -> Event:
     return Failed(child.number, UserError(f"{child.call.name}: the emulator showed no sign of life for {patience:g} s"))
 
 
-def _describe_death(code: int) -> str:
-    if code >= 0:
-        return f"the emulator's process ended with status {code}; nothing else is affected"
-    with contextlib.suppress(ValueError):
-        return f"the emulator's process died of {signal.Signals(-code).name}; nothing else is affected"
-    return f"the emulator's process died of signal {-code}; nothing else is affected"
-
-
 def main() -> None:
-    """The process of one call. Arguments: the number of the pipe for its messages, and of its parent."""
-    from xtx.games.worker import die_with
-
+    """Make one call, as a child process. Arguments: the descriptor of the pipe for messages, and the parent's id."""
     channel, parent = map(int, sys.argv[1:3])
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    # libfrotz writes its complaints to the terminal; ours still go there.
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    set_up_emulator_process(parent)
     with os.fdopen(channel, "wb") as pipe, contextlib.suppress(BrokenPipeError):
 
         def send(kind: str, value: Any) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from xtx.core import UserError
 from xtx.games import catalog
+from xtx.games.discovery.describe import discover_in_child
 from xtx.games.files import write_whole
-from xtx.games.profile import read_profile
+from xtx.games.finding import Finding
+from xtx.games.profile import Profile, Word, read_profile
+from xtx.games.profile_format import encode_profile
 from xtx.games.story import Story, read_story
+from xtx.games.zmachine import Header
 
 
 @dataclass(frozen=True)
@@ -23,28 +31,54 @@ class Addition:
     outcome: Literal["added", "there", "refused"]
     detail: str
     """The game's name; for a refused file, the reason in one line."""
+    findings: tuple[Finding, ...] = ()
+    """What was found out about a story that Jericho does not know."""
 
 
-def add_games(path: Path, profile: Path | None = None) -> list[Addition]:
+def add_games(
+    path: Path,
+    profile: Path | None = None,
+    printed_score: str = "",
+    score_address: int | None = None,
+    on_addition: Callable[[Addition], None] = lambda addition: None,
+) -> list[Addition]:
     """What became of a story file, or of each one in a folder and its subfolders.
+
+    `printed_score` and `score_address` are for a single story whose score is not found: a regular expression for the
+    answer to `score`, or where in memory it stands. `on_addition` is told of each story as soon as it is done.
 
     Good stories are copied into the user's folder, whole or not at all. One bad file in a folder does not stop the
     others; raises `UserError` where a single file is bad, where there is nothing to add, or where nothing can be
     written.
     """
+    hint = ScoreHint(printed_score, score_address)
     if not path.is_dir():
-        return [_add(path, profile)]
-    if profile is not None:
-        raise UserError(f"{path} is a folder; --profile describes one story: name that story file")
+        addition = _add(path, profile, hint)
+        on_addition(addition)
+        return [addition]
+    if profile is not None or hint:
+        raise UserError(f"{path} is a folder; --profile and --score describe one story: name that story file")
     files, additions = _stories_below(path)
     if not files and not additions:
         raise UserError(f"{path} holds no story files (names that end in .z3, .z4, .z5 or .z8)")
     for file in files:
         try:
-            additions.append(_add(file, None))
+            additions.append(_add(file, None, ScoreHint()))
         except Refusal as refusal:
             additions.append(Addition(file, "refused", str(refusal)))
+        on_addition(additions[-1])
     return additions
+
+
+@dataclass(frozen=True)
+class ScoreHint:
+    """Where a user says that the score is; false if nowhere."""
+
+    printed: str = ""
+    address: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.printed) or self.address is not None
 
 
 class Refusal(UserError):
@@ -65,25 +99,54 @@ def _stories_below(folder: Path) -> tuple[list[Path], list[Addition]]:
     return sorted(found), closed
 
 
-def _add(path: Path, profile: Path | None) -> Addition:
+def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
     story = _read(path, profile)
     entry = catalog.supported(story.md5)
     if entry is not None:
-        if profile is not None:
-            raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile")
+        if profile is not None or hint:
+            raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile and --score")
         changed = _put(catalog.user_folder() / entry.file, story.content)
         return Addition(path, "added" if changed else "there", entry.name)
-    if story.profile is None:
-        known = catalog.find_profile(story.md5)
-        if known is None:
-            raise Refusal(catalog.needs_profile(str(path)))
-        return Addition(path, "there", known.name)
-    name = story.profile.name
+    described = story.profile
+    if described is None:
+        described = None if hint else catalog.find_profile(story.md5)
+        if described is not None:
+            return Addition(path, "there", described.name, described.findings)
+        described = _with_free_name(_with_hint(discover_in_child(story), story, hint))
+    elif hint:
+        described = _with_hint(described, story, hint)
+    name = described.name
     _check_name(name, story.md5)
-    target = catalog.user_folder() / (name + path.suffix.lower())
+    target = catalog.user_folder() / f"{name}.z{story.content[0]}"
+    described = msgspec.structs.replace(described, file=target.name)
     changed = _put(target, story.content)
-    changed |= _put(target.with_suffix(".json"), (profile or path.with_suffix(".json")).read_bytes())
-    return Addition(path, "added" if changed else "there", name)
+    changed |= _put(target.with_suffix(".json"), encode_profile(described))
+    return Addition(path, "added" if changed else "there", name, described.findings if not described.verified else ())
+
+
+def _with_hint(profile: Profile, story: Story, hint: ScoreHint) -> Profile:
+    """The profile with the score where the user says that it is."""
+    if not hint:
+        return profile
+    header = Header.read(story.content)
+    findings = tuple(finding for finding in profile.findings if finding.what != "score")
+    if hint.address is not None:
+        if not 64 <= hint.address <= header.dynamic_size - 2:
+            raise Refusal(f"--score takes an address in the story's memory, from 64 to {header.dynamic_size - 2}")
+        said = Finding("score", f"address {hint.address}", "likely", "named by the user")
+        score, printed = Word(hint.address), ""
+    else:
+        said = Finding("score", "printed", "likely", "named by the user")
+        score, printed = None, hint.printed
+    return msgspec.structs.replace(profile, score=score, printed_score=printed, findings=(*findings, said))
+
+
+def _with_free_name(profile: Profile) -> Profile:
+    """The profile under a name that no other game has: with a number behind it if need be."""
+    taken = {entry.name.lower(): entry.md5 for entry in catalog.entries()}
+    names_left = chain((profile.name,), (f"{profile.name}-{number}" for number in count(2)))
+    name = next(name for name in names_left if taken.get(name.lower(), profile.md5) == profile.md5)
+    return msgspec.structs.replace(profile, name=name)
 
 
 def _read(path: Path, profile: Path | None) -> Story:

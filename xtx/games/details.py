@@ -26,6 +26,8 @@ class Details(msgspec.Struct, frozen=True, array_like=True):
     won: bool = False
     wants_key: bool = False
     """Whether the game waits for a single key and not for a command."""
+    description: str = ""
+    """What can be seen and what is carried, if the game says so without being asked; a story must be given `look`."""
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):

@@ -25,6 +25,7 @@
 #include "snapshot_check.h"
 
 enum { OPCODE_READ = SNAPSHOT_READ_LINE, OPCODE_READ_CHAR = SNAPSHOT_READ_KEY };
+enum { OPCODE_QUIT = 186 };
 enum { DONE = 0, HALTED = 1, LIMIT = 2, CRASHED = 3 };
 enum { OPERATION_DIV = 0x17, OPERATION_MOD = 0x18 }; /* places in libfrotz's table of operations */
 enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16 };
@@ -79,6 +80,7 @@ typedef struct {
     void (**operations)(void), (*divide)(void), (*modulo)(void);
     uint16_t *zargs; /* an operation's arguments */
     int crashed;     /* the present command divided by zero */
+    int quit;        /* it asked the interpreter to quit, of which libfrotz takes no notice */
     int *to_memory, *to_screen, *to_script, *to_record, *from_file; /* which streams are on */
     void (*memory_close)(void);
 } door;
@@ -279,12 +281,14 @@ static int run_command(door *d, const char *command, uint64_t limit, uint64_t *i
     d->update_special_ram();
     d->set_next_action(line);
     uint64_t count = 0;
+    d->quit = 0;
     do {
         if (count >= limit) {
             *instructions = count;
             d->clear_screen(); /* else what it printed would stand before the next text */
             return LIMIT;
         }
+        if (*d->next_opcode == OPCODE_QUIT) d->quit = 1;
         d->zstep();
         count++;
         if (!is_inside(d))
@@ -313,6 +317,9 @@ int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructio
     end_command(d);
     return d->crashed ? CRASHED : status;
 }
+
+/* Whether the story asked to quit at the last command. */
+int door_has_quit(const door *d) { return d->quit; }
 
 /* The state that commands are tried from. */
 typedef struct {

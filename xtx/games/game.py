@@ -16,8 +16,10 @@ from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
 from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.catalog import extra_actions, find_story
 from xtx.games.details import Details, Facts, read_details, read_facts
+from xtx.games.discovery.describe import describe
 from xtx.games.jericho import Emulator, Snapshot, Status, Trace
 from xtx.games.narration import clean
+from xtx.games.profile_format import profile_key
 from xtx.games.search import RANDOM_STATES, Findings, Search
 from xtx.games.shipped import shipped_findings
 from xtx.games.shipped_layouts import read_shipped_layout
@@ -25,7 +27,7 @@ from xtx.games.story import Story
 from xtx.games.survey import ONLY_WALKED, read_layout
 from xtx.games.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.world import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
-from xtx.games.zset import ENGINE, Engine
+from xtx.games.zset import Engine
 
 NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
@@ -52,12 +54,15 @@ class GameSpec:
     """Find look, inventory and valid actions. Without it observations have none of them, and a game starts and
     steps at once: for people at the keyboard, and for agents that know what to do."""
     engine: str = "zset"
-    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one); the same verdicts."""
+    """How candidates are judged: `zset` (set execution, all at once) or `jericho` (one by one in Frotz, which then runs
+    altered memory: for comparisons)."""
     threads: int = 1
     """Threads that judge candidates; the same verdicts again."""
     actions: str = "templates"
     """What is tried for valid actions: `templates` (the grammar's templates with the things in sight) or `whole` (every
     word of the dictionary as well)."""
+    usual_verbs: bool = False
+    """Name each change by the command with the most usual verb, as Jericho does, and not by the shortest."""
     details: bool = False
     """Also give what people see of a state: see `details.Details`. It does not change what an agent sees."""
     byte_score: bool = False
@@ -70,6 +75,18 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     emulator: Snapshot
     seed: int
     step: int
+
+
+def encode_saved_game(md5: str, state: Snapshot, seed: int, step: int) -> bytes:
+    """A saved game of the story with that md5, for `StoryGame.restore`."""
+    saved = msgspec.msgpack.encode(_Saved(state, seed, step))
+    return _checksum(md5, saved) + saved
+
+
+def _checksum(md5: str, saved: bytes) -> bytes:
+    """Stands before a saved state, to tell one that is damaged or another story's. It protects nothing, since the key
+    is no secret: `Emulator.restore` checks whatever it is given."""
+    return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=md5.encode()).digest()
 
 
 _Kind = TypeVar("_Kind")
@@ -90,7 +107,9 @@ def _decode(stored: bytes | None, kind: type[_Kind]) -> _Kind | None:
 def _fits(layout: Layout, size: int) -> bool:
     """Whether all that a layout speaks of lies within so many bytes of RAM."""
     addresses = [*layout.counters, *layout.idle, *layout.stamped, *(address for _, address, _ in layout.folds)]
-    addresses += [address for bytes_ in layout.local.values() for address in bytes_]
+    addresses += [
+        address for local in (layout.local, layout.unchecked) for bytes_ in local.values() for address in bytes_
+    ]
     addresses += [address for together in layout.due for address, _ in together]
     whole = all(len(table) == 256 for _, _, table in layout.folds) and all(layout.due)
     whole &= all(0 <= value < 256 for together in layout.due for _, value in together)
@@ -119,6 +138,8 @@ class StoryGame:
         self.spec = spec
         self._on_progress = on_progress
         story = find_story(str(Path(spec.path).absolute()))
+        if spec.search:
+            story = describe(story)
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
         self._survey = layout, avoid
@@ -128,7 +149,9 @@ class StoryGame:
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         world = self.world if spec.search else None
         whole = spec.actions == "whole"
-        self.search = Search(self.emulator, extra, spec.wide_grammar, self._engine, world, whole)
+        self.search = Search(
+            self.emulator, extra, spec.wide_grammar, self._engine, world, whole, usual_verbs=spec.usual_verbs
+        )
         known_as = f"{_story_key(story)};{_version(story, spec.thorough_survey)}"
         self._prefix = f"{known_as};{self.search.variant};".encode()
         self._plain_prefix = f"{known_as};{self.search.plain_variant};".encode()
@@ -214,8 +237,7 @@ class StoryGame:
 
     def save(self) -> bytes:
         """The state of the game, for `restore`."""
-        saved = msgspec.msgpack.encode(_Saved(self.emulator.save(), self._seed, self._step))
-        return self._checksum(saved) + saved
+        return encode_saved_game(self.emulator.story.md5, self.emulator.save(), self._seed, self._step)
 
     def restore(self, state: bytes) -> Observation:
         """The observation in the saved state."""
@@ -223,7 +245,7 @@ class StoryGame:
         return self._observe()
 
     def _load(self, state: bytes) -> None:
-        if self._checksum(state[_CHECKSUM:]) != state[:_CHECKSUM]:
+        if _checksum(self.emulator.story.md5, state[_CHECKSUM:]) != state[:_CHECKSUM]:
             raise UserError("this is not a saved game of this story, or it is damaged")
         try:
             saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
@@ -231,11 +253,6 @@ class StoryGame:
             raise UserError("this saved game was written by another version of xtx, or it is damaged") from None
         self.emulator.restore(saved.emulator)
         self._seed, self._step = saved.seed, saved.step
-
-    def _checksum(self, saved: bytes) -> bytes:
-        """Stands before a saved state, to tell one that is damaged or another story's. It protects nothing, since the
-        key is no secret: `Emulator.restore` checks whatever it is given."""
-        return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=self.emulator.story.md5.encode()).digest()
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it: a new game under a seed, or a saved one, and the actions since
@@ -255,13 +272,17 @@ class StoryGame:
         self._canonical = self._locate()
 
     def try_alone(self, command: str, *, as_step: bool) -> None:
-        """Gives one command that may end this process: as a step from the present state, or in all the ways in which a
-        search tries it, from the canonical state. The game is left in some other state."""
+        """Gives one command that may end this process: as a step from the present state, or as a search tries it, from
+        the canonical state. With an engine that means the whole search, of which all commands are one run. The game is
+        left in some other state."""
         emulator, canonical = self.emulator, self._canonical
         if as_step:
             emulator.step(command)
-        elif canonical is not None and command == ENGINE:
-            self.search.findings(canonical, self._excluded(self._here, canonical))
+        elif canonical is not None and self._engine is not None:
+            excluded = self._excluded(self._here, canonical)
+            found = self.search.findings(canonical, excluded)
+            if self.search.extends:
+                self.search.extended(canonical, found, excluded)
         elif canonical is not None:
             emulator.ask(canonical, [command])
             for rng in RANDOM_STATES:
@@ -500,8 +521,7 @@ def _story_key(story: Story) -> str:
     to the world and what can be typed."""
     if story.profile is None:
         return story.md5
-    profile = msgspec.msgpack.encode(story.profile)
-    return f"{story.md5}+{hashlib.blake2b(profile, digest_size=16).hexdigest()}"
+    return f"{story.md5}+{hashlib.blake2b(profile_key(story.profile), digest_size=16).hexdigest()}"
 
 
 def _version(story: Story, thorough: bool) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xtx.core import Observation, Step
+from xtx.core import Observation, Step, warn
 from xtx.games.details import Details, Facts
 from xtx.games.game import GameSpec
-from xtx.games.vector import GameVector, report
+from xtx.games.vector import GameVector
 
 
 class GuardedGame:
@@ -17,7 +17,7 @@ class GuardedGame:
     def __init__(
         self,
         spec: GameSpec,
-        on_report: Callable[[str], None] = report,
+        on_report: Callable[[str], None] = warn,
         on_survey: Callable[[float], None] | None = None,
     ) -> None:
         """`on_report` and `on_survey` are those of `GameVector`."""

@@ -66,7 +66,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         extra_actions: also try the actions that the XTX paper adds to the game's grammar
         wide_grammar: also try forms beyond the grammar: object and direction, numbers, orders, all but
         actions: what is tried for valid actions: "templates" (the grammar's templates with the things in sight) or
-            "whole" (every word of the dictionary as well)
+            "whole" (every word of the dictionary as well; the default)
         stochastic: play every episode under an emulator seed of its own, drawn from `np_random`, so that
             `reset(seed=...)` repeats a whole series of episodes. Otherwise all episodes have the seed under which
             the walkthrough works, and the seed given to `reset` changes nothing about the game.
@@ -82,7 +82,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         *,
         extra_actions: bool = False,
         wide_grammar: bool = False,
-        actions: Literal["templates", "whole"] = "templates",
+        actions: Literal["templates", "whole"] = "whole",
         stochastic: bool = False,
         atlas: bool | str | os.PathLike[str] = True,
         render_mode: str | None = None,

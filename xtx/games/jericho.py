@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from enum import IntEnum, IntFlag
 from functools import cached_property
 from pathlib import Path
 
-import jericho
+import jericho as jericho  # what frotz_env.py offers under the same names
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,9 @@ from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
 from xtx.core import UserError
-from xtx.games.profile import overshadowed_readings, unlisted_templates
+from xtx.games.printed_end import reads_as_end, reads_as_victory
+from xtx.games.printed_score import read_number
+from xtx.games.profile import Word, overshadowed_readings, unlisted_templates
 from xtx.games.story import Story
 from xtx.games.zmachine import Header, ObjectTree, Ram, count_objects
 
@@ -163,6 +166,7 @@ def _load_door() -> ctypes.CDLL:
     ]  # fmt: skip
     door.door_restore.restype = ctypes.c_char_p
     door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
+    door.door_has_quit.argtypes = [pointer]
     door.door_filter.argtypes = [
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
         pointer, pointer,
@@ -178,6 +182,14 @@ def _typed(command: str) -> bytes:
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
+def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
+    """Jericho's own environment, which cannot open files: the bridge is loaded before libfrotz."""
+    _load_door()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
+        return jericho.FrotzEnv(path, seed)
+
+
 class Emulator:
     """One emulator with one story. Not thread-safe, and neither is libfrotz: one process for each."""
 
@@ -186,7 +198,7 @@ class Emulator:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
             # Written with a seed of 1 because None would mean the time of day for a game that Jericho does not know.
-            self._env = jericho.FrotzEnv(str(story.path), seed=1)
+            self._env = jericho.FrotzEnv(self._path_of(story), seed=1)
         self.story = story
         self.header = Header.read(story.content)
         self._lib = self._env.frotz_lib
@@ -207,11 +219,28 @@ class Emulator:
         self.instructions = 0
         """Instructions that the last command took."""
 
+    _copy: tempfile.TemporaryDirectory[str] | None = None
+    """The folder with a copy of a story that Jericho cannot read from its own file; it goes with the emulator."""
+
+    def _path_of(self, story: Story) -> str:
+        """Where Jericho can read the story by itself: its file, or a copy where that is a package, or where its name
+        would mislead libfrotz, which crashes on one without a dot and types commands of its own into stories that are
+        called tw-*."""
+        if not story.is_packaged and story.path.suffix and not story.path.name.startswith("tw-"):
+            return str(story.path)
+        self._copy = tempfile.TemporaryDirectory(prefix="xtx-story-")
+        copy = Path(self._copy.name, f"story.z{story.content[0]}")
+        copy.write_bytes(story.content)
+        return str(copy)
+
     def close(self) -> None:
         """Frees the emulator; it must not be used afterwards."""
         if self._door:
             self._door_lib.door_close(self._door)
             self._door = None
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
 
     # --- play ---------------------------------------------------------------------------------------------------
 
@@ -219,14 +248,23 @@ class Emulator:
         """The opening narration of a new game under an emulator seed."""
         if seed not in self._first:
             self._set_up(seed)
+            self._type_opening()
             if len(self._first) >= 64:  # stochastic play draws a new seed every time: do not keep them all
                 self._first.clear()
             self._first[seed] = self.save()
         elif self.halted:
             self._set_up(seed)
+            self._type_opening()
         else:
             self.restore(self._first[seed])
+        self._printed_score = 0
         return self.narration
+
+    def _type_opening(self) -> None:
+        """Answers what a story of a profile asks before the first prompt for a command."""
+        for answer in self.story.profile.opening if self.story.profile is not None else ():
+            if self.halted or self.step(answer, CANDIDATE_LIMIT) is not Status.DONE:
+                break
 
     def _set_up(self, seed: int) -> None:
         # Written past FrotzEnv.seed(), which turns seed 0 into the walkthrough's seed.
@@ -246,6 +284,7 @@ class Emulator:
         status = Status(self._door_lib.door_step(self._door, _typed(command), limit, ctypes.byref(self._instructions)))
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
+        self._has_quit = bool(self._door_lib.door_has_quit(self._door))
         return status
 
     def note(self, command: str) -> None:
@@ -282,14 +321,34 @@ class Emulator:
             texts.insert(place, None)
         return texts
 
+    kept_back: bytes | None = None
+    """What Frotz shows in front of every text, since it keeps the word before a prompt back: see hearing.py. None: not
+    found out yet."""
+
     def tidy(self, screen: bytes) -> str:
         """What Jericho makes of the text on a screen."""
-        if len(screen) >= _WORLD:
+        return self._told(self._cut(screen))
+
+    def _cut(self, screen: bytes) -> bytes:
+        screen = (self.kept_back or b"") + screen
+        if len(screen) > _WORLD - _BEFORE:
             raise ValueError("libfrotz's screen does not hold so much")
         # Some of Jericho's functions write a byte or two before the text.
         place = ctypes.addressof(self._texts) + _BEFORE
-        ctypes.memmove(place, screen, len(screen) + 1)
-        return self._told(ctypes.string_at(self._lib.clean_observation(place)))
+        # And some skip a few letters without looking for the end.
+        ctypes.memmove(place, screen + bytes(_BEFORE), len(screen) + _BEFORE)
+        return ctypes.string_at(self._lib.clean_observation(place))
+
+    def show(self, state: Snapshot, screen: bytes) -> None:
+        """Puts the emulator into a state with that text on its screen, as if a command had led there; runs nothing."""
+        self.restore(msgspec.structs.replace(state, narration=self._cut(screen)))
+
+    def read_ending(self, state: Snapshot, screen: bytes) -> int:
+        """What Jericho says of a state with that text on its screen, in zset.h's numbers: 1 for the end, 2 for a
+        victory, else 0; and 4 if something was taken. The emulator is left in that state; nothing is run."""
+        self.show(state, screen)
+        ended = 1 if self._lib.game_over() > 0 else 2 if self._lib.victory() > 0 else 0
+        return ended | (4 if b"(Taken)" in self._world.value else 0)
 
     @property
     def narration(self) -> str:
@@ -304,6 +363,9 @@ class Emulator:
     @property
     def halted(self) -> bool:
         return bool(self._lib.halted() > 0)
+
+    _has_quit = False
+    """Whether the story asked to quit at the last command. Frotz goes on as if nothing had been asked."""
 
     _dirty = False
     """Whether the last command was cut off inside the story, so that the emulator must be set up anew."""
@@ -346,6 +408,7 @@ class Emulator:
     def restore(self, state: Snapshot) -> None:
         """Puts the emulator into a saved state, exactly. One that the story cannot be in is a `SnapshotError` and
         changes nothing."""
+        self._has_quit = False
         if self._dirty or self.halted:
             # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
             self._set_up(1)
@@ -362,25 +425,64 @@ class Emulator:
     @property
     def score(self) -> int:
         profile = self.story.profile
-        return int(self._lib.get_score()) if profile is None else profile.score.read(self.ram)
+        if profile is None:
+            return int(self._lib.get_score())
+        if profile.score is not None:
+            return profile.score.read(self.ram)
+        return self._read_printed_score(profile.printed_score) if profile.printed_score else 0
+
+    _printed_score = 0
+    """The score that was last printed; it stands where the story does not answer to `score`."""
+
+    def _read_printed_score(self, pattern: str) -> int:
+        """What the story answers to `score` in the present state, which is the same afterwards; at the end of a game,
+        what it printed last."""
+        said = self.narration
+        if not self.over:
+            state = self.save()
+            said = self.ask(state, ["score"], CANDIDATE_LIMIT)[0] or ""
+            self.restore(state)
+        found = re.search(pattern, said)
+        if found is not None:
+            self._printed_score = read_number(found[1])
+        return self._printed_score
 
     @property
     def moves(self) -> int:
         profile = self.story.profile
-        return int(self._lib.get_moves()) if profile is None else profile.moves.read(self.ram)
+        if profile is None:
+            return int(self._lib.get_moves())
+        return 0 if profile.moves is None else profile.moves.read(self.ram)
 
     @property
     def won(self) -> bool:
         profile = self.story.profile
-        return bool(self._lib.victory() > 0) if profile is None else profile.end.read(self.ram) in profile.end.won
+        if profile is None:
+            return bool(self._lib.victory() > 0)
+        if profile.end is not None and profile.end.read(self.ram) in profile.end.won:
+            return True
+        if profile.prompt is None or not self.over:
+            return False
+        # A profile that was found by trying: the variable does not tell every victory from a defeat.
+        return reads_as_victory(self.narration) or 0 < profile.max_score <= self.score
+
+    @property
+    def _is_past_prompts(self) -> bool:
+        """Whether the story ended by what it asks or says, which counts where a profile was found by trying: it asked
+        to quit, or it asks whether to restart at a prompt that is not the usual one."""
+        profile = self.story.profile
+        if profile is None or profile.prompt is None:
+            return False
+        here = int(self._lib.getPC()), int(self._lib.getFrameCount())
+        return self._has_quit or (here != profile.prompt and reads_as_end(self.narration))
 
     @property
     def over(self) -> bool:
         """Whether the game has ended: won, lost or halted."""
-        if self.halted or self.won:
-            return True
         profile = self.story.profile
-        return bool(self._lib.game_over() > 0) if profile is None else profile.end.read(self.ram) != 0
+        if profile is None:
+            return self.halted or self.won or bool(self._lib.game_over() > 0)
+        return self.halted or (profile.end is not None and profile.end.read(self.ram) != 0) or self._is_past_prompts
 
     @property
     def name(self) -> str:
@@ -441,7 +543,7 @@ class Emulator:
     @property
     def player(self) -> int:
         profile = self.story.profile
-        return int(self._env.player_obj_num) if profile is None else profile.player
+        return int(self._env.player_obj_num) if profile is None else profile.player or 0
 
     # --- the search for valid actions ---------------------------------------------------------------------------
 
@@ -496,7 +598,7 @@ class Emulator:
         outside = np.zeros(header.dynamic_size, dtype=np.uint8)
         outside[list(self.special)] = 0xFF
         if profile is not None:
-            outside[profile.end.address : profile.end.address + profile.end.size] = 0xFF
+            outside[list(_span(profile.end))] = 0xFF
             mask = self.tree_mask | outside
             return Change(mask, mask, np.array(profile.ignored_objects, dtype=np.uint16))
         masks = []
@@ -526,14 +628,14 @@ class Emulator:
     def score_addresses(self) -> tuple[int, ...]:
         profile = self.story.profile
         if profile is not None:
-            return tuple(range(profile.score.address, profile.score.address + profile.score.size))
+            return tuple(_span(profile.score))
         return self._addresses_behind(self._lib.get_score)
 
     @cached_property
     def moves_addresses(self) -> tuple[int, ...]:
         profile = self.story.profile
         if profile is not None:
-            return tuple(range(profile.moves.address, profile.moves.address + profile.moves.size))
+            return tuple(_span(profile.moves))
         return self._addresses_behind(self._lib.get_moves)
 
     def _addresses_behind(self, value: Callable[[], int]) -> tuple[int, ...]:
@@ -591,6 +693,11 @@ class Emulator:
                 done += 1
         self.restore(state)
         return Verdicts(flags, diffs, watches)
+
+
+def _span(place: Word | None) -> range:
+    """The addresses of a number's bytes; none for no number."""
+    return range(0) if place is None else range(place.address, place.address + place.size)
 
 
 def verb_frequency(command: str, word_length: int) -> int:

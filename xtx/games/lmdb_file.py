@@ -1,9 +1,9 @@
 """Checks an LMDB data file before it is mapped into memory.
 
-LMDB trusts its file: reading a page that lies behind the end of a truncated file ends the process with SIGBUS. The two
-meta pages at the beginning say how many pages there are, so two small reads tell a file that is cut short, or is not
-LMDB's. Damage in the pages behind is found only by reading all of them (see atlas_process.py), which is done where
-the lock file shows that a process died while it read.
+LMDB does not validate its file: reading a page behind the end of a truncated file ends the process with SIGBUS. The two
+meta pages at the beginning contain the number of pages, so two small reads detect a file that is truncated or not
+LMDB's. Damage in other pages is found only by reading all of them (see atlas_process.py), which is done if the lock
+file shows that a process ended while it was reading.
 """
 
 from __future__ import annotations
@@ -24,19 +24,24 @@ _META = struct.Struct("=IIQQ IHHQQQQQ IHHQQQQQ QQ")
 """Magic, version, address and size of the map; for the free list and for the main tree: page size (of the file, in the
 first) or padding, flags, depth, numbers of branch, leaf and overflow pages, entries, root; last page, transaction."""
 _NO_ROOT = 2**64 - 1
+"""The root of an empty tree."""
 _MAX_DEPTH = 32
-"""Levels of a tree; LMDB's cursors take no more."""
+"""Limits the levels of a tree, as LMDB's cursors do."""
 _LOCK_HEADER, _READER = 128, struct.Struct("=QixxxxQ40x")
 """The lock file: a header with two mutexes, then readers: transaction, process, thread, each in 64 bytes."""
 _NO_TRANSACTION = 2**64 - 1
 _MAX_READERS = 4096
+"""Limits what is read of a lock file; xtx opens stores with 512 readers."""
 _ATTEMPTS = 3
-"""A meta page may be read while another process writes it, so damage must be seen several times."""
+"""Readings that must all find damage: a meta page may be read while another process writes it."""
 
 
 def find_damage(data: Path) -> str:
-    """Why an LMDB data file cannot be mapped safely, in words; empty if it can as far as its meta pages tell. An empty
-    file is a new store. Raises `OSError` if the file cannot be read or is not a regular file."""
+    """Return why an LMDB data file cannot be mapped safely; empty if its meta pages are good, or it is empty and so
+    new.
+
+    Raises `OSError` if the file cannot be read or is not a regular file.
+    """
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(0.01)
@@ -47,6 +52,7 @@ def find_damage(data: Path) -> str:
 
 
 def _find_damage(data: Path) -> str:
+    """Make one reading of the meta pages for `find_damage`."""
     with open_readable(data) as file:
         size = os.fstat(file.fileno()).st_size
         if not size:
@@ -72,7 +78,7 @@ def _find_damage(data: Path) -> str:
 
 
 def _read_meta(descriptor: int, offset: int) -> tuple[int, ...] | None:
-    """The fields of a meta page; None if it is none."""
+    """Read the fields of a meta page; None if there is no valid one."""
     content = os.pread(descriptor, _PAGE_HEADER.size + _META.size, offset)
     if len(content) < _PAGE_HEADER.size + _META.size:
         return None
@@ -82,9 +88,11 @@ def _read_meta(descriptor: int, offset: int) -> tuple[int, ...] | None:
 
 
 def died_while_reading(lock: Path) -> bool:
-    """Whether the lock file names a process that is gone but had begun a transaction: killed from outside, or by a
-    damaged page. It must be read before LMDB opens the store, which may clear the file. Raises `OSError` if it is not
-    a regular file."""
+    """Return whether the lock file has an open transaction of a process that has ended: it was killed, or crashed on a
+    damaged page.
+
+    Must be called before LMDB opens the store, which may clear the file. Raises `OSError` if it is not a regular file.
+    """
     try:
         with open_readable(lock) as file:
             content = file.read(_LOCK_HEADER + _MAX_READERS * _READER.size)

@@ -1,6 +1,6 @@
-"""What an atlas holds as one small file, a twentieth of its size: for another machine, or to be shipped.
+"""Packs the entries of an atlas into one compressed file, a twentieth of its size, for another machine or a release.
 
-Texts that are alike stand together in it. The same entries always give the same bytes.
+Similar values are adjacent in the file, for better compression. The same entries always give the same bytes.
 """
 
 from __future__ import annotations
@@ -17,34 +17,39 @@ from xtx.games.atlas import DEADLY, UNPROVEN, Atlas
 from xtx.games.files import write_whole
 
 _KEY = 16
+"""Bytes of a state's key."""
 MAX_BYTES = 4 << 30
-"""Unpacked size of an atlas; what a run of 800,000 steps finds has some 100 MB."""
+"""Limits the unpacked size; the findings of a run of 800,000 steps have some 100 MB."""
 MAX_RATIO = 200
-"""Unpacked bytes for each packed byte, beyond the first `FREE_BYTES`: atlases have 20, files made to fill memory have
+"""Limits the unpacked bytes per packed byte, beyond the first `FREE_BYTES`: atlases have 20, decompression bombs
 thousands."""
 FREE_BYTES = 16 << 20
+"""Unpacked bytes to which `MAX_RATIO` does not apply: small files of equal texts compress very well."""
 MAX_DICTIONARY = 256 << 20
-"""Memory that decompression itself may take. xz needs 65 MB at most for what it writes."""
+"""Limits the memory of decompression itself. For files that xz writes it needs 65 MB at most."""
 _BLOCK = 1 << 20
-_LEAST_ENTRY = 5
+"""Bytes that are decompressed at once, so that the limits are checked often."""
+_MIN_ENTRY = 5
 """Bytes of the shortest entry: a pair, and two empty byte strings with their lengths."""
 
 
 def pack(found: dict[bytes, bytes]) -> bytes:
-    """The entries as a file."""
+    """Return the content of a packed file with these entries."""
     return lzma.compress(msgspec.msgpack.encode(sorted(found.items(), key=lambda item: (item[1], item[0]))))
 
 
 def unpack(content: bytes) -> dict[bytes, bytes]:
-    """The entries of such a file. Raises `lzma.LZMAError`, `EOFError` or `ValueError` if it is damaged, or unpacks to
-    more than the limits above."""
+    """Return the entries of a packed file's content.
+
+    Raises `lzma.LZMAError`, `EOFError` or `ValueError` if it is damaged or exceeds the limits above.
+    """
     plain = _decompress(content, min(MAX_BYTES, FREE_BYTES + MAX_RATIO * len(content)))
     _check_count(plain)
     return dict(msgspec.msgpack.decode(plain, type=list[tuple[bytes, bytes]]))
 
 
 def _decompress(content: bytes, most: int) -> bytes:
-    """The content of an xz file, as long as it has at most so many bytes."""
+    """Decompress the content of an xz file. Raises `ValueError` if it has more than `most` bytes."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DICTIONARY)
     plain = bytearray()
     waiting = content
@@ -59,15 +64,17 @@ def _decompress(content: bytes, most: int) -> bytes:
 
 
 def _check_count(plain: bytes) -> None:
-    """Raise `ValueError` if the list says to have more entries than there is room for: its memory is taken at once."""
+    """Raise `ValueError` if the list claims more entries than fit into its bytes: msgpack would allocate them at
+    once."""
     kind, header = plain[:1], plain[1:5]
     count = int.from_bytes(header[:2] if kind == b"\xdc" else header if kind == b"\xdd" else b"", "big")
-    if count * _LEAST_ENTRY > len(plain):
+    if count * _MIN_ENTRY > len(plain):
         raise ValueError("more entries than bytes")
 
 
 def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
-    """Writes all that an atlas holds; how many entries, and how many bytes they are packed in. Raises `UserError`."""
+    """Write the entries of an atlas to a packed file, and return their number and the file's size. Raises
+    `UserError`."""
     found = atlas.entries()
     if not found:
         raise UserError(f"there is nothing in the atlas {atlas.path} that could be packed")
@@ -77,7 +84,7 @@ def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
 
 
 def read_packed(path: Path) -> dict[bytes, bytes]:
-    """What such a file holds. Raises `UserError`."""
+    """Read the entries of a packed file. Raises `UserError` if it cannot be read or is damaged."""
     try:
         found = _without_unproven(unpack(read_bounded(path, MAX_BYTES)))
         good = all(len(key) == _KEY for key in found if not _is_deadly(key))
@@ -99,23 +106,28 @@ _NO_ATLAS = "{} is no packed atlas, or damaged{}; make one with xtx games atlas 
 
 
 def _without_unproven(found: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """What is left without the states whose verdicts an earlier version noted without proof: to be searched again."""
-    doubtful = {key for key in found if len(key) == _KEY + len(UNPROVEN) and key.startswith(UNPROVEN)}
-    states = {key.removeprefix(UNPROVEN) for key in doubtful}
-    return {key: value for key, value in found.items() if key not in doubtful and key not in states}
+    """Remove the states with forbidden commands that an earlier version recorded without proof."""
+    unproven = {key for key in found if len(key) == _KEY + len(UNPROVEN) and key.startswith(UNPROVEN)}
+    states = {key.removeprefix(UNPROVEN) for key in unproven}
+    return {key: value for key, value in found.items() if key not in unproven and key not in states}
 
 
 def _is_deadly(key: bytes) -> bool:
+    """Return whether an entry lists forbidden commands."""
     return len(key) == _KEY + len(DEADLY) and key.startswith(DEADLY)
 
 
 def _commands(value: bytes | None) -> frozenset[str]:
+    """Return the forbidden commands of an entry; none if there is no entry."""
     return frozenset() if value is None else frozenset(msgspec.msgpack.decode(value, type=list[str]))
 
 
 def add_packed(atlas: Atlas, found: dict[bytes, bytes]) -> int:
-    """Adds the entries that an atlas does not have, and returns how many those were. What is never to be tried in a
-    state is what either knows; where that is more than it was when the state was searched, it is searched anew."""
+    """Add the entries that an atlas does not have, and return their number.
+
+    The forbidden commands of a state are united. If the union has more of them than there were when the state was
+    searched, its entry is deleted, so that it is searched again.
+    """
     new: dict[bytes, bytes | None] = {}
 
     def choose(known: Callable[[bytes], bytes | None]) -> dict[bytes, bytes | None]:
@@ -128,9 +140,9 @@ def add_packed(atlas: Atlas, found: dict[bytes, bytes]) -> int:
                     state = key.removeprefix(DEADLY)
                     new[state] = found.get(state) if ours <= theirs else None
                 continue
-            # Where we know of more that must not be tried than they do, what they found does not count.
-            heeded = _commands(known(DEADLY + key)) <= _commands(found.get(DEADLY + key))
-            if key not in new and heeded and known(key) is None:
+            # If the atlas forbids more commands in a state than the file does, the file's entry is not valid here.
+            is_valid = _commands(known(DEADLY + key)) <= _commands(found.get(DEADLY + key))
+            if key not in new and is_valid and known(key) is None:
                 new[key] = value
         return new
 

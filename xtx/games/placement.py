@@ -1,4 +1,4 @@
-"""Which worker runs on which processor, and whom their parent asks first because of that."""
+"""CPU affinity of workers: binds each worker to a processor, and orders requests by the parent's processor."""
 
 from __future__ import annotations
 
@@ -13,32 +13,38 @@ current_processor: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu"
 
 
 class Placement:
-    """Gives each worker a processor of its own where they need all of them. The kernel would often leave two on the
-    same one while another has nothing to do: pauses are so short here that it does not look around."""
+    """Binds each worker to a processor of its own if there are as many workers as processors.
+
+    The kernel would often leave two workers on one processor while another is idle: the workers' pauses are too short
+    for its load balancing.
+    """
 
     def __init__(self, workers: int | None, games: int, tie: bool) -> None:
-        """`workers`: None means one for each processor. `tie`: whether they may be tied to processors; they should not
-        where others need these as well."""
+        """workers: number of workers; None for one for each processor. games: number of games, the most workers that
+        there can be. tie: whether workers may be bound; not if other programs need the processors too."""
         self._processors = sorted(os.sched_getaffinity(0))
         self.workers = min(games, len(self._processors) if workers is None else workers)
-        """How many there are to be."""
+        """Number of workers."""
         tied = self._processors if tie and self.workers == len(self._processors) else []
-        self._near = {processor: number for number, processor in enumerate(tied)}
-        """By processor: the worker that is tied to it."""
+        self._worker_on = {processor: number for number, processor in enumerate(tied)}
+        """By processor, the number of the worker that is bound to it."""
 
     @property
     def spacious(self) -> bool:
-        """Whether there are two processors for each worker."""
+        """Whether there are at least two processors for each worker."""
         return len(self._processors) >= 2 * self.workers
 
     def place(self, remote: Remote) -> None:
-        """Ties a worker to its processor."""
-        if self._near:
+        """Bind a worker to its processor."""
+        if self._worker_on:
             remote.stay_on(self._processors[remote.number])
 
     def nearest_first(self, tasks: dict[int, Task]) -> dict[int, Task]:
-        """The tasks by worker, that of the one on the parent's processor before the others. It can only begin when the
-        parent waits, and when it has answered the parent goes on at once; woken for the answer of another, it would
-        have to wait for its turn."""
-        near = self._near.get(current_processor()) if len(tasks) > 1 and self._near else None
+        """Return the tasks with that of the worker on the parent's own processor first.
+
+        That worker can run only while the parent sleeps, and when it answers the parent continues at once. If the
+        parent
+        waited for another worker first, it would have to wait for the end of this one's time slice.
+        """
+        near = self._worker_on.get(current_processor()) if len(tasks) > 1 and self._worker_on else None
         return {near: tasks[near], **tasks} if near in tasks else tasks

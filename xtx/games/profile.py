@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from xtx.bounded_files import read_json
+from xtx.games.finding import Finding
 from xtx.games.zmachine import Header, Ram, decode_text, word
 
 Address = Annotated[int, msgspec.Meta(ge=0, lt=0x10000)]
@@ -57,13 +59,15 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Name of the story file, which lies beside the profile."""
     md5: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     max_score: int
-    player: Number
-    """Object number of the player."""
+    player: Number | None = None
+    """Object number of the player; None where it is not known."""
     objects: Number
     """Number of objects in the object table."""
-    score: Word
-    moves: Word
-    end: End
+    score: Word | None = None
+    """None where no number in RAM is the score: see `printed_score`."""
+    moves: Word | None = None
+    end: End | None = None
+    """None where no number in RAM says it: the end is then read from what is printed."""
     location: Word | None = None
     """Object number of the room shown in the status line; in the dark, Inform's object for darkness."""
     special: tuple[Address, ...] = ()
@@ -80,13 +84,37 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     seed: int = 1
     """The emulator seed under which the walkthrough works."""
     walkthrough: tuple[str, ...] = ()
+    printed_score: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    """A regular expression whose first group is the score in the answer to the command `score`; used where `score` is
+    None."""
+    opening: tuple[str, ...] = ()
+    """What is typed at the beginning of every game, up to the first prompt for a command."""
+    prompt: tuple[int, int] | None = None
+    """Program counter and number of frames at a usual prompt; at any other one a printed end is looked for."""
+    findings: tuple[Finding, ...] = ()
+    """How each of these was found; empty where a compiler said it."""
+    verified: bool = True
+    """Whether the compiler said it, or a transcript or list of commands was played with this profile and fitted."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it holds only what the story file says, and nothing that was found by trying."""
+        return not self.verified and not self.findings
+
+    @property
+    def places(self) -> tuple[Word, ...]:
+        """All the numbers in RAM that are known."""
+        return tuple(place for place in (self.score, self.moves, self.end, self.location) if place is not None)
 
 
 def read_profile(path: Path) -> Profile:
     """The profile in a JSON file. Raises `ValueError` with one line if there is none."""
     try:
         profile: Profile = read_json(path, Profile)
+        re.compile(profile.printed_score)
         return profile
+    except re.error as error:
+        raise ValueError(f"printed_score is no regular expression: {error}") from None
     except OSError as error:
         raise ValueError(f"the profile cannot be read ({error.strerror})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -95,7 +123,9 @@ def read_profile(path: Path) -> Profile:
 
 def write_profile(profile: Profile, path: Path) -> None:
     """Writes a profile as JSON that people can read; the same profile always gives the same bytes."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
+    from xtx.games.profile_format import encode_profile  # which needs this module
+
+    path.write_bytes(encode_profile(profile))
 
 
 # --- the grammar, from the story itself ----------------------------------------------------------------------------

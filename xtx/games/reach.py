@@ -35,6 +35,11 @@ _SPEECH = re.compile(r"^(say|answer|shout|yell|scream|whisper|recite|sing|type|w
 _TOPIC = re.compile(r"\babout\b|^(ask|tell|consult|look up|order)\b|\bfor\b")
 _NUMBER = re.compile(r"\d|\b(one|two|three|four|five|six|seven|eight|nine|ten)\b")
 _PASSING_TIME = frozenset(("z", "wait", "look", "l", "g", "again"))
+_IDLE = ("wait", "look", "inventory")
+"""Actions that may stand for a step that cannot work."""
+
+FOLLOWS = "after an earlier miss"
+"""The kind of a step that changes the world in the walkthrough and cannot here, because of a step missed before it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class PlayedStep:
     played: tuple[str, ...]
     """The offered actions that were played; none where the step was left out."""
     kind: str
-    """Why a step that changes the world was left out, see `classify_miss`; empty for all other steps."""
+    """Why a step that changes the world has no part in the game, see `classify_miss` and `FOLLOWS`; empty for all other
+    steps."""
     actions: int
     """Number of offered actions."""
     score: int
@@ -71,8 +77,13 @@ class Reach:
 
     @property
     def misses(self) -> tuple[PlayedStep, ...]:
-        """The steps that change the world and were left out."""
+        """The steps that change the world and are not offered, or cannot work any more."""
         return tuple(step for step in self.steps if step.kind)
+
+    @property
+    def causes(self) -> tuple[PlayedStep, ...]:
+        """The misses that do not follow from an earlier one."""
+        return tuple(step for step in self.misses if step.kind != FOLLOWS)
 
     @property
     def replaced(self) -> int:
@@ -166,6 +177,12 @@ class _Player:
         canonical = world.canonical(RANDOM_STATES[0])
         return _Outcome(state, world.key(canonical), self._without_order(canonical.ram), score, over, won)
 
+    def changes_world(self, state: Snapshot, command: str) -> bool:
+        """Whether the command changes the world, the score, or ends the game."""
+        self._emulator.restore(state)
+        before, after = self.present(), self.outcome(state, command)
+        return after is not None and not after.is_same(before)
+
     def _without_order(self, ram: bytes) -> bytes:
         """The RAM without the links to siblings and children, which follow from what holds what, but for its order."""
         tree, copy = self._emulator.tree, np.frombuffer(ram, np.uint8).copy()
@@ -230,10 +247,11 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
     idle = 0
     """Steps before this one that only let time pass and were left out."""
     for number, command in enumerate(emulator.walkthrough, 1):
+        works = player.changes_world(script, command)
         state = msgspec.structs.replace(here.state, rng=script.rng)
         here = _Outcome(state, here.key, here.world, here.score, here.over, here.won)
         offered = player.offered(state)
-        played, kind = _choose(game, player, here, command, offered)
+        played, kind = _choose(game, player, here, command, offered, works)
         idle = 0 if played or kind else idle + 1
         if idle == 2:
             played, idle = player.round_trip(here, offered), 0
@@ -252,10 +270,10 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
 
 
 def _choose(
-    game: StoryGame, player: _Player, here: _Outcome, command: str, offered: Sequence[str]
+    game: StoryGame, player: _Player, here: _Outcome, command: str, offered: Sequence[str], works: bool
 ) -> tuple[tuple[str, ...], str]:
     """The offered actions to be played for a step, and the kind of miss if there are none although it does
-    something."""
+    something. `works`: whether it changes the world in the walkthrough."""
     emulator = game.emulator
     if command.lower() in offered:
         return (command.lower(),), ""
@@ -266,12 +284,27 @@ def _choose(
     verdicts = emulator.filter([command, "look", *offered], watched=game.world.watched(emulator.ram))
     flag, watch = int(verdicts.flags[0]), int(verdicts.watches[0])
     changes = bool(flag & Verdict.CHANGED)
+    if works and not (changes or flag & Verdict.EVENT or watch) and wanted.is_same(here):
+        # It cannot do here what it does in the walkthrough: there is nothing that some other action could do instead,
+        # but for letting time pass.
+        idle = (action for action in _IDLE if action in offered)
+        return next(((a,) for a in idle if _leads_to(player, here, a, wanted)), ()), FOLLOWS
     same = _alike(verdicts, offered)
     reached = [(action, after) for action in offered if (after := player.outcome(here.state, action)) is not None]
     fit = [(a, after) for a, after in reached if after.score == wanted.score and (a in same or after.is_same(wanted))]
     if fit:
         # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
         return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
+    if changes:
+        # What tells the two worlds apart may be what the parser remembers: then all is the same afterwards.
+        near = [
+            (a, after)
+            for a, after in reached
+            if a in _same_tree(verdicts, offered) and (after.score, after.over) == (wanted.score, wanted.over)
+        ]
+        near.sort(key=lambda one: one[1].memory_distance(wanted))
+        if near and not wanted.over and _shows_same(game, near[0][1], wanted):
+            return (near[0][0],), ""
     # As in coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
     most = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
@@ -280,6 +313,24 @@ def _choose(
         return found or (), ""
     seen = game.findings_in(here.state)
     return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
+
+
+def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+    """The offered actions that change the same as the command in the object tree. `verdicts` as in `_alike`."""
+    flags, diffs = verdicts.flags & Verdict.CHANGED, verdicts.diffs
+    alike = (diffs[2:] == diffs[0]) & (flags[2:] == flags[0])
+    return [offered[i] for i in np.flatnonzero(alike).tolist()]
+
+
+def _shows_same(game: StoryGame, one: _Outcome, other: _Outcome) -> bool:
+    """Whether `look`, `inventory` and valid actions are the same in two worlds."""
+    return game.findings_in(one.state) == game.findings_in(other.state)
+
+
+def _leads_to(player: _Player, here: _Outcome, action: str, wanted: _Outcome) -> bool:
+    """Whether an action leads to the wanted world."""
+    after = player.outcome(here.state, action)
+    return after is not None and after.is_same(wanted)
 
 
 def _alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The parent's end of a worker process: starting it, sending without waiting, reading, seeing that it is lost.
+"""The parent's end of a worker process: starts it, sends without blocking, reads answers, detects that it is lost.
 
-What is to be done about one that is lost is vector.py's business.
+vector.py replaces lost workers.
 """
 
 from __future__ import annotations
@@ -22,50 +22,51 @@ from typing import TypeVar
 
 import msgspec
 
+from xtx.child_processes import describe_end
 from xtx.core import UserError
 from xtx.games.inbox import AT_ONCE, Inbox, Linger
 from xtx.games.worker import DESK_SIZE, OUT_OF_MEMORY, Answer, Desk, Failure, Message, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.worker import main; main()"
 _START_PATIENCE = 60.0
-"""Seconds that a worker may take to load its program, however short the patience with games is."""
+"""Least seconds that a worker is given to load its program, however short the patience with games is."""
 
 MOMENT = 0.25
-"""Seconds after which one that waits looks whether there is any progress."""
-_A_MOMENT = struct.pack("@ll", 0, int(1e6 * MOMENT))
-"""The same as a struct timeval. (It begins anew with every signal that a program handles.)"""
-
-
+"""Seconds between checks for progress while waiting for an answer."""
+_MOMENT_TIMEVAL = struct.pack("@ll", 0, int(1e6 * MOMENT))
+"""The same as a struct timeval. A signal that the program handles restarts the time."""
 _FROM_OUTSIDE = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGALRM,
      signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGXFSZ}
 )  # fmt: skip
-"""Signals that a process gets from others, never by an instruction of its own. When memory is short, SIGKILL."""
+"""Signals that a process gets from other processes or the kernel (SIGKILL for lack of memory), never by executing an
+instruction: no story can be their cause."""
 
 Kind = TypeVar("Kind", bound=Answer)
 
 
 class Phase(Enum):
-    """What a worker was last asked to do."""
+    """The kind of request that a worker was last sent."""
 
     START = 0
     SETUP = 1
     BRING = 2
     WORK = 3
     TRY = 4
-    """One command that another worker was lost over."""
+    """Trying alone the command at which another worker was lost."""
 
 
 class Remote:
-    """The parent's end of a worker."""
+    """A worker process, as the parent sees it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
         self.phase = Phase.START
         self.told: int | None = None
-        """How many verdicts it knows; None until its games are where they should be."""
+        """How many verdicts it was sent; None until its games are in the states of their slots."""
         self.unsent = b""
+        """The rest of messages that the socket did not take yet."""
         self._memory = os.memfd_create("xtx-desk")
         os.ftruncate(self._memory, DESK_SIZE)
         self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
@@ -75,80 +76,84 @@ class Remote:
         self._inbox = Inbox()
         self._answer: Answer | None = None
         self._gone = False
+        """Whether the connection is closed, or the worker made no progress for too long."""
         self._silence = ""
+        """In the latter case, a description."""
         self.ended_from_outside = False
         """Whether the last process was ended by a signal that no story can cause."""
         self._progress, self._since = 0, 0.0
+        """The last progress counter, and the time at which it changed."""
 
     def spawn(self) -> None:
-        """Starts the process; its first answer says that it runs."""
-        self._channel, theirs = socket.socketpair()
-        for end in (self._channel, theirs):
-            end.settimeout(None)  # whatever is usual in this program
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _A_MOMENT)
+        """Start the process. It sends a `Ready` when it runs."""
+        self._channel, worker_end = socket.socketpair()
+        for end in (self._channel, worker_end):
+            end.settimeout(None)  # independent of socket.setdefaulttimeout
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _MOMENT_TIMEVAL)
         self.phase, self.told = Phase.START, None
-        self.desk.ahead = 0  # whatever the one before was at
+        self.desk.ahead = 0  # may be set by the process before
         self.unsent, self._inbox = b"", Inbox()
         self._answer, self._gone, self._silence = None, False, ""
-        self._await()
-        descriptors = theirs.fileno(), self._memory
+        self._reset_progress()
+        descriptors = worker_end.fileno(), self._memory
         root = str(Path(__file__).parents[2])
-        with theirs:
+        with worker_end:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, root, *map(str, descriptors), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=descriptors,
-                # One thread each: they are the parallelism.
+                # One thread each: the processes are the parallelism.
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
                 process_group=0,  # so that the terminal's Ctrl-C goes to the parent only
             )
 
     def stay_on(self, processor: int) -> None:
-        """Ties the worker to one processor, but not the threads with which it searches."""
+        """Bind the worker to one processor, but not its search threads."""
         if self.process is not None:
-            with contextlib.suppress(OSError):  # it is gone, or the processor is
+            with contextlib.suppress(OSError):  # the process has ended, or the processor is offline
                 os.sched_setaffinity(self.process.pid, {processor})
 
     def fileno(self) -> int:
-        """The socket, for poll."""
+        """Return the socket's descriptor, for poll."""
         return self._channel.fileno() if self._channel is not None else -1
 
     def send(self, message: Message, phase: Phase) -> None:
-        """Begins to send a message. A worker that is gone shows when its answer is awaited."""
+        """Begin to send a message that has an answer. If the worker has ended, waiting for the answer shows it."""
         self.phase = phase
-        self._await()
+        self._reset_progress()
         self.post(message)
 
     def post(self, message: Message) -> None:
-        """Begins to send a message that has no answer."""
+        """Begin to send a message that has no answer."""
         self.unsent += encode(message)
         self.flush()
 
-    def _await(self) -> None:
+    def _reset_progress(self) -> None:
+        """Restart the measurement of progress, for a new answer."""
         progress = self._trace.progress
         self.desk.call, self.desk.start = -1, progress
         self._progress, self._since = progress, time.monotonic()
 
     def await_more(self) -> None:
-        """From now on another answer is awaited, to what was sent before; it may have come already."""
+        """Expect another answer to the last message; it may have come already."""
         self._progress, self._since = self._trace.progress, time.monotonic()
         self._decode()
 
     @property
     def wanted(self) -> int:
-        """The events to wait for."""
+        """The poll events to wait for."""
         return select.POLLIN | (select.POLLOUT if self.unsent else 0)
 
     def handle(self, event: int) -> None:
-        """Sends and reads what is possible."""
+        """Send and read what is possible after a poll event."""
         if event & select.POLLOUT:
             self.flush()
         if event & ~select.POLLOUT:
             self.read()
 
     def flush(self) -> None:
-        """Sends as much as goes without waiting."""
+        """Send as much as the socket takes without blocking."""
         try:
             if self._channel is not None:
                 self.unsent = self.unsent[self._channel.send(self.unsent, AT_ONCE) :]
@@ -158,13 +163,13 @@ class Remote:
             self._gone = True
 
     def listen(self, awake_until: float = 0.0) -> bool:
-        """Waits for something to come, for a moment, and awake until a certain time; says whether anything did."""
+        """Wait for data, spinning until `awake_until` and then sleeping up to `MOMENT`; returns whether any came."""
         if awake_until and self._linger.wait(self.read, awake_until):
             return True
         return self._receive(wait=True)
 
     def read(self) -> bool:
-        """Takes in what has come; says whether anything did."""
+        """Read available data; returns whether there was any."""
         return self._receive(wait=False)
 
     def _receive(self, wait: bool) -> bool:
@@ -175,22 +180,22 @@ class Remote:
         return True
 
     def _decode(self) -> None:
-        """Makes the next answer of what has come, if it is there and the one before was taken."""
+        """Decode the next answer, if it is complete and the one before was taken."""
         if self._answer is None and (body := self._inbox.message()) is not None:
             self._answer = _DECODER.decode(body)
 
     @property
     def settled(self) -> bool:
-        """Whether there is no more to wait for."""
+        """Whether waiting is over: there is an answer, or the worker is lost."""
         return self._answer is not None or self._gone or self.process is None
 
     def take(self) -> Answer | None:
-        """The answer; None if the worker is gone."""
+        """Return the answer; None if the worker is lost."""
         answer, self._answer = self._answer, None
         return answer
 
     def give_up_after(self, patience: float) -> None:
-        """Calls the worker lost if it made no progress for that many seconds."""
+        """Declare the worker lost if it has made no progress for `patience` seconds."""
         if self.phase is Phase.START:
             patience = max(patience, _START_PATIENCE)
         progress, now = self._trace.progress, time.monotonic()
@@ -201,13 +206,16 @@ class Remote:
             self._gone = True
 
     def hang_up(self) -> None:
-        """Tells the worker to end, by closing the socket."""
+        """Close the socket, upon which the worker ends."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
     def end(self, within: float = 1.0) -> str:
-        """Ends the process and says how it ended. One whose socket is closed may take a moment for it."""
+        """End the process and return a description of how it ended.
+
+        within: seconds that it is given to end by itself after the socket was closed, before it is killed.
+        """
         process, self.process, self.told = self.process, None, None
         if process is None:
             return "was not there"
@@ -223,10 +231,10 @@ class Remote:
         self.ended_from_outside = not self._silence and (-code in _FROM_OUTSIDE or code == OUT_OF_MEMORY)
         if code == OUT_OF_MEMORY:
             return "ran out of memory"
-        return self._silence or (f"died of {_signal_name(-code)}" if code < 0 else f"ended with status {code}")
+        return self._silence or describe_end(code)
 
     def free(self) -> None:
-        """Gives the shared memory back."""
+        """Free the shared memory."""
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
@@ -235,15 +243,8 @@ class Remote:
 _DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def converse(remotes: Sequence[Remote]) -> bool:
-    """Sends and reads what is possible, for a moment; says whether anything was."""
+    """Send to and read from several workers, waiting up to `MOMENT`; returns whether anything was possible."""
     poller = select.poll()
     waiting = {remote.fileno(): remote for remote in remotes}
     for descriptor, remote in waiting.items():
@@ -255,7 +256,7 @@ def converse(remotes: Sequence[Remote]) -> bool:
 
 
 def expected(kind: type[Kind], answer: Answer) -> Kind:
-    """The answer, which must be of that kind; what a worker could not do is an exception here."""
+    """Return an answer that must be of this kind. Raises `UserError` or `RuntimeError` if the worker raised one."""
     if isinstance(answer, kind):
         return answer
     if isinstance(answer, Failure) and answer.user_error:
@@ -264,8 +265,9 @@ def expected(kind: type[Kind], answer: Answer) -> Kind:
 
 
 def end_all(remotes: list[Remote], owner: int) -> None:
+    """End workers and free their memory, unless this process is a fork of the one that started them, `owner`."""
     if os.getpid() != owner:
-        return  # a fork of the process that started them
+        return
     for remote in remotes:
         remote.end()
         remote.free()

@@ -22,22 +22,16 @@ from xtx.games.candidates import Candidates, Grammar
 from xtx.games.commands import Commands
 from xtx.games.debugging import without_debugging
 from xtx.games.hearing import Hearing
-from xtx.games.jericho import (
-    CANDIDATE_LIMIT,
-    Emulator,
-    Snapshot,
-    Status,
-    Verdict,
-    Verdicts,
-    recognized,
-)
+from xtx.games.jericho import Emulator, Snapshot, Status, Verdict, Verdicts, recognized
 from xtx.games.jericho import verb_frequency as count_verb
+from xtx.games.scratch_bytes import find_scratch
 from xtx.games.typed import to_the_program
+from xtx.games.verdicts import judge_each, take_turn
 from xtx.games.whole import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
 from xtx.games.wide import listens, wide_candidates
 from xtx.games.world import World, prompt_of
 from xtx.games.zmachine import Dictionary, Ram, read_dictionary, read_initial_numbers, read_name_words
-from xtx.games.zset import ENGINE, Engine, judge_each
+from xtx.games.zset import ENGINE, Engine
 from xtx.games.zset.effects import effects_of
 from xtx.search_versions import SEARCH_VERSION
 
@@ -56,7 +50,7 @@ of the parser's must be among them."""
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 """Factor by which one hash is made another before the two are put together."""
 
-_SILENT_COMMANDS, _SILENT_KINDS = 4, 2
+_SILENT_COMMANDS, _SILENT_KINDS = 8, 6
 """A change that does not touch the object tree counts if at most so many commands bring it about, and if their verb
 makes at most so many different ones."""
 
@@ -68,11 +62,22 @@ _NO_SILENT_CHANGE = frozenset(
 
 _DIGIT = re.compile(r"\d")
 
+_ABOUT_ONE = 0.35
+"""If such a share of commands with the same change name one thing, the change is about it."""
+
+_SAMPLE = 100
+"""Commands of the templates that leave the world alone, at most, from which it is seen what is remembered of them."""
+
 _MOST_FINER = 6
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
-_FINE_KINDS = 2
-"""Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it."""
+_FINE_KINDS = 10
+"""Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it: eight
+buttons of a machine that fills a flask."""
+
+_COMMON_EFFECTS, _COMMON_VERBS = 4, 4
+"""The same change beyond the object tree beside so many different changes of it, or by so many verbs, with as many
+things, that leave it alone, is the work of time or of the parser, and none of the command's own."""
 
 _MOSTLY_CHANCE = 0.6
 """Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
@@ -220,7 +225,7 @@ def _silent_changes(
     """Commands that do not even touch the object tree and yet change something in the world, such as what the player
     knows: reading a book. Most such changes are the parser's, so few count: those of commands with an object, that few
     commands bring about, with a verb that does not do so with many things."""
-    nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED | Verdict.RANDOM)) == 0
+    nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED)) == 0
     places = np.flatnonzero(nothing & (watches != 0) & ~np.isin(watches, idle)).tolist()
     by_verb: dict[str, set[int]] = {}
     times = Counter(int(watches[i]) for i in places)
@@ -253,6 +258,10 @@ class _Searched:
     """What each candidate does, nonsense too."""
     is_noisy: bool
     """Whether so many commands make changes of their own that something of the parser's must be among them."""
+    watched: Ram | None = None
+    """The bits beyond the object tree that were watched."""
+    common: frozenset[int] = frozenset()
+    """Changes beyond the object tree that are no command's own."""
 
 
 @dataclass(frozen=True)
@@ -261,14 +270,14 @@ class _StateTrial:
 
     search: Search
     state: Snapshot
-    noisy: bool = False
-    """See `Search.fine_effects`."""
+    searched: _Searched
+    """What the templates do there."""
 
     def ask(self, commands: Sequence[tuple[str, str]]) -> list[str]:
         return self.search.answers_without(self.state, commands)
 
     def effects(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
-        return self.search.fine_effects(self.state, commands, self.noisy)
+        return self.search.fine_effects(self.searched, commands)
 
     def frequency(self, command: str) -> int:
         return self.search.verb_frequency(command)
@@ -303,6 +312,35 @@ def _told_apart(
     return fine
 
 
+def _common_changes(
+    candidates: Sequence[str],
+    effect: npt.NDArray[np.uint64],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
+    hidden: npt.NDArray[np.intp],
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Changes beyond the object tree that go with many different changes of it, and those that many verbs bring about
+    with many things and no change of it."""
+    alone = np.zeros(len(effect), dtype=bool)
+    alone[hidden] = True
+    changed = np.flatnonzero((effect != 0) & (watches != 0) & ~alone & ((flags & Verdict.RANDOM) == 0))
+    pairs = np.unique(np.stack([watches[changed], effect[changed]]), axis=1)
+    kinds, times = np.unique(pairs[0], return_counts=True)
+    common = set(kinds[times >= _COMMON_EFFECTS].tolist())
+    commands: dict[int, list[list[str]]] = {}
+    for i in hidden.tolist():
+        commands.setdefault(int(watches[i]), []).append(candidates[i].split(" "))
+    return frozenset(common), frozenset(watch for watch, of in commands.items() if _is_anyones(of))
+
+
+def _is_anyones(commands: Sequence[Sequence[str]]) -> bool:
+    """Whether commands, as words, have many verbs and no thing in common."""
+    if len({words[0] for words in commands}) < _COMMON_VERBS:
+        return False
+    things = Counter(word for words in commands for word in set(words[1:]))
+    return not things or things.most_common(1)[0][1] < _ABOUT_ONE * len(commands)
+
+
 class Search:
     """The valid-action search of one emulator."""
 
@@ -314,10 +352,13 @@ class Search:
         engine: Engine | None = None,
         world: World | None = None,
         whole: bool = False,
+        *,
+        usual_verbs: bool = False,
     ) -> None:
-        """`engine` judges candidates by set execution; without one each is tried in the emulator. The verdicts are
-        the same. `world` finds changes that do not show in the object tree. With `whole` every word of the dictionary
-        is tried."""
+        """`engine` judges candidates by set execution, and nothing is run in Frotz; without one each is tried there,
+        the plain way, with the same verdicts but for what the engine gives up. `world` finds changes that do not show
+        in the object tree. With `whole` every word of the dictionary is tried. With `usual_verbs` a change is named by
+        the command with the most usual verb, not by the shortest."""
         self._emulator = emulator
         self._engine = engine
         self._hearing = Hearing(emulator, engine)
@@ -325,6 +366,7 @@ class Search:
         self._extra = tuple(extra_actions)
         self._wide = wide
         self._whole = whole
+        self._usual_verbs = usual_verbs
         self._dictionary = read_dictionary(emulator.story.content, emulator.header)
         self._frequency: dict[str, int] = {}
         self._filled: dict[tuple[str, ...], Candidates] = {}
@@ -340,14 +382,14 @@ class Search:
     @property
     def plain_variant(self) -> str:
         """What beside the state decides `findings`: part of every key in the atlas."""
-        return str(SEARCH_VERSION)
+        return f"{SEARCH_VERSION}, usual verbs" if self._usual_verbs else str(SEARCH_VERSION)
 
     @property
     def variant(self) -> str:
         """What beside the state decides `extended`."""
         extra = "\0".join(self._extra)
         forms = ("wide" if self._wide else "") + (f"whole{WHOLE_VERSION}" if self._whole else "")
-        return f"{SEARCH_VERSION};{forms};{extra}"
+        return f"{self.plain_variant};{forms};{extra}"
 
     @property
     def extends(self) -> bool:
@@ -373,10 +415,14 @@ class Search:
         emulator is left in some other state."""
         look, inventory = described or self.describe(state, excluded)
         self._excluded = excluded
-        if not self._emulator.wants_line_in(state):
+        if self._cannot_try(state):
             return Findings(look, inventory, FALLBACK_ACTIONS)
         searched = self._searched = self._judge_things(state, look, inventory)
         return Findings(look, inventory, self._choose(searched.candidates, searched.effect) or FALLBACK_ACTIONS)
+
+    def _cannot_try(self, state: Snapshot) -> bool:
+        """Whether the story waits for a key, or the engine was seen to fail in this state."""
+        return not self._emulator.wants_line_in(state) or (self._engine is not None and ENGINE in self._excluded)
 
     def _judge_things(self, state: Snapshot, look: str, inventory: str) -> _Searched:
         """The things that can be named, the templates filled with their names, and what those do."""
@@ -384,17 +430,42 @@ class Search:
         candidates = self.candidates(things)
         if self._excluded:
             candidates = candidates.without(self._excluded)
+        return self._judge_candidates(state, things, candidates, self._watched(state))
+
+    def _judge_candidates(
+        self, state: Snapshot, things: list[Thing], candidates: Candidates, watched: Ram | None
+    ) -> _Searched:
+        """What candidates do, nonsense left out."""
         told = {t.name for t in things if t.told}
-        effect, fine = self._both_effects(state, candidates)
+        effect, fine, common = self._both_effects(state, candidates, watched)
         sound = candidates.without_nonsense(effect, told)
         fine = np.where((sound == 0) & (effect != 0), np.uint64(0), fine)
-        return _Searched(state, things, candidates, sound, fine, effect, self._hidden_kinds > _HIDDEN_KINDS)
+        is_noisy = self._hidden_kinds > _HIDDEN_KINDS
+        return _Searched(state, things, candidates, sound, fine, effect, is_noisy, watched, common)
+
+    def _watched(self, state: Snapshot) -> Ram | None:
+        """The bits beyond the object tree of which a change counts."""
+        return None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
+
+    def _without_scratch(self, searched: _Searched) -> _Searched:
+        """The same without what is remembered of the words that were typed, where some of it is taken for the world."""
+        if searched.watched is None:
+            return searched
+        names = [t.name for t in searched.things]
+        quiet = np.flatnonzero(searched.all_effects == 0)
+        sample = [searched.candidates[i] for i in quiet[:: 1 + len(quiet) // _SAMPLE].tolist()]
+        scratch = find_scratch(self._emulator, self._engine, searched.state, names, sample, self._excluded)
+        if not (searched.watched[scratch] > 0).any():
+            return searched
+        watched = searched.watched.copy()
+        watched[scratch] = 0
+        return self._judge_candidates(searched.state, searched.things, searched.candidates, watched)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
         """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
         whole dictionary adds."""
         self._excluded = excluded
-        if not self._emulator.wants_line_in(state):
+        if self._cannot_try(state):
             return found
         if self._extra or self._wide:
             found = self._extended_by_forms(state, found, excluded)
@@ -424,6 +495,12 @@ class Search:
         searched = self._searched
         if searched is None or searched.state is not state:
             searched = self._judge_things(state, found.look, found.inventory)
+        plain, searched = searched, self._without_scratch(searched)
+        # What is no command's own change is not offered, although it is with templates alone.
+        chosen = self._choose(searched.candidates, np.where(searched.fine == 0, np.uint64(0), searched.effect))
+        old = set(self._choose(plain.candidates, plain.effect))
+        others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
+        found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
         things, finer = searched.things, self._finer(searched, found.actions)
         present = Present(
             names=tuple(t.name for t in things),
@@ -435,7 +512,7 @@ class Search:
         if self._is_question(state):
             finer = tuple(dict.fromkeys((*finer, *(a for a in _REPLIES if a not in found.actions))))
         known = (*found.actions, *finer)
-        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state, searched.is_noisy))]
+        added = [*finer, *find_added_actions(self._words, present, known, _StateTrial(self, state, searched))]
         real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
         if "wait" not in real and self._time_matters(state):
             added = [*added, "wait"]
@@ -458,8 +535,7 @@ class Search:
 
     def is_fatal(self, state: Snapshot, command: str) -> bool:
         """Whether the command ends the game without winning it, or does not end itself."""
-        self._emulator.restore(state)
-        done = self._emulator.step(command, CANDIDATE_LIMIT) is Status.DONE
+        done = take_turn(self._emulator, self._engine, state, command) is Status.DONE
         return not done or (self._emulator.over and not self._emulator.won)
 
     def _time_matters(self, state: Snapshot) -> bool:
@@ -470,13 +546,14 @@ class Search:
             return False
         if any(state.ram[address] for address in world.layout.counters):
             return True
-        emulator.restore(state)
-        if emulator.filter(["wait"]).flags[0] & Verdict.RANDOM:
+        [waited] = judge_each(emulator, self._engine, state, [state.rng], ["wait"])
+        if waited.flags[0] & Verdict.RANDOM:
             return True
-        key = world.key(state)
+        key, here = world.key(state), state
         for _ in range(_TURNS_WAITED):
-            if emulator.step("wait", CANDIDATE_LIMIT) is not Status.DONE or emulator.over:
+            if take_turn(emulator, self._engine, here, "wait") is not Status.DONE or emulator.over:
                 return False
+            here = emulator.save()
             if world.key(world.canonical(state.rng)) != key:
                 return True
         return False
@@ -601,18 +678,25 @@ class Search:
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
-        return self._both_effects(state, candidates)[0]
+        return self._both_effects(state, candidates, self._watched(state))[0]
 
-    def fine_effects(self, state: Snapshot, candidates: Sequence[str], noisy: bool = False) -> npt.NDArray[np.uint64]:
-        """The same, where changes of the world beyond the object tree make a difference between effects as well. In a
-        `noisy` state nearly every command makes such a change: there only single words count that do nothing else."""
-        return self._both_effects(state, candidates, noisy)[1]
+    def fine_effects(self, searched: _Searched, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """The same in a state that was searched, where changes of the world beyond the object tree make a difference
+        between effects as well. In a noisy state nearly every command makes such a change: there only single words
+        count that do nothing else."""
+        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.common
+        return self._both_effects(*given)[1]
 
     def _both_effects(
-        self, state: Snapshot, candidates: Sequence[str], noisy: bool = False
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """What `effects` and `fine_effects` give."""
-        watched = None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
+        self,
+        state: Snapshot,
+        candidates: Sequence[str],
+        watched: Ram | None,
+        noisy: bool = False,
+        common: frozenset[int] = frozenset(),
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], frozenset[int]]:
+        """What `effects` and `fine_effects` give, and the changes beyond the object tree that are no command's own:
+        those of `common`, and those that are found here."""
         asking = [c for c in _ASKING if c not in self._excluded]
         commands = Commands.of(candidates)
         found = self._judge(state, commands.behind(asking), watched)
@@ -628,14 +712,20 @@ class Search:
             hidden = self._believable(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
-            return effect, effect
-        fine = _told_apart(candidates, effect, flags, watches)
+            return effect, effect, common
+        idle = found[0].watches[: len(asking)]
+        beside, alone = _common_changes(candidates, effect, flags, watches, hidden)
+        common = common | beside | alone
+        own = watches.copy()
+        own[np.isin(watches, np.array(sorted(common), dtype=np.uint64))] = idle[0] if len(idle) else 0
+        fine = _told_apart(candidates, effect, flags, own)
         # A number that was typed is what the parser remembers first of all.
         fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
+        fine[hidden[np.isin(watches[hidden], np.array(sorted(alone), dtype=np.uint64))]] = 0
         if not noisy:
-            silent = _silent_changes(candidates, flags, watches, found[0].watches[: len(asking)])
+            silent = _silent_changes(candidates, flags, own, idle)
             fine[silent] = watches[silent] * _MIXING | np.uint64(1)
-        return effect, fine
+        return effect, fine, common
 
     @staticmethod
     def _believable(
@@ -655,14 +745,13 @@ class Search:
         return np.array(left, dtype=np.intp)
 
     def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None) -> list[Verdicts]:
-        """What becomes of the candidates under each of the random numbers; an engine that failed here is not asked
-        again."""
-        engine = None if ENGINE in self._excluded else self._engine
+        """What becomes of the candidates under each of the random numbers."""
         first_alone = self._chance <= _MOSTLY_CHANCE
-        return judge_each(self._emulator, engine, state, RANDOM_STATES, candidates, watched, first_alone)
+        return judge_each(self._emulator, self._engine, state, RANDOM_STATES, candidates, watched, first_alone)
 
     def _choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
-        """For each effect the shortest command, with the most usual verb among those; in the candidates' order."""
+        """For each effect the shortest command, with the most usual verb among those (or the other way round); in the
+        candidates' order."""
         indices = np.flatnonzero(effect)
         if not len(indices):
             return ()
@@ -672,7 +761,8 @@ class Search:
             commands = [candidates[i] for i in indices.tolist()]
             frequency = np.array([self.verb_frequency(c) for c in commands])
             length = np.array([len(c.split()) for c in commands])
-        order = np.lexsort((indices, -frequency, length, effect[indices]))
+        merits = (length, -frequency) if self._usual_verbs else (-frequency, length)
+        order = np.lexsort((indices, *merits, effect[indices]))
         chosen = indices[order]
         first = np.ones(len(order), dtype=bool)
         first[1:] = effect[chosen][1:] != effect[chosen][:-1]

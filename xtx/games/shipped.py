@@ -1,8 +1,8 @@
-"""What is known from the start about states of the adventure that comes with xtx, so that learning it need not begin
-with minutes of searching: a read-only part of the atlas that is shipped as data (stories/shipped.py makes it).
+"""Bundled atlas entries for the adventure that comes with xtx, so that the first run need not search for minutes.
 
-An entry is what a search would find, under the key that says by which version of the search: one that does not fit the
-present version is never looked up. tests/games/test_shipped.py searches some of them again.
+They are a read-only packed atlas among the package data, made by stories/shipped.py. The key of an entry includes the
+version of the search, so an outdated entry is never used. tests/games/test_shipped.py searches some of the states
+again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from importlib.resources import files
 from xtx.games.packed import unpack
 
 SUFFIX = ".shipped"
+"""Suffix of the data file, whose stem is that of the story."""
 
 
 def shipped_findings(md5: str) -> dict[bytes, bytes]:
-    """What is known about a story, by the keys of the atlas; nothing for a story that did not come with xtx. With
-    XTX_NO_SHIPPED in the environment, nothing at all: for tests and measurements of the search."""
+    """Return the bundled entries for a story, given by its MD5, by atlas key; empty for other stories.
+
+    With XTX_NO_SHIPPED in the environment always empty, for tests and measurements of the search.
+    """
     return {} if os.environ.get("XTX_NO_SHIPPED") else _read(md5)
 
 

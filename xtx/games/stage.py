@@ -12,6 +12,7 @@ from xtx.core import UserError
 from xtx.games.atlas import default_path
 from xtx.games.catalog import default_game, find_story
 from xtx.games.child_process import PATIENCE, Report, call_in_child
+from xtx.games.discovery.describe import describe
 from xtx.games.game import GameSpec
 from xtx.games.toy import MAX_SCORE, ToyGame
 
@@ -47,7 +48,7 @@ def read_story_facts(report: Report, path: str) -> Facts:
     """The same. Runs the story up to its first prompt, so it is called in a process of its own."""
     from xtx.games.jericho import Emulator
 
-    emulator = Emulator(find_story(path))
+    emulator = Emulator(describe(find_story(path)))
     return emulator.name, emulator.max_score, emulator.walkthrough
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xtx.core import UserError
 from xtx.games.profile import Profile, read_profile
+from xtx.games.story_formats import find_foreign_format, is_blorb, read_blorb
 from xtx.games.zmachine import Header
 
 VERSIONS = (3, 4, 5, 8)
@@ -21,8 +22,12 @@ class Story:
 
     path: Path
     content: bytes
+    """The story itself, also where the file is a Blorb package."""
     md5: str
+    """Of the content."""
     profile: Profile | None = None
+    is_packaged: bool = False
+    """Whether the file is a Blorb package, in which the story lies."""
 
 
 def read_story(path: Path) -> Story:
@@ -30,42 +35,56 @@ def read_story(path: Path) -> Story:
 
     Raises `UserError` with one line if the file cannot be played.
     """
+    content = _read_content(path)
+    foreign = find_foreign_format(content, path)
+    if foreign:
+        raise UserError(f"{path} is a {foreign} story; only Z-machine stories (.z3, .z4, .z5, .z8) can be played")
+    is_packaged = is_blorb(content)
+    if is_packaged:
+        try:
+            content = read_blorb(content)
+        except ValueError as error:
+            raise UserError(f"{path} {error}") from None
+    check_story(content, str(path))
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    companion = path.with_suffix(".json")
+    profile = _read_companion(companion, path, content, md5) if companion.is_file() else None
+    return Story(path, content, md5, profile, is_packaged)
+
+
+def _read_content(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a pipe would be read for ever
             raise UserError(f"{path} is no file; give the path of a story file (.z3, .z5, .z8)")
-        content = path.read_bytes()
+        return path.read_bytes()
     except IsADirectoryError:
         raise UserError(f"{path} is a folder; name a story file in it, or run: xtx games add {path}") from None
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; give the path of a story file (.z3, .z5, .z8)") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); check its permissions") from None
-    check_story(content, str(path))
-    companion = path.with_suffix(".json")
-    profile = None
-    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if companion.is_file():
-        try:
-            profile = read_profile(companion)
-        except ValueError as error:
-            raise UserError(f"{companion}: {error}") from None
-        if profile.md5 != md5:
-            raise UserError(f"{companion} describes another story than {path.name}: make the profile anew")
-        memory = content[: Header.read(content).dynamic_size]
-        try:
-            for place in (profile.score, profile.moves, profile.end):
-                place.read(memory)
-        except ValueError as error:
-            raise UserError(f"{companion} does not fit {path.name} ({error}): make the profile anew") from None
-    return Story(path, content, md5, profile)
+
+
+def _read_companion(companion: Path, path: Path, content: bytes, md5: str) -> Profile:
+    try:
+        profile = read_profile(companion)
+    except ValueError as error:
+        raise UserError(f"{companion}: {error}") from None
+    if profile.md5 != md5:
+        raise UserError(f"{companion} describes another story than {path.name}: make the profile anew")
+    memory = content[: Header.read(content).dynamic_size]
+    try:
+        for place in profile.places:
+            place.read(memory)
+    except ValueError as error:
+        raise UserError(f"{companion} does not fit {path.name} ({error}): make the profile anew") from None
+    return profile
 
 
 def check_story(content: bytes, name: str) -> None:
     """Nothing, if the bytes are a whole Z-machine story of a version we play; else raises `UserError`."""
     if content[:4] == b"FORM":
         raise UserError(f"{name} is a Blorb package; take the plain story (.z5, .z8) out of it")
-    if content[:4] == b"Glul":
-        raise UserError(f"{name} is a Glulx story; only Z-machine stories (.z3, .z4, .z5, .z8) can be played")
     if len(content) < 64 or not 1 <= content[0] <= 8:
         raise UserError(f"{name} is not a Z-machine story")
     header = Header.read(content)

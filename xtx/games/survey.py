@@ -26,7 +26,7 @@ from xtx.games.jericho import BASIC_ACTIONS, CANDIDATE_LIMIT, STEP_LIMIT, Emulat
 from xtx.games.stamps import breaks, set_word, stamps, word
 from xtx.games.survey_budget import CHECKING, FROTZ_WEIGHT, Budget
 from xtx.games.traces import NONSENSE, PAIRS, PRONOUNS, Traces, score_copies, ticking
-from xtx.games.trials import IDLE, RNG, Trial, Trials, first_to_matter
+from xtx.games.trials import IDLE, NOT_JUDGED, RNG, Trial, Trials, first_to_matter
 from xtx.games.world import Layout, World, prompt_of
 from xtx.games.zmachine import Ram
 
@@ -67,6 +67,9 @@ _LEAST_LIMIT = 200_000
 _TIMES_LONGER = 20
 """A command in an altered state may take so many times the instructions of the walkthrough's longest, and at least so
 many: altered memory can make a story go round in circles."""
+_CHECKED = 0.95
+"""Share of the whole budget up to which states are checked: that makes keys right, and what comes after it makes fewer
+of them."""
 _SPARSEST = 8
 """At least every so many-th state of the walkthrough is checked, whatever that costs."""
 
@@ -91,6 +94,8 @@ class _Survey:
         self.avoid = self.trials.avoid
         self.walked: list[Snapshot] = []
         """States along the walkthrough."""
+        self.unchecked: set[int] = set()
+        """Rooms in which some state was not checked."""
         self.step_cost = 0
         """Work units of a command in Frotz, on average."""
         self.usual = tuple(dict.fromkeys((*IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
@@ -104,7 +109,8 @@ class _Survey:
 
     def run(self) -> Layout:
         """The stages, in order. Those that leave something out of the key may be cut short: the key is then finer
-        than it need be. Those that put something back run on fewer states where one costs much."""
+        than it need be. So it is where the stage that puts something back does not get to a state: in that room nothing
+        is left out."""
         budget = self.budget
         budget.begin("walking through the game", 0.1)
         states, commands, memory, scores = self._walk()
@@ -139,13 +145,15 @@ class _Survey:
         layout = idle.find(self._needless(layout, idle.memory) & ~self._kept)
         budget.begin(CHECKING, 0.75, at_least=0.2)
         directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
-        layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary])
-        layout = self._refine_along(
-            layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen]
-        )
+        # What costs little comes first.
+        layout = self._refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary], 1.0)
         layout = with_due(self.trials, layout, [*(states[i] for i in ordinary), *self._wander(layout, commands)])
         # Again: where something falls due the commands could not be told from it before.
-        layout = self._refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], hidden=True)
+        layout = self._refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], 1.0, hidden=True)
+        layout = self._refine_along(
+            layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen], _CHECKED
+        )
+        layout = self._with_unchecked(layout, memory)
         budget.begin("looking for values that come to the same", 0.9)
         walks = [*self._wander(layout, commands, _WANDERED_FOLDING), *self._loiter(layout)]
         layout = self._with_folds(layout, [*(states[i] for i in ordinary), *walks])
@@ -153,16 +161,32 @@ class _Survey:
         return msgspec.structs.replace(layout, cut_short=tuple(budget.cut_short))
 
     def _refine_along(
-        self, layout: Layout, tried: Sequence[tuple[Snapshot, Sequence[str]]], hidden: bool = False
+        self,
+        layout: Layout,
+        tried: Sequence[tuple[Snapshot, Sequence[str]]],
+        until: float | None = None,
+        hidden: bool = False,
     ) -> Layout:
         """The layout refined by states with commands to try in each: all of them, or as many as there is time for, from
-        all over the game."""
+        all over the game. `until` is a share of the whole budget, in place of the stage's. Notes the rooms of states
+        that there was no time for."""
         for index in _spread_out(len(tried)):
-            if index % _SPARSEST and self.budget.is_spent:
-                continue
             state, commands = tried[index]
+            if index % _SPARSEST and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
+                self.unchecked.add(self._room(state))
+                continue
             layout = self._refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
         return layout
+
+    def _with_unchecked(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> Layout:
+        """The layout that leaves nothing out in rooms that were not checked, of what ever changed along the
+        walkthrough."""
+        left_out = self.trials.changeable(layout) & (memory != memory[0]).any(axis=0)
+        addresses = tuple(int(a) for a in np.flatnonzero(left_out) if a >= 64)
+        return msgspec.structs.replace(layout, unchecked=dict.fromkeys(sorted(self.unchecked), addresses))
+
+    def _room(self, state: Snapshot) -> int:
+        return self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
 
     def _with_folds(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with values of bytes that come to the same; of bytes in which two of the states differ that
@@ -467,7 +491,19 @@ class _Survey:
         for _ in range(8):
             self.emulator.restore(before)
             canonical = World(self.emulator, layout).canonical(RNG)
-            wrong = self.trials.outcomes(canonical, commands, watched) != truth
+            outcomes = self.trials.outcomes(canonical, commands, watched)
+            wrong = outcomes != truth
+            if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
+                # Whatever is done, the story stops: no state of this game. Even a clock may be to blame, of which a
+                # value between its first and its last ends everything.
+                deadly = self._deadly(layout, before, canonical, commands[:idle])
+                if deadly is None:
+                    break
+                counters = tuple(a for a in layout.counters if a != deadly)
+                mask = bytearray(layout.mask)
+                mask[deadly] = 0xFF
+                layout = msgspec.structs.replace(layout, mask=bytes(mask), counters=counters)
+                continue
             # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
             # commands.
             due = np.count_nonzero(truth[:idle]) > 1
@@ -482,15 +518,26 @@ class _Survey:
             layout = msgspec.structs.replace(layout, local=local)
         return layout
 
+    def _deadly(self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]) -> int | None:
+        """Address of a byte that, made canonical, makes the story stop; None if there is none."""
+        return first_to_matter(
+            self.trials.suspects(layout, before, canonical), self.trials.matters(before, canonical, commands)
+        )
+
     def _guilty(
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
     ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
         suspects = self.trials.suspects(layout, before, canonical)
-        # How far a counter has come is no matter of the room, but of time: see due.py.
+        # How far a counter has come is no matter of the room, but of time: see due.py. But a door may open safely only
+        # after some turns.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
-        suspects = [a for a in suspects if a not in running]
-        return first_to_matter(suspects, self.trials.matters(before, canonical, [IDLE[0], *commands], watched))
+        others = [a for a in suspects if a not in running]
+        matters = self.trials.matters(before, canonical, [IDLE[0], *commands], watched)
+        found = first_to_matter(others, matters)
+        if found is None and watched is None:
+            found = first_to_matter([a for a in suspects if a in running], matters)
+        return found
 
     @property
     def _kept(self) -> npt.NDArray[np.bool_]:

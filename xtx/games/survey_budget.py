@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-QUICK = 2_600_000_000
+QUICK = 2_400_000_000
 """Work units of a usual survey: at most about 10 seconds on two cores, 20 with one thread (measured: docs/games.md)."""
 THOROUGH = 40 * QUICK
 """Work units of a survey that was asked to be thorough: minutes."""
@@ -13,7 +13,7 @@ FROTZ_WEIGHT = 3
 """Work units of one instruction in Frotz, which takes so many times as long as one in the set-execution engine."""
 
 CHECKING = "checking against the walkthrough"
-"""The stage that puts bytes back into the key on which commands depend. Cut short, it leaves keys too coarse."""
+"""The stage that puts bytes back into the key on which commands depend. Where it is cut short, all are put back."""
 
 Progress = Callable[[float, str], None]
 """Called with the share of the budget that is spent, from 0 to 1, and what is being done."""

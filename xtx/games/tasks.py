@@ -1,4 +1,4 @@
-"""What the parent of worker processes keeps about games and requests: see vector.py."""
+"""What the parent of worker processes stores about games, requests and lost workers; used by vector.py."""
 
 from __future__ import annotations
 
@@ -14,79 +14,82 @@ from xtx.games.worker import Bring, Call, Find, Move, Reset, Restore, Try
 
 @dataclass(slots=True)
 class Slot:
-    """What the parent knows of a game."""
+    """A game of the vector, as the parent sees it: which worker holds it, and how to bring it back to its state."""
 
     remote: int = 0
     """Number of the worker that holds it."""
     local: int = 0
-    """Its number there."""
+    """Index of the game in that worker."""
     base: int | bytes = 0
-    """How it began: the seed, or a saved state."""
+    """How its episode began: a seed, or a saved state."""
     actions: list[str | None] = field(default_factory=list)
-    """What was done since; None where there was no answer."""
+    """The actions since; None for one that the emulator did not answer."""
     here: bytes = b""
-    """Key of its state."""
+    """Key of its current state."""
     live: bool = False
-    """Whether it has begun and not ended."""
+    """Whether an episode has begun and not ended."""
 
     def begin(self, base: int | bytes) -> None:
-        """Notes a new beginning."""
+        """Record the beginning of an episode: a seed, or a saved state."""
         self.base, self.actions, self.live = base, [], True
 
     def bring(self) -> Bring:
-        """What puts a game of another process where this one is."""
+        """Return the call that brings a new worker's game to the state of this one."""
         return Bring(self.local, self.base, self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A command that was being tried when a worker was lost."""
+    """A command that was being tried when a worker was lost, and the call that tries it alone."""
 
     number: int
-    """Which call of the task it was."""
+    """Index of the call in its task."""
     command: str
     trial: Try
 
 
 @dataclass(slots=True)
 class Trouble:
-    """What is kept of workers that were lost over one request."""
+    """What is known about the workers that were lost during one request."""
 
     losses: list[tuple[str, str]] = field(default_factory=list)
-    """How workers were lost since something was last to blame, and at what command."""
+    """How each worker was lost, and at which command, since a cause was last found."""
     suspect: Suspect | None = None
-    """What the next worker is to try by itself before anything else."""
+    """The command that the next worker tries alone before anything else."""
     cleared: set[str] = field(default_factory=set)
-    """Commands that did no harm when they were tried so."""
+    """Commands that did no harm when they were tried alone."""
     surveyed: dict[tuple[int, str], int] = field(default_factory=dict)
-    """How often a worker was lost in a survey after how many commands, and at which one."""
+    """By number of commands tried and last command, how many workers were lost there during a survey."""
     blamed: dict[str, str] = field(default_factory=dict)
-    """Commands that are to blame, with the reason."""
+    """Commands that ended a process that did nothing else, with how it ended."""
 
 
 @dataclass(slots=True)
 class Task:
-    """What one worker has to do in one request."""
+    """The part of a request that goes to one worker."""
 
     remote: int
+    """Number of the worker."""
     games: list[int]
+    """Indices of the games in the vector."""
     calls: list[Call]
+    """One call for each of these games."""
     trouble: Trouble | None = None
-    """None as long as no worker was lost over it."""
+    """None as long as no worker was lost during the task."""
 
 
 @dataclass(slots=True)
 class Asked:
-    """A request that was sent to the workers."""
+    """A request that was sent to the workers and not answered yet."""
 
     calls: Mapping[int, Call]
     """By game."""
     tasks: dict[int, Task] = field(default_factory=dict)
-    """By worker; none where the games live in this process."""
+    """By worker; empty if the games are in this process."""
 
 
 def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
-    """The calls by the worker whose they are."""
+    """Group calls, given by game, into a task for each worker."""
     tasks: dict[int, Task] = {}
     for index, call in calls.items():
         number = slots[index].remote
@@ -100,10 +103,13 @@ def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
 
 
 def make_trial(call: Call, slot: Slot, command: str, first: bool) -> Try | None:
-    """How a fresh worker tries a command over which another was lost while it did a call; `first`: it was the call's
-    first command. None for calls that try none."""
+    """Make the call with which a new worker tries alone the command at which another worker was lost.
+
+    call: what the lost worker was doing; first: whether the command was the first that this call tried. Returns None
+    for calls that try no commands.
+    """
     base, actions = slot.base, list(slot.actions)
-    as_step = first and isinstance(call, Move) and _typed(call.action) == command
+    as_step = first and isinstance(call, Move) and _as_traced(call.action) == command
     match call:
         case Move():
             if not as_step:
@@ -120,19 +126,22 @@ def make_trial(call: Call, slot: Slot, command: str, first: bool) -> Try | None:
 
 
 def with_actions(step: Step, actions: tuple[str, ...]) -> Step:
-    """The step with the valid actions of its observation."""
+    """Return the step with these valid actions in its observation."""
     seen = step.observation
     whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)
     return Step(whole, step.reward, step.terminated, step.truncated, step.won)
 
 
 def without_command(call: Call, command: str, first: bool) -> Call:
-    """The call again, but without the command that is to blame: the step's own action, or one of the search."""
-    if first and isinstance(call, Move) and _typed(call.action) == command:
+    """Return the call without a command that ends the process: the step's own action, or a candidate of the search.
+
+    first: whether the command was the first that the call tried.
+    """
+    if first and isinstance(call, Move) and _as_traced(call.action) == command:
         return msgspec.structs.replace(call, hopeless=True)
     return msgspec.structs.replace(call, avoid=(*call.avoid, command))
 
 
-def _typed(action: str) -> str:
-    """An action as the trace shows it."""
+def _as_traced(action: str) -> str:
+    """Return an action in the form in which the shared trace shows it: cut to the emulator's line length."""
     return action.encode("utf-8", "replace")[:COMMAND_LENGTH].decode("utf-8", "replace")

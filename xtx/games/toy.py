@@ -65,9 +65,10 @@ class ToyGame:
     @property
     def details(self) -> Details:
         """What people see of the present state; the narration is one paragraph."""
-        now, look = self._state, self._observe().look
+        now, seen = self._state, self._observe()
+        room = "Darkness" if "dark" in seen.look else seen.look.partition(".")[0]
         won = now.score == MAX_SCORE
-        return Details(now.text, "Darkness" if "dark" in look else look.partition(".")[0], now.step, won, won)
+        return Details(now.text, room, now.step, won, won, description=f"{seen.look}\n{seen.inventory}")
 
     @property
     def facts(self) -> Facts:

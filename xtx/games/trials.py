@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.hearing import find_kept_back
 from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
 from xtx.games.narration import clean
 from xtx.games.survey_budget import Budget
@@ -35,7 +36,10 @@ CHUNK = 8
 _MOST_THREADS = 8
 """Threads that try states: while a run's story is surveyed, the run has nothing else to do."""
 
-_NOT_JUDGED = 2
+_BYTES_FOR_A_UNIT = 2
+"""Bytes of memory after commands that are copied and compared in the time of one work unit."""
+
+NOT_JUDGED = 2
 """Outcome of a command that the engine does not judge: the game may have ended, or asks for a key."""
 
 Item = TypeVar("Item")
@@ -64,7 +68,7 @@ class Trial:
         changed = (verdicts.flags & Verdict.CHANGED) > 0
         told_apart = verdicts.watches | np.uint64(1) if kinds else np.uint64(1)
         outcomes = np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
-        return np.where(verdicts.flags & UNJUDGED, np.uint64(_NOT_JUDGED), outcomes)
+        return np.where(verdicts.flags & UNJUDGED, np.uint64(NOT_JUDGED), outcomes)
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""
@@ -103,6 +107,8 @@ class Trials:
                 if not self._engines:  # one does as well as several; without any, the layout would be another one
                     raise
                 break
+        if self._engines:
+            find_kept_back(emulator, self._engines[0], self.avoid)
         self._reading = Lock()
         self._read = lru_cache(maxsize=4096)(self._read_screen)
         self._trials = [Trial(engine, self._read) for engine in self._engines]
@@ -178,17 +184,23 @@ class Trials:
 
     def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         """Flags of each command, tried from a state, and RAM after it, one row for each."""
-        return self.each(lambda trial, each: trial.memories(each, commands), [state])[0]
+        flags, memory = self.each(lambda trial, each: trial.memories(each, commands), [state])[0]
+        self.budget.spend(memory.size // _BYTES_FOR_A_UNIT)
+        return flags, memory
 
     def suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
         """The bytes that were made canonical and could be given back."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
+        return [int(a) for a in np.flatnonzero((raw != other) & self.changeable(layout)) if a >= 64]
+
+    def changeable(self, layout: Layout) -> npt.NDArray[np.bool_]:
+        """The bytes that can be given back to the world."""
         # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
-        changeable = np.frombuffer(layout.mask, np.uint8) != 0xFF
+        changeable: npt.NDArray[np.bool_] = np.frombuffer(layout.mask, np.uint8) != 0xFF
         changeable[[*layout.counters, *layout.idle]] = True
         changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
         changeable[layout.stamped] = False
-        return [int(a) for a in np.flatnonzero((raw != other) & changeable) if a >= 64]
+        return changeable
 
     def matters(
         self, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None = None

@@ -1,26 +1,23 @@
-"""Several games played in lock-step over worker processes, which may die: what came of an action does not depend on
-how many workers there are, nor on whether one of them was lost on the way.
+"""Several games stepped together in worker processes. Results depend neither on the number of workers nor on crashes.
 
-For every game the parent remembers how it began and what was done since. A worker that dies, or shows no sign of life
-for a while, is replaced: the new one is brought to the same states and asked again.
+For every game the parent stores the seed or saved state of its episode and the actions since. A worker that crashes, or
+makes no progress for some time, is replaced: the new one is brought to the same states, and the request is repeated.
 
-Workers also die of things that no story does: a signal from outside, too little memory. So a command that was being
-tried when a worker was lost is first given to the new worker by itself, in the state in which it was tried. Only if the
-new one is lost over it too, the command is to blame, and forbidden there for good. Else the loss is reported and
-forgotten.
+A worker can also be lost for reasons outside the story, such as a signal or lack of memory. So a command that was being
+tried when a worker was lost is first executed alone by the new worker, in the same state. Only if that worker is lost
+too, the command is forbidden in that state for ever. Otherwise the loss is reported and has no consequences.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from xtx.core import Observation, Step, UserError
+from xtx.core import Observation, Step, UserError, warn
 from xtx.games.details import Details, Facts
 from xtx.games.game import NO_ANSWER, GameSpec
 from xtx.games.inbox import LINGER
@@ -49,19 +46,17 @@ from xtx.games.worker import (
 )
 
 _ATTEMPTS = 10
-"""Workers that may be lost over one request before we give up, if nothing can be blamed for it."""
+"""Limits the workers lost during one request without a command as the cause; then the game cannot be played."""
 _VERDICTS = 50
-"""Commands that may be blamed over one request before we give up."""
-
-
-def report(line: str) -> None:
-    """Tells the user, on the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
+"""Limits the commands that end workers during one request; with more the story or the emulator is broken."""
 
 
 class GameVector:
-    """Games of one kind, stepped together. With `workers=0` they live in this process, where nothing protects it
-    from a story that kills its process, and everything else is the same."""
+    """Games of one kind that are stepped together.
+
+    With `workers=0` the games are in this process, without protection from a story that ends its process; everything
+    else is the same.
+    """
 
     def __init__(
         self,
@@ -72,16 +67,19 @@ class GameVector:
         patience: float = 20.0,
         forbidden: Iterable[tuple[str, str, bool]] = (),
         layout: bytes = b"",
-        on_report: Callable[[str], None] = report,
+        on_report: Callable[[str], None] = warn,
         on_survey: Callable[[float], None] | None = None,
         ahead: bool | None = None,
         tie: bool = True,
     ) -> None:
-        """`workers`: None means one for each processor. `patience`: seconds without any progress after which a worker
-        is given up. `forbidden` and `layout`: what an earlier vector found out (see the properties). `on_survey`: is
-        told again and again what share of the survey is done, while the layout is found out. `ahead`: whether
-        workers that wait may look ahead; None: if there are two processors for each of them. `tie`: whether workers may
-        be tied to processors, one to each; not where others need these as well."""
+        """workers: number of processes; None for one for each processor.
+
+        patience: seconds without progress after which a worker is replaced. forbidden, layout: those of an earlier
+        vector of the same story (see the properties). on_report: called with lines about lost workers and forbidden
+        actions. on_survey: called repeatedly with the share of the survey that is done, if there is one. ahead: whether
+        idle workers may look ahead; None: if there are two processors for each worker. tie: whether workers may be
+        bound to processors, one to each; not if other programs need the processors too.
+        """
         if games < 1:
             raise ValueError("a vector needs at least one game")
         self.spec = spec
@@ -94,15 +92,17 @@ class GameVector:
         self._survey_avoid: tuple[str, ...] = ()
         self._killers: set[str] = set()
         self.worked = self.searched = 0.0
-        """Seconds that the games took so far in all processes, and those of them in which they searched."""
+        """Seconds that the games took so far in all processes, and those of them spent in searches."""
         self.searches = 0
+        """Number of searches so far."""
         self.details = [Details() for _ in range(games)]
-        """What people see of each game after its last reset, step or restored state, if `spec.details` asks for it."""
+        """Details of each game for people, after its last reset, step or restored state, if `spec.details` asks for
+        them."""
         self._reported: set[str] = set()
-        self._under_way: Asked | None = None
+        self._pending: Asked | None = None
         self._moved: list[Step] = []
         self._results: list[Result] = []
-        """What came of the actions that were last sent."""
+        """The results of the last step."""
         self._closed = False
         self._placement = Placement(workers, games, tie)
         self._remotes = [Remote(number) for number in range(self._placement.workers)]
@@ -111,7 +111,7 @@ class GameVector:
         for index, slot in enumerate(self._slots):
             slot.remote = index % max(1, len(self._remotes))
             slot.local = index // max(1, len(self._remotes))
-        # Also when nobody closes the vector, at the latest when the interpreter ends.
+        # Ends the workers also if the vector is never closed, at the latest when the interpreter ends.
         self._finalizer = weakref.finalize(self, end_all, self._remotes, os.getpid())
         try:
             self._start()
@@ -120,31 +120,32 @@ class GameVector:
             raise
 
     def _start(self) -> None:
+        """Start the workers, or the games in this process."""
         if not self._remotes:
             self._host = Host(Setup(self.spec, len(self._slots), self._ready.layout), Desk())
             self._ready = self._host.ready
             return
-        for remote in self._remotes:  # all load their program at the same time
+        for remote in self._remotes:  # first, so that all load their program at the same time
             remote.spawn()
-        for number in range(len(self._remotes)):  # the first finds out the layout, the others are told
+        for number in range(len(self._remotes)):  # the first surveys the story, the others get its layout
             self._revive(Task(number, [], []))
 
-    # --- what is worth keeping ----------------------------------------------------------------------------------
+    # --- findings and facts ----------------------------------------------------------------------------------
 
     @property
     def forbidden(self) -> list[tuple[str, str, bool]]:
-        """All verdicts so far, as (key of the state in hex, action, whether it ends the process): to be kept with a
-        run and given to the vector that goes on with it."""
+        """All verdicts so far, as (key of the state in hex, action, whether it ends the process). A run saves them and
+        passes them to the vector with which it continues."""
         return self._ledger.forbidden
 
     @property
     def layout(self) -> bytes:
-        """What was found out about the story's memory; another vector with the same story starts quicker with it."""
+        """The encoded result of the survey of the story; another vector of the same story starts faster with it."""
         return self._ready.layout
 
     @property
     def facts(self) -> Facts:
-        """What is true of the game in every state."""
+        """Facts about the game that hold in every state."""
         return self._ready.facts
 
     @property
@@ -154,12 +155,12 @@ class GameVector:
 
     @property
     def max_score(self) -> int:
-        """The points that the game has to give; 0 where that is not known."""
+        """The maximal score of the game; 0 if it is not known."""
         return self._ready.facts.max_score
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes."""
+        """The process ids of the workers."""
         return [remote.process.pid for remote in self._remotes if remote.process is not None]
 
     # --- play ---------------------------------------------------------------------------------------------------
@@ -168,8 +169,10 @@ class GameVector:
         return len(self._slots)
 
     def reset(self, indices: Sequence[int] | None = None, seeds: Sequence[int] | None = None) -> list[Observation]:
-        """The first observations of new games. Without indices all begin anew; without seeds, under the
-        walkthrough's."""
+        """Begin new episodes and return their first observations.
+
+        indices: the games; None for all. seeds: emulator seeds, one for each; None for the walkthrough's.
+        """
         chosen = range(len(self._slots)) if indices is None else indices
         given = [self.walkthrough_seed] * len(chosen) if seeds is None else seeds
         calls: dict[int, Call] = {
@@ -181,29 +184,34 @@ class GameVector:
         return [results[i].step.observation for i in chosen]
 
     def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
-        """What the actions lead to, in their order: one for each game, or by the index of a game. `last` holds the
-        indices of games whose step limit ends the episode here."""
+        """Step games and return the results in the order of the actions.
+
+        actions: one for each game, or a mapping from indices of games. last: indices of the games whose step limit ends
+        the episode with this step.
+        """
         return self._move(self._chosen(actions), last, early=False)
 
     def move(self, actions: Sequence[str], last: Collection[int] = ()) -> list[Step]:
-        """`step` in two parts: what the actions lead to, but for the valid actions of the new states. Those are being
-        searched while the caller does something else; `arrive` must be the next call."""
+        """Make the first part of `step`: return the results without the valid actions of the new states.
+
+        The workers search those while the caller does something else; the next call must be `arrive`.
+        """
         self._check_arrived()
         chosen = self._chosen(actions)
         before = [(slot.here, len(slot.actions), slot.live) for slot in self._slots]
         try:
             self._moved = self._move(chosen, last, early=True)
             self._ledger.freeze()
-            self._under_way = self._await_all(
+            self._pending = self._await_all(
                 {
                     i: Find(self._slots[i].local, own=result.forbidden)
                     for i, result in enumerate(self._results)
                     if result.actions is None
                 }
             )
-        except BaseException:  # then it did not happen
+        except BaseException:  # undo the step
             self._ledger.thaw()
-            for remote in self._remotes:  # they may be searching already
+            for remote in self._remotes:  # they may already be searching
                 remote.end()
             for slot, (here, done, live) in zip(self._slots, before, strict=True):
                 slot.here, slot.live = here, live
@@ -214,11 +222,13 @@ class GameVector:
 
     @property
     def waiting(self) -> dict[int, tuple[str, ...]]:
-        """Between `move` and `arrive`: the valid actions of games whose workers have nothing to do but wait for others
-        that search. There are none where nobody waits, or nobody is to look ahead."""
-        if not self._ahead or self._under_way is None:
+        """Between `move` and `arrive`, the valid actions of games whose workers are idle while other workers search.
+
+        Empty if no worker is idle, or workers may not look ahead.
+        """
+        if not self._ahead or self._pending is None:
             return {}
-        busy = self._under_way.tasks
+        busy = self._pending.tasks
         return {
             i: result.actions
             for i, (slot, result) in enumerate(zip(self._slots, self._results, strict=True))
@@ -226,8 +236,8 @@ class GameVector:
         }
 
     def look_ahead(self, actions: Mapping[int, str]) -> None:
-        """Lets workers that wait find out what can be done where these actions would lead. It changes nothing but how
-        long that takes when it is asked."""
+        """Let idle workers search the states after these actions, given by game. It changes no result, only the time of
+        later searches."""
         moves: dict[int, list[tuple[int, str]]] = {}
         for index in actions.keys() & self.waiting.keys():
             moves.setdefault(self._slots[index].remote, []).append((self._slots[index].local, actions[index]))
@@ -236,16 +246,16 @@ class GameVector:
                 self._remotes[number].post(Ahead(ahead))
 
     def arrive(self) -> list[Step]:
-        """What `move` gave, whole."""
-        if self._under_way is None:
-            raise ValueError("nothing was moved")
+        """Make the second part of `step`: return the results of `move` with the valid actions."""
+        if self._pending is None:
+            raise ValueError("arrive() must follow move()")
         try:
-            found = self._answers(self._under_way)
+            found = self._answers(self._pending)
         except BaseException:
-            self._end_workers_of(self._under_way)
+            self._end_workers_of(self._pending)
             raise
         finally:
-            self._under_way = None
+            self._pending = None
             self._ledger.thaw()
         known = [
             found[i].step.observation.actions if result.actions is None else result.actions
@@ -254,8 +264,8 @@ class GameVector:
         return [with_actions(step, actions) for step, actions in zip(self._moved, known, strict=True)]
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
-        """Actions by the index of their game."""
-        if not isinstance(actions, list) and isinstance(actions, Mapping):  # what is a list is seen at once
+        """Return the actions by the index of their game. Raises `ValueError` for a game without an episode."""
+        if not isinstance(actions, list) and isinstance(actions, Mapping):  # the first check is fast, the second slow
             chosen = dict(actions)
         elif len(actions) == len(self._slots):
             chosen = dict(enumerate(actions))
@@ -265,6 +275,7 @@ class GameVector:
         return chosen
 
     def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
+        """Step games; with `early`, without waiting for searches."""
         slots = self._slots
         results = self._call({i: Move(slots[i].local, action, i in last, early) for i, action in chosen.items()})
         self._results, steps = [], []
@@ -278,13 +289,13 @@ class GameVector:
         return steps
 
     def save(self) -> list[bytes]:
-        """The states of all games."""
+        """Return the states of all games."""
         self._check_live(range(len(self._slots)))
         results = self._call({i: Save(slot.local) for i, slot in enumerate(self._slots)})
         return [results[i].state for i in range(len(self._slots))]
 
     def restore(self, states: Sequence[bytes]) -> list[Observation]:
-        """The observations in saved states, one for each game."""
+        """Put all games into saved states, one for each, and return the observations."""
         if len(states) != len(self._slots):
             raise ValueError(f"{len(states)} states for {len(self._slots)} games")
         results = self._call({i: Restore(self._slots[i].local, state) for i, state in enumerate(states)})
@@ -293,16 +304,16 @@ class GameVector:
         return [results[i].step.observation for i in range(len(states))]
 
     def close(self, *, in_trouble: bool = False) -> None:
-        """Ends the games and their processes; if something went wrong, without waiting for workers."""
+        """End the games and their processes; with `in_trouble` without waiting for workers."""
         if self._closed:
             return
         try:
-            if self._under_way is not None:
-                self._end_workers_of(self._under_way)
-                self._under_way = None
+            if self._pending is not None:
+                self._end_workers_of(self._pending)
+                self._pending = None
                 self._ledger.thaw()
             if self._ledger.untold and not in_trouble:
-                self._call({})  # so that the atlas hears of the last ones
+                self._call({})  # so that the last verdicts are written to the atlas
         finally:
             self._closed = True
             if self._host is not None:
@@ -327,17 +338,17 @@ class GameVector:
                 raise ValueError(f"game {i} has ended or has not begun: reset it first")
 
     def _check_arrived(self) -> None:
-        if self._under_way is not None:
-            raise ValueError("the games are on their way: they must arrive first")
+        if self._pending is not None:
+            raise ValueError("a move is not finished: call arrive() first")
 
     # --- calls --------------------------------------------------------------------------------------------------
 
     def _call(self, calls: Mapping[int, Call]) -> dict[int, Result]:
-        """The results of the calls, by game."""
+        """Make calls, given by game, and return their results by game."""
         return self._answers(self._ask_all(calls))
 
     def _ask_all(self, calls: Mapping[int, Call]) -> Asked:
-        """Sends all calls; `_answers` waits for what came of them."""
+        """Send calls to the workers; `_answers` waits for the results."""
         if self._closed:
             raise ValueError("this vector is closed")
         self._check_arrived()
@@ -345,9 +356,10 @@ class GameVector:
             return Asked(calls)
         asked = Asked(calls, self._placement.nearest_first(divide(calls, self._slots) or {0: Task(0, [], [])}))
         try:
-            # In the reverse of the order in which answers are awaited. We were woken on the processor of one that had
-            # answered, as a rule the first of them: the last one's is free, and each worker goes on where its games lie
-            # in the cache. The other way round they would change places at every step.
+            # In the reverse of the order in which answers are awaited. The parent was woken on the processor of a
+            # worker
+            # that had answered, mostly the first: the last worker's is free, and each worker continues on the processor
+            # whose cache holds its games. In the other order workers would move at every step.
             for task in reversed(asked.tasks.values()):
                 self._send(task)
         except BaseException:
@@ -356,7 +368,7 @@ class GameVector:
         return asked
 
     def _await_all(self, calls: Mapping[int, Call]) -> Asked:
-        """`_ask_all` for what the workers are doing already, unasked."""
+        """Expect the results of calls that the workers make already, after early moves."""
         if self._host is not None:
             return Asked(calls)
         asked = Asked(calls, divide(calls, self._slots))
@@ -365,13 +377,12 @@ class GameVector:
         return asked
 
     def _end_workers_of(self, asked: Asked) -> None:
-        """Where something went wrong, the workers may be ahead of what we know: they are ended, and brought back when
-        they are needed again."""
+        """End workers whose state is unknown after an error; new ones are started when they are needed."""
         for number in asked.tasks:
             self._remotes[number].end()
 
     def _answers(self, asked: Asked) -> dict[int, Result]:
-        """The results of calls, by game."""
+        """Wait for the results of calls, by game; report lost workers and new verdicts."""
         if self._host is not None:
             return self._call_here(self._host, asked.calls)
         tasks = asked.tasks
@@ -384,7 +395,7 @@ class GameVector:
         blamed: dict[str, str] = {}
         for trouble in [task.trouble for task in tasks.values() if task.trouble is not None]:
             for why, command in trouble.losses:
-                # One that was lost to a known killer may have been spared the second time, by another's verdict.
+                # A worker lost at a command known to end processes may not have tried it again, because of a verdict.
                 if command in trouble.cleared:
                     self._on_report(f"a worker {why} and was replaced; {command!r} is not the cause; nothing is lost")
                 elif command not in self._killers:
@@ -394,10 +405,10 @@ class GameVector:
         return results
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
-        """Waits for all answers; a task whose worker is lost is sent again."""
+        """Wait for all answers; a task whose worker is lost is sent to a new one."""
         waiting, awake_until = [], 0.0
         silent = any([self._remotes[number].unsent for number in tasks])
-        for number, task in tasks.items():  # as a rule it is done with this
+        for number, task in tasks.items():  # mostly all answers come in this loop
             remote = self._remotes[number]
             if not silent and not remote.settled:
                 silent = not remote.listen(awake_until)
@@ -405,7 +416,7 @@ class GameVector:
                 waiting.append(number)
             else:
                 self._accept(task, answer, results)
-                # The others have as much to do as a rule, and will answer at once.
+                # The others mostly have as much to do, and will answer at once.
                 awake_until = awake_until or time.perf_counter() + LINGER
         while waiting:
             for number in self._wait(waiting):
@@ -418,6 +429,7 @@ class GameVector:
                     self._accept(task, answer, results)
 
     def _accept(self, task: Task, answer: Answer, results: dict[int, Result]) -> None:
+        """Add a worker's results to `results`, by game."""
         found = expected(Results, answer)
         self._count(found)
         results.update(zip(task.games, found.results, strict=True))
@@ -428,11 +440,12 @@ class GameVector:
         self.searches += found.searches
 
     def _bring_back(self) -> None:
-        """Puts games that live in this process where they were before they were asked something."""
+        """Bring games in this process back to their states before a call that failed."""
         if self._host is not None:
             self._host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
 
     def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
+        """Make calls in this process and return their results by game."""
         try:
             answer = host.answer(Request(list(calls.values()), *self._ledger.news(self._ledger.told)))
         except BaseException:
@@ -444,8 +457,11 @@ class GameVector:
         return results
 
     def _merge(self, results: Mapping[int, Result], blamed: Mapping[str, str]) -> None:
-        """Takes over new verdicts. All games learn of them with their next request, and the atlas not before that:
-        so the moment at which a verdict begins to count does not depend on who holds which game."""
+        """Store what results say about games, and add their verdicts.
+
+        Verdicts are sent with the next request of each worker, and reach the atlas only then. So the moment from which
+        a verdict counts does not depend on which worker holds which game.
+        """
         found: list[Verdict] = []
         for index, result in results.items():
             self._slots[index].here = result.here
@@ -453,7 +469,7 @@ class GameVector:
                 self.details[index] = result.details
             found += result.forbidden
         for action in self._ledger.add(found) if found else ():
-            if action not in self._reported:  # once for all states: there may be very many
+            if action not in self._reported:  # once for all states, of which there may be very many
                 self._reported.add(action)
                 why = blamed.get(action, "the story does not end it")
                 self._on_report(f"{Path(self.spec.path).name}: {action!r} is forbidden where it cannot end: {why}")
@@ -461,7 +477,7 @@ class GameVector:
     # --- workers that are lost ----------------------------------------------------------------------------------
 
     def _send(self, task: Task) -> None:
-        """Sends a task to its worker, which is replaced first if it is gone."""
+        """Send a task to its worker, after replacing the worker if it is lost."""
         remote = self._remotes[task.remote]
         if remote.told is None:
             self._revive(task)
@@ -471,8 +487,8 @@ class GameVector:
         remote.send(Request(task.calls, new, recalled), Phase.WORK)
 
     def _try_suspects(self, task: Task) -> None:
-        """Gives a fresh worker the command that was being tried when the one before was lost, and nothing else; `_lost`
-        decides if it is lost as well."""
+        """Let a new worker execute alone the command at which the one before was lost; `_lost` blames it if this worker
+        is lost too."""
         while task.trouble is not None and (suspect := task.trouble.suspect) is not None:
             remote = self._remotes[task.remote]
             try:
@@ -487,7 +503,7 @@ class GameVector:
                 task.trouble.cleared.add(suspect.command)
 
     def _revive(self, task: Task) -> None:
-        """Starts a worker and brings its games to where they were."""
+        """Start a worker and bring its games to the states of their slots."""
         remote = self._remotes[task.remote]
         mine = [slot for slot in self._slots if slot.remote == task.remote]
         while True:
@@ -510,7 +526,7 @@ class GameVector:
                 self._lost(task)
 
     def _ask(self, remote: Remote, kind: type[Kind], message: Message | None, phase: Phase = Phase.START) -> Kind:
-        """The answer of one worker; None asks nothing, but waits for the sign that it runs."""
+        """Send a message to one worker and return its answer; with None only wait for the answer."""
         if message is not None:
             remote.send(message, phase)
         self._wait([remote.number])
@@ -520,23 +536,27 @@ class GameVector:
         return expected(kind, answer)
 
     def _wait(self, numbers: Collection[int]) -> list[int]:
-        """Those of the workers that answered or are lost; waits until there is one."""
+        """Wait until one of the workers has answered or is lost; returns the numbers of those."""
         remotes = [self._remotes[number] for number in numbers]
         while not (settled := [remote.number for remote in remotes if remote.settled]):
-            # The first alone, unless there is still something to send: all answers are needed, in whatever order, and
-            # we are woken less often.
+            # Only for the first, unless there is something left to send: all answers are needed in the end, and the
+            # parent is woken less often.
             unsent = any(remote.unsent for remote in remotes)
             if self._on_survey is not None and remotes[0].desk.surveyed and not self._ready.layout:
                 self._on_survey(remotes[0].desk.surveyed)
             if not (converse(remotes) if unsent else remotes[0].listen()):
                 for remote in remotes:
-                    if not remote.read():  # others may have answered meanwhile
+                    if not remote.read():  # it may have answered meanwhile
                         remote.give_up_after(self._patience)
         return settled
 
     def _lost(self, task: Task) -> None:
-        """Ends what is left of a worker. What it was at when it was lost is to blame if it did nothing else; if it did,
-        the next one is to try that by itself."""
+        """End a lost worker, and find out whether its current command is the cause.
+
+        It is if the worker executed that command alone; otherwise the next worker is to do so. Raises `UserError` if
+        too
+        many workers were lost.
+        """
         remote = self._remotes[task.remote]
         trouble = task.trouble = task.trouble or Trouble()
         why = remote.end()
@@ -560,12 +580,13 @@ class GameVector:
             raise UserError(f"{self.spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
 
     def _suspect(self, task: Task, number: int, command: str, first: bool) -> None:
+        """Let the next worker try a command alone. `number`: index of the call that tried it."""
         if task.trouble is not None and 0 <= number < len(task.calls):
             trial = make_trial(task.calls[number], self._slots[task.games[number]], command, first)
             task.trouble.suspect = None if trial is None else Suspect(number, command, trial)
 
     def _blame(self, task: Task, suspect: Suspect, why: str) -> None:
-        """The command ended a process that did nothing else: the call is done without it."""
+        """Record that a command ended a process that did nothing else, and leave it out of its call."""
         if task.trouble is not None:
             task.trouble.suspect = None
             task.trouble.losses.clear()
@@ -575,8 +596,11 @@ class GameVector:
         task.calls[suspect.number] = without_command(call, suspect.command, first=suspect.trial.as_step)
 
     def _blame_in_survey(self, trouble: Trouble, tried: int, command: str, why: str) -> None:
-        """A survey tries the same commands in the same order every time: if two processes are lost after as many of
-        them, the last one is to blame."""
+        """Record that a worker was lost in the survey, and leave the command out if it happened there before.
+
+        A survey tries the same commands in the same order every time, so two losses after the same number of commands
+        have the last one as their cause.
+        """
         spot = tried, command
         trouble.surveyed[spot] = trouble.surveyed.get(spot, 0) + 1
         if trouble.surveyed[spot] == 2:
@@ -588,4 +612,4 @@ class GameVector:
 
 
 class _Lost(Exception):
-    """A worker is gone."""
+    """A worker was lost while the parent waited for its answer."""

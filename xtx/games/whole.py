@@ -51,9 +51,17 @@ _QUANTITIES = frozenset(
      "anything", "either", "something", "nothing", "anyone", "he", "she", "they", "one", "ones", "here", "there", "y"),
 )  # fmt: skip
 """Words that parsers take for "so many of what is here", or for whatever is."""
+SETTINGS = frozenset(
+    ("pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "normal", "long", "short", "score", "fullscore",
+     "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author",
+     "authors", "places", "objects"),
+)  # fmt: skip
+"""Words that change how the program talks, or tell about the program."""
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
 """Forms for a person and a topic, or a topic and a person; lists of templates leave them out."""
 _SPEECH = ("say OBJ", 'say "OBJ"', 'answer "OBJ"', "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
+_CONSULT = ("look up OBJ in OBJ", "consult OBJ about OBJ", "read about OBJ in OBJ")
+"""Forms for a thing and a topic."""
 _NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
 _TRIED_ORDERS = ("wait", "north", "take all")
@@ -65,7 +73,7 @@ _NUMBER = re.compile(r"\b\d{1,5}\b")
 _REFUSED = re.compile(
     r"[Ww]hich .*(do you mean|one)|You used the word|can't use the word|sentence|noun missing|what you're referring to"
     r"|want to talk to someone|multiple direct objects|[Ww]hat do you want to|isn't something you need"
-    r"|not something you need"
+    r"|not something you need|^You can't see .* here"
 )
 """What parsers say of commands that they cannot make out, beyond what the search knows."""
 _EVERY_CONTROL = 8
@@ -78,6 +86,8 @@ _MOST_PAIRED = 4
 """Newly found names, at most, that are tried in templates for two objects."""
 _MOST_OPEN = 10
 """Templates that take any word, at most, that are tried with the whole dictionary."""
+_MOST_TOPICS = 6
+"""Forms that take any word beside a name, at most, that are tried with the whole dictionary."""
 _MOST_PERSONS = 2
 _MOST_ORDERED = 16
 """Names, at most, that stand in orders to a person."""
@@ -89,13 +99,18 @@ _FULL_LIST = 32
 _CARELESS_PAIRS, _CARELESS_NAMES = 3, 10
 """So many different effects of one form, with two objects or with one, are a story's carelessness or what the parser
 remembers."""
-_PASSING = ("look", "wait")
+_SAMPLED = 16
+"""One in so many commands of forms that take any word shows which forms those are."""
+_PASSING = ("look", "wait", "inventory")
 """What happens with these as well is the work of time."""
 _UPON = ("on", "onto", "over", "upon", "around")
 _SPELLS = 20
 """An answer that is given to so many words, each before a name as if it were a verb, is a refusal."""
 _REFUSED_BY = 3
-"""An answer that so many templates give to a word that names nothing is a refusal."""
+"""An answer that so many persons, or words taken for persons, give to an order is a refusal."""
+_REFUSED_BY_VERBS = 8
+"""An answer that so many templates give to a word that names nothing is a refusal. Fewer mean the same: `look up WORD`,
+`find WORD`, `read about WORD`."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +204,12 @@ class WholeGrammar:
     def single_words(self) -> tuple[str, ...]:
         """The words that may be commands by themselves: all but the verbs of the templates, which are tried as these
         have them."""
-        return tuple(word for word in self.words if word not in self._verbs)
+        return tuple(word for word in self.words if word not in self._verbs and word not in self._settings)
+
+    @cached_property
+    def _settings(self) -> frozenset[str]:
+        """Words that change how the program talks, or tell about the program."""
+        return frozenset(word[: self._dictionary.length] for word in SETTINGS)
 
     @cached_property
     def one_object(self) -> tuple[str, ...]:
@@ -316,16 +336,37 @@ class WholeGrammar:
         if not named.absent:
             return []
         forms = self.one_object
-        said = [
-            head_of(answer) for answer in ask([(form.replace("OBJ", named.absent), named.absent) for form in forms])
-        ]
-        times = Counter(said)
-        taking = [
-            form
-            for form, head in zip(forms, said, strict=True)
-            if head not in named.refusals and times[head] < _REFUSED_BY and not self._is_refusal(head)
-        ]
+        taking = self._taking([(form, form.replace("OBJ", named.absent)) for form in forms], named, ask)
         return [form.replace("OBJ", word) for form in taking[:_MOST_OPEN] for word in self._nouns]
+
+    def _taking(self, forms: Sequence[tuple[str, str]], named: Named, ask: Ask) -> list[str]:
+        """The forms, given with a command that has a word which names nothing, of which the parser does not complain;
+        one of those that are answered alike."""
+        said = [head_of(answer) for answer in ask([(command, named.absent) for _, command in forms])]
+        times = Counter(said)
+        taking: dict[str, str] = {}
+        for (form, _), head in zip(forms, said, strict=True):
+            if head not in named.refusals and times[head] < _REFUSED_BY_VERBS and not self._is_refusal(head):
+                taking.setdefault(head, form)
+        return list(taking.values())
+
+    def topic_commands(self, names: Sequence[str], named: Named, ask: Ask) -> list[str]:
+        """Commands of forms with two objects of which one can be any word: a thing in which words are looked up, or a
+        person who is asked, with every word of the dictionary."""
+        if not named.absent or not names:
+            return []
+        # Whether the parser takes any word is asked with one name first: it complains of the word before all else.
+        forms = [half for form in dict.fromkeys((*self._two, *self._known(_CONSULT))) for half in _halves(form)]
+        tried = [(form, form.replace("OBJ", names[0]).replace("WORD", named.absent)) for form in forms]
+        said = [head_of(answer) for answer in ask([(command, named.absent) for _, command in tried])]
+        topics = [
+            form
+            for (form, _), head in zip(tried, said, strict=True)
+            if head not in named.refusals and not self._is_refusal(head)
+        ]
+        each = [(f, f.replace("WORD", named.absent)) for form in topics for f in _fill_each(form, names)]
+        taking = self._taking(each, named, ask)
+        return [form.replace("WORD", word) for form in taking[:_MOST_TOPICS] for word in self._nouns]
 
     def spoken_verbs(self, names: Sequence[str], ask: Ask) -> list[str]:
         """Words that are no verbs of the grammar and yet stand before a name like one, as some stories take spells,
@@ -440,6 +481,16 @@ class WholeGrammar:
         return [form.replace("OBJ", word) for form in present.free_forms for word in words[:_MOST_FREE]]
 
 
+def _halves(form: str) -> list[str]:
+    """A form for two objects with each of them in turn replaced by WORD, the other one by OBJ."""
+    before, between, after = form.split("OBJ", 2)
+    return [f"{before}WORD{between}OBJ{after}", f"{before}OBJ{between}WORD{after}"]
+
+
+def _fill_each(form: str, names: Sequence[str]) -> list[str]:
+    return [form.replace("OBJ", name) for name in names]
+
+
 def _fill_talk(form: str, person: str, topic: str) -> str:
     """A form of talk with a person and a topic in their places."""
     first, second = (topic, person) if form.endswith("to OBJ") else (person, topic)
@@ -467,19 +518,24 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     named = grammar.find_names(present, trial.ask)
     names = (*present.names, *named.likely)
     persons = grammar.find_persons(names, trial.ask)
+    anything = [
+        *grammar.open_commands(named, trial.ask),
+        *grammar.topic_commands(names, named, trial.ask),
+        *grammar.talk(persons, names, named, trial.ask),
+    ]
     tried = [
         *(form.replace("OBJ", name) for form in grammar.one_object for name in named.names),
         *grammar.single_words,
-        *grammar.open_commands(named, trial.ask),
+        *anything,
         *grammar.spoken_verbs(names, trial.ask),
         *grammar.self_commands(names),
         *grammar.free_commands(present),
         *grammar.number_commands(names, present.text, trial.ask),
-        *grammar.talk(persons, names, named, trial.ask),
     ]
     before = [*known, *_PASSING]
     effects = trial.effects([*before, *tried])
-    found = _Found({0, *effects[: len(before)].tolist()})
+    times = Counter(form for command in anything[::_SAMPLED] for form in _forms(command))
+    found = _Found({0, *effects[: len(before)].tolist()}, {form for form, count in times.items() if count > 1})
     found.add(tried, effects[len(before) :])
     working = {command.rsplit(" ", 1)[-1] for command in found.commands}
     paired = [*named.likely, *(name for name in named.names if name in working and name not in named.likely)]
@@ -493,10 +549,11 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
 class _Found:
     """Commands by what they newly do."""
 
-    def __init__(self, seen: Collection[int]) -> None:
-        """`seen` are effects that are no news."""
+    def __init__(self, seen: Collection[int], open_forms: Collection[str] = ()) -> None:
+        """`seen` are effects that are no news; `open_forms` were tried with every word."""
         self._seen = np.array(sorted(seen), dtype=np.uint64)
         self._by_effect: dict[int, list[str]] = {}
+        self._open = open_forms
 
     def add(self, commands: Sequence[str], effects: npt.NDArray[np.uint64]) -> None:
         for i in np.flatnonzero(~np.isin(effects, self._seen)).tolist():
@@ -510,23 +567,23 @@ class _Found:
         """The most natural command for each effect, the likeliest effects first, and no more than there may be."""
         best = [_most_natural(commands, trial) for commands in self._by_effect.values()]
         forms = Counter(form for command in best for form in _forms(command))
-        sound = [c for c in best if all(forms[form] < _careless(form) for form in _forms(c))]
+        sound = [c for c in best if all(forms[form] < self._careless(form) for form in _forms(c))]
         answers = trial.ask([(command, command) for command in sound])
         real = [command for command, answer in zip(sound, answers, strict=True) if grammar.is_real(command, answer)]
         real = [c for c in real if not (_ONESELF in c.split() and trial.is_fatal(c))]
         return [grammar.spell_out(command, text) for command in real[:most]]
+
+    def _careless(self, form: str) -> int:
+        """From how many different effects on a form does not count: a story that lets anything be poured into the
+        water, or that moves whatever is mentioned. Where a thousand words were tried, a few that do something else are
+        what one has to find."""
+        return _CARELESS_PAIRS if len(form.split()) > 3 and form not in self._open else _CARELESS_NAMES
 
 
 def _forms(command: str) -> list[str]:
     """The command with each of its words but the first left open; numbers are meant to differ."""
     words = command.split()
     return [" ".join((*words[:i], "*", *words[i + 1 :])) for i in range(1, len(words)) if not words[i].isdigit()]
-
-
-def _careless(form: str) -> int:
-    """From how many different effects on a form does not count: a story that lets anything be poured into the water, or
-    that moves whatever is mentioned."""
-    return _CARELESS_PAIRS if len(form.split()) > 3 else _CARELESS_NAMES
 
 
 def _most_natural(commands: Sequence[str], trial: Trial) -> str:

@@ -1,12 +1,12 @@
-"""A worker process that holds some games of one kind and does what its parent asks: see vector.py for the other end.
+"""A worker process: holds some games of one kind and answers its parent's calls; vector.py is the other end.
 
-It is started as a program of its own and not forked, because the parent may have threads. The two ends share a
-socket, which carries msgpack messages behind a length, and a page of memory, the `Desk`: what lies on it is still
-there when the process is gone, so that the parent can see what killed it.
+It is started as a program, not forked, because the parent may have threads. The two ends share a socket, which carries
+length-prefixed msgpack messages, and a page of memory, the `Desk`. That page survives the process, so the parent can
+see what a lost worker was doing.
 
-No worker outlives its parent. One that waits sees the socket close; one that is stuck inside an emulator is killed by
-the kernel (PR_SET_PDEATHSIG), on Linux. That signal in truth comes when the *thread* that started the worker ends: a
-vector made in a thread that is gone loses its workers, and they are replaced like any others that were lost.
+No worker outlives its parent. A waiting worker sees the socket close; one that is stuck inside an emulator is killed by
+the kernel (PR_SET_PDEATHSIG), on Linux. That signal comes when the *thread* that started the worker ends: a vector made
+in a thread that has ended loses its workers, and they are replaced like any lost worker.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
-import os
-import signal
 import socket
 import sys
 import time
@@ -26,6 +24,7 @@ from typing import Protocol
 
 import msgspec
 
+from xtx.child_processes import set_up_emulator_process
 from xtx.core import Game, Observation, Step, UserError
 from xtx.games.details import Details, Facts
 from xtx.games.game import GameSpec, StoryGame
@@ -36,75 +35,79 @@ from xtx.games.world import Layout
 from xtx.out_of_memory import explain_lack_of_memory
 
 DESK_SIZE = mmap.PAGESIZE
+"""Size of the shared memory in bytes: one page, which holds a `Desk`."""
 
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
-"""Stands where there is nothing to say."""
+"""The step in results that have none."""
 
 OUT_OF_MEMORY = 12
-"""Exit status of a worker that could not go on for want of memory."""
-
-_PR_SET_PDEATHSIG = 1
+"""Exit status of a worker that ran out of memory."""
 
 
 class Desk(ctypes.Structure):
-    """What the worker is at, in memory shared with its parent."""
+    """What a worker is doing, in memory shared with its parent."""
 
     _fields_ = (
         ("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64), ("ahead", ctypes.c_int64),
         ("surveyed", ctypes.c_double),
     )  # fmt: skip
-    # call: number of the call at work, -1 before the first; start: the trace's progress when that call began; ahead:
-    # not 0 while the worker looks ahead; surveyed: the share of a survey that is done, 0 where there is none.
+    # call: index of the current call, -1 before the first; start: the trace's progress counter when that call began;
+    # ahead: not 0 while the worker looks ahead; surveyed: the share of a survey that is done, 0 without a survey.
 
 
 class HostedGame(Game, Protocol):
-    """A game that a worker can hold: beside playing, it can be told what the emulator does not survive."""
+    """A game that a worker can hold: a `Game` that searches valid actions and can be told which actions are
+    forbidden."""
 
     avoid: frozenset[str]
+    """Candidates that the next search leaves out."""
     newly_forbidden: list[tuple[bytes, str]]
+    """Keys of states and actions that were found to be impossible there since this list was last cleared."""
     search_seconds: float
+    """Seconds spent in searches so far."""
     searches: int
+    """Number of searches so far."""
 
     def move(self, action: str, *, last: bool = False) -> Step:
-        """`step` without what takes long: the observation has no valid actions yet."""
+        """Make a step without the search: the observation has no valid actions yet."""
 
     def valid_actions(self) -> tuple[str, ...]:
-        """The valid actions of the present state."""
+        """Search the valid actions of the current state."""
 
     def known_actions(self) -> tuple[str, ...] | None:
-        """The same if they need not be searched, else None."""
+        """Return the valid actions of the current state if they need not be searched; None otherwise."""
 
     def look_ahead(self, action: str) -> None:
-        """Finds out what can be done where the action leads."""
+        """Search the valid actions of the state after an action, for later use; the game stays where it is."""
 
     @property
     def here(self) -> bytes:
-        """The key of the present state."""
+        """The key of the current state."""
 
     def forbid(self, key: bytes, action: str) -> None:
-        """The action is not offered or tried in that state any more."""
+        """Never offer or step an action in a state again."""
 
     def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
-        """The same in searches too, and if it may be shared, for all later runs."""
+        """Never try an action in a state again, not even in a search; with `share`, also not in later runs."""
 
     def try_alone(self, command: str, *, as_step: bool) -> None:
-        """Gives one command that may end this process."""
+        """Execute one command, which may end this process, as a step or as a candidate of a search."""
 
     @property
     def details(self) -> Details:
-        """What people see of the present state."""
+        """Details of the current state for people."""
 
     @property
     def facts(self) -> Facts:
-        """What is true of the game in every state."""
+        """Facts about the game that hold in every state."""
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
-        """Puts the game where another process had it."""
+        """Bring the game to the state that another process had: a seed or saved state, and the actions since."""
 
 
 Verdict = tuple[bytes, str, bool]
-"""Key of a state, an action that is forbidden there, and whether it is deadly: whether it ended a whole process, so
-that nobody may try it again, not even in a search."""
+"""Key of a state, an action that is forbidden there, and whether the action is deadly: it ended a process, so it is
+not tried again, not even in a search."""
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -116,37 +119,38 @@ class Setup(msgspec.Struct, frozen=True, array_like=True, tag=0):
     spec: GameSpec
     games: int
     layout: bytes
-    """What another worker found out about the story; empty if this one is to find it out."""
+    """The encoded layout that another worker's survey of the story found; empty if this worker must survey it."""
     avoid: tuple[str, ...] = ()
-    """Commands that killed a worker while it found that out."""
+    """Commands that ended a worker during the survey."""
 
 
 class Reset(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A new game."""
+    """Begin a new episode in a game."""
 
     game: int
-    """Which of the worker's games."""
+    """Index of the game in the worker; the same in all calls."""
     seed: int
     avoid: tuple[str, ...] = ()
-    """Candidates that killed an earlier worker in the state that this leads to."""
+    """Candidates that ended an earlier worker in the state after this call; the same in all calls."""
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A step of a game."""
+    """Make a step in a game."""
 
     game: int
     action: str
     last: bool
+    """Whether the step limit ends the episode with it."""
     early: bool = False
-    """Answer without the valid actions if they must be searched; they follow in an answer of their own, as if all those
-    games had been asked to `Find` them."""
+    """Answer before the search if the valid actions must be searched. They follow in a second answer, as if `Find` had
+    been called for all these games."""
     hopeless: bool = False
-    """The action itself killed earlier workers: do not try it, and forbid it."""
+    """The action itself ended earlier workers: forbid it instead of executing it."""
     avoid: tuple[str, ...] = ()
 
 
 class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A saved game."""
+    """Put a game into a saved state."""
 
     game: int
     state: bytes
@@ -154,14 +158,14 @@ class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Save(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The state of a game is wanted."""
+    """Return the state of a game."""
 
     game: int
     avoid: tuple[str, ...] = ()
 
 
 class Bring(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A game that a lost worker had is to go on here."""
+    """Bring a game to the state that a lost worker had: a seed or saved state, and the actions since."""
 
     game: int
     base: int | bytes
@@ -170,24 +174,24 @@ class Bring(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """The valid actions of a game's state are wanted."""
+    """Search the valid actions of a game's state."""
 
     game: int
     avoid: tuple[str, ...] = ()
     own: list[Verdict] = []
-    """What came of the game's last step, for a process that did not see that."""
+    """New verdicts of the game's last step, for a worker that did not make that step."""
 
 
 class Try(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """A command over which a worker was lost is to be tried by itself, in a process that has done nothing else."""
+    """Execute alone a command at which a worker was lost, in a process that has done nothing else."""
 
     game: int
     base: int | bytes
     actions: list[str | None]
-    """What leads to the state, as in `Bring`."""
+    """With `base`, the way to the state, as in `Bring`."""
     command: str
     as_step: bool
-    """Whether it was a step of the game; else it was one of the commands of a search."""
+    """Whether it was a step of the game; otherwise it was a candidate of a search."""
     avoid: tuple[str, ...] = ()
 
 
@@ -195,39 +199,41 @@ Call = Reset | Move | Restore | Save | Bring | Find | Try
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """What is to be done, and before that, what all games must know."""
+    """Calls to make, and verdicts that all games get before."""
 
     calls: list[Call]
     forbid: list[Verdict] = []
-    """Verdicts that some of the games may not know."""
+    """Verdicts that were not sent to this worker yet."""
     recalled: list[Verdict] = []
-    """The same for those of an earlier part of the run: these processes did not see what they are about, so they are
-    not put into the atlas."""
+    """The same, but from an earlier part of the run: they are not written to the atlas again."""
 
 
 class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """What games are likely to be asked next: time to find out what can be done there. It has no answer."""
+    """Search the states after the next likely actions, while other workers are still busy. It has no answer."""
 
     moves: list[tuple[int, str]]
-    """Games and actions."""
+    """Indices of games, and actions."""
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What came of a call, and what the parent keeps."""
+    """The result of a call."""
 
     here: bytes
+    """Key of the game's state after the call."""
     forbidden: list[Verdict]
-    """New verdicts."""
+    """Verdicts that the call found."""
     step: Step = NO_STEP
+    """After `Move`, `Reset`, `Restore` and `Find`; the last three have an observation only."""
     state: bytes = b""
+    """After `Save`."""
     actions: tuple[str, ...] | None = ()
-    """After an early `Move`, whose step has none: the valid actions; None if they follow."""
+    """After an early `Move`, whose step has none: the valid actions; None if they follow in a second answer."""
     details: Details | None = None
-    """What people see of the state; None unless the games were set up to give it."""
+    """Details of the state for people; None unless `GameSpec.details` asks for them."""
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Answer to `Setup`, and, before that, the sign that the program runs."""
+    """Answer to `Setup`; also sent once, empty, when the program has started."""
 
     layout: bytes = b""
     facts: Facts = Facts()
@@ -237,19 +243,21 @@ class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Answer to `Request`."""
 
     results: list[Result]
+    """One for each call."""
     worked: float = 0.0
-    """Seconds that it took, with what was done unasked since the answer before this one."""
+    """Seconds that it took, including looking ahead since the answer before."""
     searched: float = 0.0
-    """Seconds of that in which valid actions were searched."""
+    """Seconds of these that were spent in searches."""
     searches: int = 0
+    """Number of searches in them."""
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Answer to anything that raised an exception."""
+    """Answer to a message that raised an exception."""
 
     message: str
     user_error: bool
-    """Whether it was a `UserError`: then the message is one line; else it is a traceback."""
+    """Whether it was a `UserError`: then the message is one line; otherwise it is a traceback."""
 
 
 Message = Setup | Request | Ahead
@@ -260,15 +268,15 @@ Answer = Ready | Results | Failure
 
 
 class Host:
-    """Some games of one kind, and what may be asked of them. Works in any process."""
+    """Some games of one kind, and the calls that they answer. Works in any process."""
 
     def __init__(self, setup: Setup, desk: Desk) -> None:
         self._desk = desk
         self._games: list[HostedGame] = []
         self._searched = 0.0, 0
-        """Seconds of searching, and searches, of which the parent knows."""
+        """Seconds of searching, and searches, that were reported to the parent."""
         self._ahead = 0.0
-        """Seconds of looking ahead of which it does not."""
+        """Seconds of looking ahead that were not reported yet."""
         spec, trace = setup.spec, desk.trace
         self._gives_details = spec.details
         desk.start = trace.progress
@@ -285,55 +293,58 @@ class Host:
         self.ready = Ready(found, first.facts)
 
     def _note_survey(self, share: float, _: str) -> None:
-        """Leaves word of how far the survey has come, which is a sign of life too."""
+        """Publish the progress of the survey; it also counts as progress of the worker."""
         self._desk.surveyed = share
         self._desk.trace.progress += 1
 
     def look_ahead(self, message: Ahead) -> None:
-        """Finds out what can be done where games are likely to go. Whatever comes of it, nobody is to blame: a process
-        that is lost over it is replaced, and no worker looks ahead any more."""
+        """Search the states that games are likely to reach next.
+
+        If the process is lost meanwhile, it is replaced, no command is blamed, and no worker looks ahead any more.
+        """
         self._desk.ahead = 1
         began = time.perf_counter()
         try:
             for game, action in message.moves:
                 self._games[game].look_ahead(action)
-        except Exception as error:  # there is nobody to answer, and who knows where the games are now
+        except Exception as error:  # the message has no answer, and the games may be in any state
             raise SystemExit(f"looking ahead went wrong: {error!r}") from error
         self._ahead += time.perf_counter() - began
-        self.pause()  # before anybody can be blamed for what was tried
+        self.pause()  # first: from `ahead` = 0 on, a command that was tried could be blamed
         self._desk.ahead = 0
 
     def answer(self, request: Request) -> Results:
-        """What came of each call, done one after the other."""
+        """Make the calls one after the other and return their results."""
         began = time.perf_counter()
         for verdict in request.recalled:
-            self._tell(verdict, share=False)
+            self._forbid(verdict, share=False)
         for verdict in request.forbid:
-            self._tell(verdict)
+            self._forbid(verdict)
         results = []
         for number, call in enumerate(request.calls):
             self._desk.start = self._desk.trace.progress
             self._desk.call = number
-            results.append(self._do(call))
+            results.append(self._make_call(call))
         (searched, searches), self._searched = self._searched, self._searching()
         since, more = self._searched
         ahead, self._ahead = self._ahead, 0.0
         return Results(results, ahead + time.perf_counter() - began, since - searched, more - searches)
 
     def pause(self) -> None:
-        """Says on the desk that nothing is being tried."""
+        """Publish that no command is being tried."""
         self._desk.start, self._desk.call = self._desk.trace.progress, -1
 
     def _searching(self) -> tuple[float, int]:
-        """Seconds of searching so far, and searches."""
+        """Return the seconds of searching so far, and the number of searches."""
         return sum(game.search_seconds for game in self._games), sum(game.searches for game in self._games)
 
     def close(self) -> None:
-        """Closes the games."""
+        """Close the games."""
         for game in self._games:
             game.close()
 
-    def _tell(self, verdict: Verdict, share: bool = True) -> None:
+    def _forbid(self, verdict: Verdict, share: bool = True) -> None:
+        """Pass a verdict to all games."""
         key, action, deadly = verdict
         for game in self._games:
             if deadly:
@@ -342,56 +353,59 @@ class Host:
                 game.forbid(key, action)
 
     def _try_alone(self, game: HostedGame, call: Try) -> None:
-        self._desk.start = self._desk.trace.progress  # what comes now is the command, and nothing else
+        self._desk.start = self._desk.trace.progress  # the command is the first that counts from here
         game.try_alone(call.command, as_step=call.as_step)
 
-    def _do(self, call: Call) -> Result:
+    def _make_call(self, call: Call) -> Result:
+        """Make one call; its `avoid` holds for this call only."""
         game = self._games[call.game]
         game.avoid = frozenset(call.avoid)
-        match call:
-            case Move():
-                result = _moved(game, call)
-            case Find():
-                result = _result(game, call, Step(_found(game, call), 0, False, False))
-            case Reset():
-                result = _result(game, call, Step(game.reset(call.seed), 0, False, False))
-            case Restore():
-                result = _result(game, call, Step(game.restore(call.state), 0, False, False))
-            case Save():
-                result = Result(game.here, [], state=game.save())
-            case Bring() | Try():
-                game.bring(call.base, call.actions)
-                result = Result(game.here, [])
-                if isinstance(call, Try):
-                    self._try_alone(game, call)
+        result = self._dispatch(game, call)
         if self._gives_details and isinstance(call, Reset | Move | Restore):
             result = msgspec.structs.replace(result, details=game.details)
-        # Nothing is left for a later state: what was to be avoided may have been found in the atlas meanwhile.
         game.avoid = frozenset()
         if call.avoid:
-            # The other games would be killed by the same candidates in the same state: spare them that.
+            # The same candidates in the same state would end the process in the other games too.
             for verdict in result.forbidden:
-                self._tell(verdict)
+                self._forbid(verdict)
         return result
 
+    def _dispatch(self, game: HostedGame, call: Call) -> Result:
+        match call:
+            case Move():
+                return _make_move(game, call)
+            case Find():
+                return _make_result(game, call, Step(_find_actions(game, call), 0, False, False))
+            case Reset():
+                return _make_result(game, call, Step(game.reset(call.seed), 0, False, False))
+            case Restore():
+                return _make_result(game, call, Step(game.restore(call.state), 0, False, False))
+            case Save():
+                return Result(game.here, [], state=game.save())
+            case Bring() | Try():
+                game.bring(call.base, call.actions)
+                if isinstance(call, Try):
+                    self._try_alone(game, call)
+                return Result(game.here, [])
 
-def _moved(game: HostedGame, call: Move) -> Result:
+
+def _make_move(game: HostedGame, call: Move) -> Result:
     if call.hopeless:
-        # Not for good yet: the atlas must not tell others before the parent does.
+        # Not for good yet: a verdict must not reach other games by the atlas before the parent sends it.
         game.forbid(game.here, call.action)
         game.newly_forbidden.append((game.here, call.action))
     step = (game.move if call.early else game.step)(call.action, last=call.last)
     actions = game.known_actions() if call.early and not step.terminated else ()
-    return _result(game, call, step, actions)
+    return _make_result(game, call, step, actions)
 
 
-def _found(game: HostedGame, call: Find) -> Observation:
+def _find_actions(game: HostedGame, call: Find) -> Observation:
     for key, action, _ in call.own:
         game.forbid(key, action)
     return replace(NO_STEP.observation, actions=game.valid_actions())
 
 
-def _result(
+def _make_result(
     game: HostedGame, call: Reset | Move | Restore | Find, step: Step, actions: tuple[str, ...] | None = ()
 ) -> Result:
     deadly = {*call.avoid, call.action} if isinstance(call, Move) and call.hopeless else set(call.avoid)
@@ -401,7 +415,7 @@ def _result(
 
 
 def _still_to_find(request: Request, answer: Results) -> list[Call]:
-    """What is left to be done after early moves, without being asked."""
+    """Return the searches that early moves left to do."""
     done = zip(request.calls, answer.results, strict=True)
     return [Find(call.game) for call, result in done if result.actions is None]
 
@@ -410,14 +424,15 @@ def _still_to_find(request: Request, answer: Results) -> list[Call]:
 
 
 def encode(message: Message | Answer) -> bytes:
-    """A message as it goes over the socket."""
+    """Encode a message with its header."""
     body = msgspec.msgpack.encode(message)
     return HEADER.pack(len(body)) + body
 
 
-class _Ear:
-    """The parent's messages. Where the next one came soon after one of its kind, it is likely to do so again, and is
-    awaited awake."""
+class _MessageReader:
+    """Reads the parent's messages. If the last message of a kind was soon followed by another, it spin-waits for the
+    next
+    one, because it is likely to follow soon again."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -425,28 +440,28 @@ class _Ear:
         self._quick: set[type] = set()
 
     def next(self, last: type) -> memoryview | None:
-        """The message that follows one of that kind; None where the other end is closed."""
+        """Return the next message; None if the connection was closed. `last`: the kind of the message before."""
         inbox, since = self._inbox, time.perf_counter()
         while (body := inbox.message()) is None and not inbox.closed:
-            if last not in self._quick or not self._linger.wait(self._come, since + LINGER):
+            if last not in self._quick or not self._linger.wait(self._poll, since + LINGER):
                 inbox.receive(self._channel, wait=True)
-        # (After looking ahead the next request may have been there already.)
+        # After looking ahead the next request may have been there already, so its time says nothing.
         soon = last is not Ahead and time.perf_counter() - since < 2 * LINGER
         (self._quick.add if soon else self._quick.discard)(last)
         return body
 
-    def _come(self) -> bool:
+    def _poll(self) -> bool:
         return self._inbox.receive(self._channel, wait=False)
 
 
 def serve(channel: socket.socket, desk: Desk) -> None:
-    """Answers until the other end is closed."""
+    """Answer messages until the connection is closed."""
     decoder = msgspec.msgpack.Decoder(Message)
-    ear = _Ear(channel)
+    reader = _MessageReader(channel)
     host: Host | None = None
     last: type = Setup
     channel.sendall(encode(Ready()))
-    while (body := ear.next(last)) is not None:
+    while (body := reader.next(last)) is not None:
         try:
             message = decoder.decode(body)
             if isinstance(message, Setup):
@@ -460,7 +475,7 @@ def serve(channel: socket.socket, desk: Desk) -> None:
             channel.sendall(encode(Failure(str(error), True)))
         except Exception as error:
             lacking = explain_lack_of_memory(error)
-            if lacking and host is not None:  # it could play once: a new process may have more
+            if lacking and host is not None:  # the games could be set up once: a new process may have enough memory
                 sys.exit(OUT_OF_MEMORY)
             channel.sendall(encode(Failure(lacking or traceback.format_exc(), bool(lacking))))
     if host is not None:
@@ -468,7 +483,7 @@ def serve(channel: socket.socket, desk: Desk) -> None:
 
 
 def _answers(host: Host | None, message: Message) -> Iterator[Answer]:
-    """What there is to say to a message, one after the other."""
+    """Yield the answers to a message: one, two for early moves that need a search, or none to `Ahead`."""
     if host is None:
         raise RuntimeError("a worker's first message must be its setup")
     if isinstance(message, Setup):
@@ -480,30 +495,16 @@ def _answers(host: Host | None, message: Message) -> Iterator[Answer]:
     answer = host.answer(message)
     later = _still_to_find(message, answer)
     if later:
-        host.pause()  # who is lost now is not lost over what was already answered
+        host.pause()  # a worker that is lost from here on was not lost at a command that is answered now
     yield answer
     if later:
         yield host.answer(Request(later))
 
 
-def die_with(parent: int) -> None:
-    """Asks the kernel to kill this process when its parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we could ask
-        os._exit(1)
-
-
 def main() -> None:
-    """A worker's life. Arguments: the numbers of its socket, of the desk's memory, and of its parent."""
+    """Run a worker. Arguments: the descriptors of its socket and of the shared memory, and the parent's process id."""
     channel, memory, parent = map(int, sys.argv[1:4])
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    # libfrotz writes its complaints to the terminal; ours still go there.
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    set_up_emulator_process(parent)
     desk = Desk.from_buffer(mmap.mmap(memory, DESK_SIZE))
     with socket.socket(fileno=channel) as connection, contextlib.suppress(ConnectionError):
         serve(connection, desk)

@@ -66,6 +66,10 @@ class Layout(msgspec.Struct, frozen=True):
     """Addresses of words that hold the number of moves at which something happened, with the numbers of moves after
     which that makes a difference: not when it was counts, but how long ago."""
 
+    unchecked: dict[int, tuple[int, ...]] = {}
+    """By room: bytes that keep their values there because there was no time to see whether anything depends on them.
+    The key has them, and so is finer than need be; that a command changes them means nothing."""
+
     @property
     def stamped(self) -> list[int]:
         """The bytes of those words, of which neither means anything without the other."""
@@ -110,10 +114,10 @@ class World:
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
         room = around[-1] if around else emulator.player  # rooms may have no names
+        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         local = layout.local.get(room)
         if local:
             ram[list(local)] = present[list(local)]
-        ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         if layout.due:
             addresses, values, starts = self._due
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
@@ -124,6 +128,9 @@ class World:
             if fold is not None:
                 addresses, tables = fold
                 ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
+        unchecked = layout.unchecked.get(room)
+        if unchecked:
+            ram[list(unchecked)] = present[list(unchecked)]
         for roamer, homes in self._homes.items():
             self._send_home(ram, roamer, homes)
         pc, opcode, frames = layout.prompt

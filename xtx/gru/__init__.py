@@ -1,7 +1,8 @@
-"""The text encoder's kernel: the last states of a GRU over many short token rows, on a CPU far faster than PyTorch's.
+"""The last states of a GRU over many short token rows on a CPU, in C: the kernel of the text encoders.
 
-Rows that begin alike share the work for what they share, and every word is projected once. A `Plan` is what is known
-from the rows alone; it serves for any weights. The C sources beside this file say how the recurrence is done.
+Common prefixes of rows are computed once, and every word is projected once. A `Plan` is the part that depends on the
+rows
+alone, and is used with any weights. gru.h describes the C sources beside this file.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from torch.nn.functional import embedding as look_up
 from torch.nn.functional import linear, pad
 
 LIBRARY: Path | None = next(iter(sorted(Path(__file__).parent.glob("_gru*.so"))), None)
-"""What the C sources were compiled to."""
+"""The library that the C sources were compiled to; None if it is missing."""
 
 BEST_KERNEL = 2
-"""The C code may use whatever the machine has; tests also try 1 (no AVX-512) and 0 (no AVX2)."""
+"""The best kernel that the C code may use: 2 allows AVX-512, 1 AVX2, 0 neither. Tests set 1 and 0."""
 
 GRAIN = 32
-"""The C code wants states of a multiple of so many numbers: GRU_GRAIN in gru.h."""
+"""The C code needs states whose size is a multiple of this: GRU_GRAIN in gru.h."""
 
 _ARRAYS = (
     "chunk_level",
@@ -41,7 +42,7 @@ _ARRAYS = (
 
 
 class _Plan(ctypes.Structure):
-    """`gru_plan` in gru.h, where the fields are explained."""
+    """`gru_plan` of gru.h, which describes the fields."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("chunks", "levels", "nodes", "rows", "words")),
@@ -50,6 +51,7 @@ class _Plan(ctypes.Structure):
 
 
 def _load() -> ctypes.CDLL:
+    """Load the library and declare its functions. Raises `ImportError` if it is not compiled."""
     if LIBRARY is None:
         raise ImportError("xtx.gru._gru is not compiled: install xtx with pip, or run make")
     library = ctypes.CDLL(str(LIBRARY))
@@ -57,9 +59,9 @@ def _load() -> ctypes.CDLL:
     library.gru_make_plan.argtypes = [pointer, pointer, number, pointer, pointer]
     library.gru_forward.argtypes = [pointer, number, *[pointer] * 6, number, number]
     library.gru_backward.argtypes = [pointer, number, *[pointer] * 7, number, number]
-    for what in ("both_ways", "attend"):
-        for way in ("forward", "backward"):
-            getattr(library, f"gru_{what}_{way}").argtypes = [pointer, number, number]
+    for name in ("both_ways", "attend"):
+        for direction in ("forward", "backward"):
+            getattr(library, f"gru_{name}_{direction}").argtypes = [pointer, number, number]
     return library
 
 
@@ -67,17 +69,18 @@ _library = _load()
 
 
 def in_c(name: str) -> Any:
-    """One of the C functions that both_ways.py and attend.py use."""
+    """Return a function of the library by name, for both_ways.py and attend.py."""
     return getattr(_library, name)
 
 
 class Plan:
-    """The prefix tree of rows of tokens, ready to be run with any weights. Never changes; threads may share it.
-
-    flat: the tokens of all rows, one row after the other; offsets: where each row begins, and where the last one ends.
-    """
+    """The prefix tree of rows of tokens, to be run with any weights. Immutable; threads may share it."""
 
     def __init__(self, flat: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> None:
+        """flat: the tokens of all rows, concatenated; offsets: where each row begins, and where the last one ends.
+
+        Raises `ValueError` or `IndexError` for rows that the C code could not read safely.
+        """
         flat, offsets = np.ascontiguousarray(flat, np.int32), np.ascontiguousarray(offsets, np.int64)
         if flat.ndim != 1 or offsets.ndim != 1 or len(offsets) < 2:
             raise ValueError("a plan needs at least one row of tokens")
@@ -93,7 +96,7 @@ class Plan:
             raise IndexError(f"word {used.min()} is not in any vocabulary")
         self.rows = len(lengths)
         self._highest_word = int(used.max())
-        # C fills only as much as is needed, and memory that nobody touches costs nothing.
+        # The C code fills only what it needs; untouched pages of the rest take up no memory.
         self._arrays = dict(zip(_ARRAYS, np.empty((len(_ARRAYS), len(used) + 1), np.int32), strict=True))
         words = np.empty(len(used), np.int32)
         self._struct = _Plan(**{name: array.ctypes.data for name, array in self._arrays.items()})
@@ -102,12 +105,14 @@ class Plan:
         ):
             raise MemoryError("no memory for a plan")
         self.nodes = int(self._struct.nodes)
-        """How many states are worked out."""
+        """Number of nodes of the tree: the states that are computed."""
         self.words = torch.from_numpy(words[: self._struct.words].astype(np.int64))
         """The distinct words of all rows."""
 
     def levels(self) -> list[tuple[Tensor, Tensor | None]]:
-        """The words of each level's nodes, numbered as in `words`, and their parents' places in the level before."""
+        """Return for each level the words of its nodes, as indices into `words`, and their parents' indices in the
+        level
+        before (None in a first level)."""
         starts, parents, words = (self._arrays[name] for name in ("level_node", "parent", "word"))
         found = []
         for level in range(self._struct.levels):
@@ -117,7 +122,7 @@ class Plan:
         return found
 
     def ends(self) -> Tensor:
-        """[rows]: the node at which each row ends, counted through all levels."""
+        """Return the index of the node at which each row ends, counted through all levels, [rows]."""
         return torch.from_numpy(self._arrays["row_node"][: self.rows].astype(np.int64))
 
 
@@ -131,11 +136,12 @@ def last_states(
     *,
     threads: int | None = None,
 ) -> Tensor:
-    """[rows, H]: the GRU's state at each row's last token, from a first state of zeros.
+    """Return the GRU's state at each row's last token, [rows, H], starting from zeros.
 
-    embedding [V, E]; weights named and shaped as those of torch.nn.GRU: w_ih [3H, E], w_hh [3H, H], gates r, z, n.
-    Differentiable once with respect to all of them. The same bits for any number of threads, apart from PyTorch's own
-    products with `w_ih`; PyTorch's number of threads unless told.
+    embedding: [V, E]; weights named and shaped as in torch.nn.GRU: w_ih [3H, E], w_hh [3H, H], gates r, z, n; threads:
+        PyTorch's number by default. Differentiable once with respect to embedding and weights. The result has the same
+        bits
+    for any number of threads, apart from PyTorch's own products with `w_ih`.
     """
     if plan._highest_word >= len(embedding):
         raise IndexError(f"word {plan._highest_word} is outside of a vocabulary of {len(embedding)}")
@@ -161,7 +167,7 @@ def last_states(
 
 
 def _plain(plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
-    """The same in PyTorch's own words, level by level: for other kinds of numbers and other devices."""
+    """Compute the last states with PyTorch, level by level: for other number types and devices."""
     states: list[Tensor] = []
     for word, parent in plan.levels():
         x_r, x_z, x_n = x[word.to(x.device)].chunk(3, 1)
@@ -174,7 +180,7 @@ def _plain(plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
 
 
 class _Recurrence(torch.autograd.Function):
-    """The recurrence with its gradient, in C."""
+    """The recurrence and its gradient in C."""
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor, threads: int) -> Tensor:
@@ -187,7 +193,7 @@ class _Recurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, w_hh, b_hh = ctx.saved_tensors
-        made, ctx.made = ctx.made, None  # used up: whoever goes backwards again pays for going forwards again
+        made, ctx.made = ctx.made, None  # the backward pass overwrites it: a second one needs another forward pass
         state, kept = made or _forward(ctx.plan, x, w_hh, b_hh, ctx.threads, keep=True)[1:]
         return None, *_backward(ctx.plan, w_hh, state, kept, grad, ctx.threads), None
 
@@ -195,7 +201,7 @@ class _Recurrence(torch.autograd.Function):
 def _forward(
     plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor, threads: int, *, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The last states and, if they are to be kept, all states and gates."""
+    """Return the last states, and with `keep` also all states and gates (otherwise empty)."""
     size = w_hh.shape[1]
     x, w_hh, b_hh = x.contiguous(), w_hh.contiguous(), b_hh.contiguous()
     last = x.new_empty(plan.rows, size)
@@ -220,7 +226,7 @@ def _forward(
 def _backward(
     plan: Plan, w_hh: Tensor, state: Tensor, kept: Tensor, grad: Tensor, threads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, w_hh and b_hh; `kept` is used up."""
+    """Return the gradients of x, w_hh and b_hh; overwrites `kept`."""
     w_hh, grad = w_hh.contiguous(), grad.contiguous()
     size = w_hh.shape[1]
     grad_x = grad.new_empty(len(plan.words), 3 * size)

@@ -5,8 +5,8 @@
  *   b [width]         = softmax over the context (highest similarity of each) @ context  kept: importance, gist
  *   out [t, hidden]   = leaky_relu(mix @ [context; a; context * a; b * a] + bias)
  *
- * The pairs are cut into chunks for threads. How they are cut depends on the pairs only, what is summed up over pairs is
- * summed up in a fixed order: results are the same bits for any number of threads. */
+ * The pairs are split into chunks for threads. The split depends on the pairs only, and sums over pairs have a fixed
+ * order: results have the same bits for any number of threads. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 typedef void (*pair_work)(const gru_attention *, const gru_attention_pair *, const gru_attention_room *);
 
-/* Where a pair's part begins: words of contexts, of memories, and numbers of shares before it. */
+/* Offsets of a pair: words of contexts, words of memories, and numbers of shares before it. */
 typedef struct {
     size_t words, memory_words, shares;
 } before;
@@ -24,9 +24,9 @@ typedef struct {
     const gru_attention *s;
     pair_work work;
     before *at;     /* [pairs + 1] */
-    float *turned;  /* the mixing weights: see gru_attention_room */
-    float *grads;   /* [words of contexts and then of memories, width]; NULL: forwards */
-    float *parts;   /* [GRU_CHUNKS] each chunk's share of the gradients of all weights */
+    float *transposed; /* the mixing weights: see gru_attention_room */
+    float *grads;   /* [words of contexts and then of memories, width]; NULL in the forward pass */
+    float *parts;   /* [GRU_CHUNKS] each chunk's part of the gradients of all weights */
     atomic_int next, failed;
 } job;
 
@@ -36,14 +36,14 @@ static size_t weights_of(const gru_attention *s) {
     return (size_t)s->width * (3 + 4 * (size_t)s->hidden) + (size_t)s->hidden;
 }
 
-/* All the room that the longest rows need, in one piece; NULL if there is no memory. */
+/* Allocates the temporary buffers for the longest rows, in one piece; NULL if there is no memory. */
 static float *get_room(const gru_attention *s, gru_attention_room *r) {
     size_t w = (size_t)s->width, h = (size_t)s->hidden, t = full(s->most_words), m = full(s->most_memory_words);
     size_t longest = t > m ? t : m;
     longest = longest > w ? longest : w;
     longest = longest > h ? longest : h;
     size_t sizes[] = {t * w, t * w, t * w, t * h, w * m, t * m, w * h, longest * 2 * GRU_GRAIN, longest, t};
-    float **parts[] = {&r->token[0], &r->token[1], &r->token[2], &r->mixed, &r->turned,
+    float **parts[] = {&r->token[0], &r->token[1], &r->token[2], &r->mixed, &r->transposed,
                        &r->shares,   &r->own,      &r->panel,    &r->row,   &r->column};
     size_t all = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) all += sizes[i];
@@ -55,7 +55,7 @@ static float *get_room(const gru_attention *s, gru_attention_room *r) {
 static gru_attention_pair pair_of(const job *j, int32_t i, size_t chunk) {
     const gru_attention *s = j->s;
     size_t w = (size_t)s->width, h = (size_t)s->hidden, words = j->at[i].words;
-    /* Where nothing is kept, every chunk has room for one pair. */
+    /* Without `keep` every chunk has buffers for one pair. */
     size_t kept = s->keep ? words : chunk * (size_t)s->most_words, gist = s->keep ? (size_t)i : chunk;
     size_t shares = s->keep ? j->at[i].shares : chunk * s->most_words * full(s->most_memory_words);
     return (gru_attention_pair){
@@ -74,7 +74,7 @@ static gru_attention_pair pair_of(const job *j, int32_t i, size_t chunk) {
     };
 }
 
-/* A chunk's first pair: chunks have about as many words each. */
+/* The first pair of a chunk. All chunks have about the same number of words. */
 static int32_t first_of(const job *j, size_t chunk) {
     int32_t i = 0;
     while (j->at[i].words * GRU_CHUNKS < chunk * j->at[j->s->pairs].words) i++;
@@ -91,7 +91,7 @@ static void chunk_work(void *data) {
             atomic_store(&j->failed, 1);
             return;
         }
-        r.mix_turned = j->turned;
+        r.mix_transposed = j->transposed;
         gru_attention mine = *j->s;
         if (j->parts) {
             float *part = memset(j->parts + chunk * weights_of(j->s), 0, weights_of(j->s) * sizeof(float));
@@ -113,7 +113,7 @@ static void add(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-/* When all chunks are done: the sums over pairs. */
+/* After all chunks: the sums over pairs. */
 static void sum_up(const job *j) {
     const gru_attention *s = j->s;
     size_t w = (size_t)s->width, mix = 4 * w * (size_t)s->hidden;
@@ -135,7 +135,7 @@ static void sum_up(const job *j) {
 static int attend(const gru_attention *s, pair_work work, int backwards, int threads) {
     job j = {.s = s, .work = work, .at = calloc((size_t)s->pairs + 1, sizeof *j.at)};
     size_t w = (size_t)s->width, h = (size_t)s->hidden;
-    j.turned = gru_room(4 * w * h);
+    j.transposed = gru_room(4 * w * h);
     for (int32_t i = 0; j.at && i < s->pairs; i++) {
         j.at[i + 1].words = j.at[i].words + (size_t)s->context_words[i];
         j.at[i + 1].memory_words = j.at[i].memory_words + (size_t)s->memory_words[i];
@@ -145,19 +145,19 @@ static int attend(const gru_attention *s, pair_work work, int backwards, int thr
         j.grads = gru_room((j.at[s->pairs].words + j.at[s->pairs].memory_words) * w);
         j.parts = gru_room(GRU_CHUNKS * weights_of(s));
     }
-    if (!j.at || !j.turned || (backwards && (!j.grads || !j.parts))) {
+    if (!j.at || !j.transposed || (backwards && (!j.grads || !j.parts))) {
         j.failed = 1;
     } else {
         for (size_t k = 0; k < h; k++)
-            for (size_t d = 0; d < 4 * w; d++) j.turned[d * h + k] = s->mix[k * 4 * w + d];
+            for (size_t d = 0; d < 4 * w; d++) j.transposed[d * h + k] = s->mix[k * 4 * w + d];
         gru_in_threads(chunk_work, &j, threads < GRU_CHUNKS ? threads : GRU_CHUNKS);
         if (backwards && !j.failed) sum_up(&j);
     }
-    free(j.at), free(j.turned), free(j.grads), free(j.parts);
+    free(j.at), free(j.transposed), free(j.grads), free(j.parts);
     return j.failed ? -1 : 0;
 }
 
-/* Both return 0, or -1 if there is no memory; `most` as in run.c. The gradients begin at 0. */
+/* Both return 0, or -1 if there is no memory; `most` as in run.c. Gradients are added to. */
 int gru_attend_forward(const gru_attention *s, int threads, int most) {
     return attend(s, gru_choose_kernel(most)->attend_forward, 0, threads);
 }

@@ -1,5 +1,7 @@
-"""Attention between rows of vectors on the CPU, in C: torch's own would pad rows to equal lengths, and go through
-memory for every step of the formula. attend.c says what is computed."""
+"""Attention between rows of vectors on a CPU, in C; attend.c has the formula.
+
+torch would pad rows to equal lengths, and write to memory after every step of the formula.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from torch.autograd.function import once_differentiable
 from xtx import gru
 
 FAST = True
-"""Whether the C code may be used: tests also try without."""
+"""Whether the C code may be used. Tests set False."""
 
 _CHUNKS = 8
-"""Into so many chunks the C code cuts the pairs: GRU_CHUNKS in gru.h."""
+"""Number of chunks into which the C code splits the pairs: GRU_CHUNKS in gru.h."""
 
 _NUMBERS = ("width", "hidden", "pairs", "most_words", "most_memory_words", "keep")
 _INTEGERS = ("context_start", "context_words", "memory_start", "memory_words")
@@ -26,7 +28,7 @@ _KEPT = ("shares", "found", "importance", "gist")
 
 
 class _Attention(ctypes.Structure):
-    """`gru_attention` in gru.h, where the fields are explained."""
+    """`gru_attention` of gru.h, which describes the fields."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in _NUMBERS),
@@ -37,7 +39,7 @@ class _Attention(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Where in the table each pair's two rows begin, and how many words they have; [pairs] each, on the CPU."""
+    """Where each pair's two rows begin in the table, and their numbers of words; [pairs] each, on the CPU."""
 
     context_start: Tensor
     context_words: Tensor
@@ -45,35 +47,40 @@ class Pairs:
     memory_words: Tensor
 
     def in_c(self) -> dict[str, Tensor]:
-        """As the C code reads them."""
+        """Return the tensors in the form that the C code reads."""
         return {name: getattr(self, name).to(torch.int32).contiguous() for name in _INTEGERS}
 
 
 def usable(table: Tensor, hidden: int) -> bool:
-    """Whether the C code can do this."""
+    """Return whether the C code supports a table and an output of this size."""
     fits = table.shape[1] % gru.GRAIN == 0 and hidden % gru.GRAIN == 0
     return FAST and fits and table.dtype == torch.float32 and table.device.type == "cpu"
 
 
 def attend(pairs: Pairs, leaves: tuple[Tensor, ...]) -> Tensor:
-    """[words of all contexts, hidden]. The leaves: table [.., width], weights of context, memory and product [width]
-    each, mixing weights [hidden, 4 * width] and their bias [hidden]. Differentiable once with respect to them."""
+    """Return the attention output for all context words, [words, hidden].
+
+    leaves: table [.., width]; weights of context, memory and product, [width] each; mixing weights [hidden, 4 * width]
+    and their bias [hidden]. Differentiable once with respect to them.
+    """
     if torch.is_grad_enabled():
         found: Tensor = _InC.apply(pairs.in_c(), *leaves)  # type: ignore[no-untyped-call]
         return found
     integers = pairs.in_c()
     floats = _named(leaves)
     out = _out(integers, floats)
-    _call("forward", integers, {**floats, "out": out, **_room(integers, floats, keep=False)}, keep=False)
+    _call("forward", integers, {**floats, "out": out, **_buffers(integers, floats, keep=False)}, keep=False)
     return out
 
 
 class _InC(torch.autograd.Function):
+    """The attention and its gradient in C."""
+
     @staticmethod
     def forward(ctx: Any, integers: dict[str, Tensor], *leaves: Tensor) -> Tensor:
         floats = _named(leaves)
         out = _out(integers, floats)
-        ctx.kept = _room(integers, floats, keep=True)
+        ctx.kept = _buffers(integers, floats, keep=True)
         _call("forward", integers, {**floats, "out": out, **ctx.kept}, keep=True)
         ctx.integers = integers
         ctx.save_for_backward(out, *leaves)
@@ -98,8 +105,8 @@ def _out(integers: dict[str, Tensor], floats: dict[str, Tensor]) -> Tensor:
     return floats["table"].new_empty(int(integers["context_words"].sum()), len(floats["bias"]))
 
 
-def _room(integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """Room for what is kept: of all pairs, or else of whichever is longest, for each chunk."""
+def _buffers(integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+    """Allocate the intermediate results: with `keep` of all pairs, otherwise of the longest pair for each chunk."""
     words, memory = integers["context_words"].long(), integers["memory_words"].long()
     full = (memory + gru.GRAIN - 1) // gru.GRAIN * gru.GRAIN
     width = floats["table"].shape[1]
@@ -109,10 +116,11 @@ def _room(integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool)
     return {name: floats["table"].new_empty(size) for name, size in zip(_KEPT, sizes, strict=True)}
 
 
-def _call(way: str, integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> None:
+def _call(direction: str, integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> None:
+    """Call the C function for the direction `forward` or `backward`."""
     hidden, width = len(floats["bias"]), floats["table"].shape[1]
     longest = int(integers["context_words"].max()), int(integers["memory_words"].max())
     pointers = {name: t.data_ptr() for name, t in (*integers.items(), *floats.items())}
     described = _Attention(width, hidden, len(integers["context_words"]), *longest, int(keep), **pointers)
-    if gru.in_c(f"gru_attend_{way}")(ctypes.byref(described), torch.get_num_threads(), gru.BEST_KERNEL):
+    if gru.in_c(f"gru_attend_{direction}")(ctypes.byref(described), torch.get_num_threads(), gru.BEST_KERNEL):
         raise MemoryError("no memory for attention")

@@ -1,8 +1,9 @@
-"""A bidirectional GRU that gives its state at every token.
+"""A bidirectional GRU that returns its state at every token.
 
-On the CPU it is the C code beside this file: torch's own has a graph of some twenty nodes for each token there, which
-costs more than the arithmetic. Where that code cannot be used, it is torch's own but where it learns on the CPU: there
-both directions run side by side in one loop, with the gradient written out.
+On a CPU it runs in C: torch's GRU has a graph of some twenty nodes for each token there, which costs more than the
+arithmetic. If the C code does not support the sizes, training on a CPU runs both directions in one loop with an
+explicit
+gradient, and everything else uses torch's GRU.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from xtx import gru
 
 FAST = True
-"""Whether the C code may be used: tests also try without."""
+"""Whether the C code may be used. Tests set False."""
 
 _NUMBERS = ("size", "steps", "tokens", "rows")
 _INTEGERS = ("sizes", "place", "given")
@@ -26,7 +27,7 @@ _FLOATS = ("x", "w", "b", "start", "out", "state", "kept", "grad", "grad_x", "gr
 
 
 class _Steps(ctypes.Structure):
-    """`gru_steps` in both_ways.c, where the fields are explained."""
+    """`gru_steps` of both_ways.c, which describes the fields."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in _NUMBERS),
@@ -35,7 +36,8 @@ class _Steps(ctypes.Structure):
 
 
 class BothWays(nn.Module):
-    """A GRU each way, with a learned first state. It begins as in RC-DQN's program: Xavier, orthogonal, zeros."""
+    """A GRU in each direction, with a learned first state. Initialised as in RC-DQN's program: Xavier, orthogonal,
+    zeros."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -50,19 +52,22 @@ class BothWays(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor, lengths: Tensor, which: Tensor | None = None) -> Tensor:
-        """[tokens, 2 * hidden]: forwards, then backwards. The tokens are rows one after the other, whose lengths, [n]
-        on the CPU, are at least 1. The inputs, [tokens, width], are theirs; or `which`, [tokens] on the CPU, says
-        which of the inputs each token is, so that a word may be given once only."""
+        """Return the states at all tokens, [tokens, 2 * hidden]: forward, then backward.
+
+        inputs: [tokens, width], the tokens of rows, concatenated; lengths: [n], on the CPU, lengths of the rows, at
+        least
+        1; which: [tokens], on the CPU, the index of each token in `inputs`, so that a word need occur there only once.
+        """
         lengths, order = lengths.sort(descending=True, stable=True)
         starts = _starts(lengths, order)
-        # Tokens in the order in which they are read, all first tokens first.
-        moment = torch.arange(int(lengths[0]))[:, None]
-        left = moment < lengths  # [longest, n]: which rows are not yet at their end
-        sizes = left.sum(dim=1)
-        places = (starts + moment)[left]
+        # Tokens in the order of the steps: all first tokens come first.
+        step = torch.arange(int(lengths[0]))[:, None]
+        is_active = step < lengths  # [longest, n]: which rows have a token at the step
+        sizes = is_active.sum(dim=1)
+        places = (starts + step)[is_active]
         if inputs.device.type == "cpu" and (torch.is_grad_enabled() or self._fast(inputs)):
-            # Backwards a row begins at its own end, so that both ways have the same rows left at every step.
-            mirrored = (starts + lengths - 1 - moment)[left]
+            # The backward direction begins at the end of each row, so both have the same active rows at every step.
+            mirrored = (starts + lengths - 1 - step)[is_active]
             if self._fast(inputs):
                 return self._in_c(inputs, which, torch.stack((places, mirrored)), sizes)
             return self._unrolled(_each(inputs, which), places, mirrored, sizes.tolist())
@@ -97,18 +102,18 @@ class BothWays(nn.Module):
         weight, bias = torch.stack((right, left)), torch.stack((right_bias, left_bias))
         states = _Unrolled.apply(given, weight, bias, self.start, sizes)  # type: ignore[no-untyped-call]
         back = torch.empty_like(places), torch.empty_like(places)
-        for way, read in zip(back, (places, mirrored), strict=True):
-            way[read] = torch.arange(len(read))
-        return torch.cat([states[i].index_select(0, way) for i, way in enumerate(back)], dim=1)
+        for inverse, order in zip(back, (places, mirrored), strict=True):
+            inverse[order] = torch.arange(len(order))
+        return torch.cat([states[i].index_select(0, inverse) for i, inverse in enumerate(back)], dim=1)
 
 
 def _each(inputs: Tensor, which: Tensor | None) -> Tensor:
-    """[tokens, width]: each token's input."""
+    """Return the input of each token, [tokens, width]."""
     return inputs if which is None else inputs.index_select(0, which.to(inputs.device))
 
 
 def _starts(lengths: Tensor, order: Tensor) -> Tensor:
-    """[n]: where each row begins, for rows that were brought into an order."""
+    """Return where each row begins, [n], for rows in sorted order."""
     original = torch.empty_like(lengths)
     original[order] = lengths
     return (original.cumsum(0) - original)[order]
@@ -132,7 +137,7 @@ class _InC(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.made is None:
-            raise RuntimeError("what was kept for the gradient is used up")
+            raise RuntimeError("the backward pass can run only once: it overwrites the intermediate results")
         leaves = dict(zip(("x", "w", "b", "start"), ctx.saved_tensors, strict=True))
         found = {f"grad_{name}": torch.zeros_like(leaf) for name, leaf in leaves.items()}
         made, ctx.made = ctx.made, None
@@ -146,12 +151,13 @@ def _forward_in_c(floats: dict[str, Tensor], indices: tuple[Tensor, Tensor, Tens
     return out
 
 
-def _call(way: str, floats: dict[str, Tensor], indices: tuple[Tensor, Tensor, Tensor]) -> None:
+def _call(direction: str, floats: dict[str, Tensor], indices: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Call the C function for the pass `forward` or `backward`."""
     sizes, place, _ = indices
     numbers = floats["w"].shape[2], len(sizes), place.shape[1], int(sizes[0])
     pointers = {name: t.data_ptr() for name, t in (*zip(_INTEGERS, indices, strict=True), *floats.items())}
     steps = _Steps(*numbers, **pointers)
-    if gru.in_c(f"gru_both_ways_{way}")(ctypes.byref(steps), torch.get_num_threads(), gru.BEST_KERNEL):
+    if gru.in_c(f"gru_both_ways_{direction}")(ctypes.byref(steps), torch.get_num_threads(), gru.BEST_KERNEL):
         raise MemoryError("no memory for the GRU's states")
 
 
@@ -163,7 +169,7 @@ class _Unrolled(torch.autograd.Function):
     def forward(ctx: Any, given: Tensor, weight: Tensor, bias: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
         tokens, hidden = given.shape[1], weight.shape[2]
         states = given.new_empty(2, tokens, hidden)
-        held = torch.empty_like(given)  # what the state before gives
+        held = torch.empty_like(given)  # the part of the gates' inputs that comes from the state before
         gates = torch.empty_like(given)  # reset, update, new
         turned = weight.transpose(1, 2)
         bias = bias[:, None]
@@ -193,13 +199,14 @@ class _Unrolled(torch.autograd.Function):
         fewer = torch.tensor(sizes[:-1], dtype=torch.long).repeat_interleave(torch.tensor(sizes[1:], dtype=torch.long))
         earlier = torch.arange(sizes[0], states.shape[1]) - fewer
         before = torch.cat((start.expand(-1, sizes[0], -1), states.index_select(1, earlier)), dim=1)
-        # All that does not depend on the gradient of later states, for all tokens at once: what a state's gradient is
-        # multiplied with on its way to the three gates, as far as the state before has a part in them.
+        # The factors from a state's gradient to the parts of its three gates that come from the state before. They do
+        # not
+        # depend on the gradients of later states, so they are computed for all tokens at once.
         to_new = (1 - update) * (1 - new * new)
         to_held = torch.stack(  # [2, tokens, 3, h]
             (to_new * held_new * reset * (1 - reset), (before - new) * update * (1 - update), to_new * reset), dim=2
         )
-        total = gradient.clone()  # of each state, by way of later states too
+        total = gradient.clone()  # becomes the gradient of each state, including that through later states
         held = torch.empty_like(to_held)
         later = gradient.new_zeros(2, 0, hidden)
         at = gradient.shape[1]
@@ -211,6 +218,6 @@ class _Unrolled(torch.autograd.Function):
             torch.mul(now[:, :, None], to_held[:, at : at + size], out=here)
             later = torch.baddbmm(now * update[:, at : at + size], here.flatten(2), weight)
         held = held.flatten(2)
-        # What the inputs give to `new` does not pass the reset gate.
+        # The part of `new` that comes from the inputs does not pass the reset gate.
         for_given = torch.cat((held[..., : 2 * hidden], total * to_new), dim=2)
         return for_given, held.transpose(1, 2) @ before, held.sum(dim=1), later.sum(dim=1, keepdim=True), None

@@ -1,10 +1,11 @@
 /* The last states of a GRU over many short token rows that share prefixes.
  *
- * The rows are a trie: a *node* is one distinct prefix, and its state is worked out once, from its parent's state and
- * its last word. All nodes of one length are a *level*; a level is one small matrix product. The trie is cut into
- * *chunks* of neighbouring rows which know nothing of each other (the few nodes on a cut are in both), so threads
- * need not wait for each other at every level. How it is cut depends on the rows only, never on the number of
- * threads, and sums are made in a fixed order: results are the same bits for any number of threads.
+ * The rows form a trie: a *node* is one distinct prefix, and its state is computed once, from its parent's state and
+ * its last word. All nodes of one length are a *level*; a level is one small matrix product. The trie is split into
+ * *chunks* of neighbouring rows that are independent of each other (the few nodes on a boundary are in both), so
+ * threads
+ * need not synchronise at every level. The split depends on the rows only, never on the number of threads, and sums
+ * have a fixed order: results have the same bits for any number of threads.
  *
  *   trie.c          rows -> plan
  *   run.c           plan -> states and gradients: levels, chunks, threads; the functions that Python calls
@@ -13,14 +14,14 @@
  *   kernel.h        the arithmetic of one level, for vectors of any width
  *   kernel_*.c      kernel.h compiled for one kind of machine each
  *
- * Nothing here is global but constants. */
+ * There are no global variables. */
 #ifndef GRU_H
 #define GRU_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sizes of states must be a multiple of this: two of the widest vectors. Python fills up with zeros. */
+/* Sizes of states must be a multiple of this: two of the widest vectors. Python pads with zeros. */
 #define GRU_GRAIN 32
 
 /* The same structure as `_Plan` in __init__.py. A *place* is a node's number within its level. */
@@ -37,7 +38,7 @@ typedef struct {
     const int32_t *word_node;   /* [nodes] nodes in the order of their words */
 } gru_plan;
 
-/* One level, as the kernels see it. Matrices have rows of `size` numbers, gate matrices of 3 * size: r, z, n. */
+/* One level, as the kernels read it. Matrices have rows of `size` numbers, gate matrices of 3 * size: r, z, n. */
 typedef struct {
     int32_t size, width;
     const int32_t *parent, *word;
@@ -51,30 +52,31 @@ typedef struct {
     float *grad;         /* [width, size] gradient of the states */
     float *grad_before;  /* [.., size] the same of the level before, added to; NULL in the first level */
     float *grad_b;       /* [size] gradient of n's bias from the state, added to */
-    float *grad_x;       /* [words, 3 size] gradient of x, added to; NULL: it is summed up later */
+    float *grad_x;       /* [words, 3 size] gradient of x, added to; NULL: it is summed later */
     float *grad_rz;      /* [2 size] gradient of the biases of r and z, added to with it */
 } gru_level;
 
-/* Attention between pairs of rows; see attend.c. The same structure as `_Attention` in attend.py. Rows lie in `table`, and
- * a row may be in several pairs. */
-#define GRU_CHUNKS 8   /* into so many chunks pairs are cut for threads: CHUNKS in attend.py */
+/* Attention between pairs of rows; see attend.c. The same structure as `_Attention` in attend.py. Rows are slices of
+ * `table`, and a row may be in several pairs. */
+#define GRU_CHUNKS 8   /* number of chunks into which pairs are split for threads: _CHUNKS in attend.py */
 #define GRU_LEAK 0.01f /* the slope of leaky_relu below 0 */
 
 typedef struct {
     int32_t width, hidden, pairs, most_words, most_memory_words;
-    int32_t keep; /* whether what is kept has room for all pairs; else for the longest GRU_CHUNKS times, and only `out`
-                     is wanted */
+    int32_t keep; /* whether the intermediate results have space for all pairs; otherwise for the longest pair
+    GRU_CHUNKS
+                     times, and only `out` is computed */
     const int32_t *context_start, *context_words, *memory_start, *memory_words; /* [pairs] */
     const float *table;                                                         /* [.., width] */
     const float *context_weight, *memory_weight, *product_weight;               /* [width] */
     const float *mix, *bias;                                                    /* [hidden, 4 width], [hidden] */
     float *out;                                                                 /* [words of all contexts, hidden] */
-    float *shares, *found, *importance, *gist;                                  /* kept */
+    float *shares, *found, *importance, *gist;                                  /* intermediate results */
     const float *grad_out;
     float *grad_table, *grad_context_weight, *grad_memory_weight, *grad_product_weight, *grad_mix, *grad_bias;
 } gru_attention;
 
-/* One pair's part of that. Rows of `shares` are filled up to full vectors, with zeros. */
+/* One pair's part of that. Rows of `shares` are padded to full vectors with zeros. */
 typedef struct {
     int32_t words, memory_words;
     const float *context, *memory;
@@ -83,19 +85,19 @@ typedef struct {
     float *grad_context, *grad_memory; /* of this pair alone */
 } gru_attention_pair;
 
-/* Room to work in, t words, m words of memory. */
+/* Temporary buffers for a pair of t words of context and m words of memory. */
 typedef struct {
     float *token[3];        /* [t, width] each */
     float *mixed;           /* [t, hidden] */
-    float *turned;          /* [width, m] */
+    float *transposed;          /* [width, m] */
     float *shares;          /* [t, m] */
     float *own;             /* [width, hidden] */
     float *panel;           /* of a product */
     float *row, *column;    /* [m] or [width], [t] */
-    float *mix_turned;      /* [4 width, hidden]: always that */
+    float *mix_transposed;  /* [4 width, hidden]: the mixing weights, for all pairs */
 } gru_attention_room;
 
-/* Nodes whose share of the weights' gradient is added in one go: as many as lie well in the second cache. */
+/* Nodes whose parts of the weights' gradient are added together: as many as fit well into the second-level cache. */
 #define GRU_BLOCK 128
 
 typedef struct {
@@ -103,7 +105,7 @@ typedef struct {
     void (*forward)(const gru_level *level);
     void (*pack_backward)(const float *w, int32_t size, float *packed);
     void (*backward)(const gru_level *level);
-    /* grad_w [3 size, size] += gates[i] (outer) states[i], for count <= GRU_BLOCK nodes; `room` is for
+    /* grad_w [3 size, size] += gates[i] (outer product) states[i], for count <= GRU_BLOCK nodes; `room` is a buffer of
      * GRU_BLOCK * 4 * size numbers. */
     void (*outer)(int32_t size, int32_t count, const float *const *gates, const float *const *states, float *room,
                   float *grad_w);
@@ -116,9 +118,9 @@ extern const gru_kernel gru_kernel_plain;
 extern const gru_kernel gru_kernel_avx2, gru_kernel_avx512;
 #endif
 
-/* run.c has these for all. */
+/* Defined in run.c. */
 void gru_in_threads(void (*work)(void *), void *data, int threads);
-float *gru_room(size_t numbers); /* aligned; NULL if there is no memory */
-const gru_kernel *gru_choose_kernel(int most);
+float *gru_room(size_t numbers); /* allocates aligned memory; NULL if there is none */
+const gru_kernel *gru_choose_kernel(int most); /* the best kernel of this machine, at most `most`: see gru_forward */
 
 #endif

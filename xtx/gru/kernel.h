@@ -1,9 +1,10 @@
-/* The arithmetic of one level. Each kernel_*.c says for which machine it is compiled, gives the names LANES (numbers in
- * a vector), ROWS (nodes worked on at once) and KERNEL, and includes this file. GCC's vectors become whatever
- * instructions the machine has.
+/* The arithmetic of one level. Each kernel_*.c selects an instruction set, defines LANES (numbers in a vector), ROWS
+ * (nodes that are computed together) and KERNEL (the name of the kernel), and includes this file. GCC's vector types
+ * compile to the instructions of that set.
  *
- * ROWS * 3 sums must fit into the machine's vector registers, with some left for weights: the inner loops then load
- * few numbers for each multiplication, and the gates are worked out before anything is stored. */
+ * ROWS * 3 sums must fit into the vector registers, with some left for weights: then the inner loops load few numbers
+ * for
+ * each multiplication, and the gates are computed before anything is stored. */
 #include <string.h>
 
 #include "gru.h"
@@ -18,7 +19,7 @@ INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec v) { *(loose *)p = v; }
 INLINE vec pick(ivec where, vec a, vec b) { return (vec)((where & (ivec)a) | (~where & (ivec)b)); }
 
-/* Runs CALL with `rows` a constant, so that its loops over rows unroll and its sums live in registers. */
+/* Runs CALL with `rows` a constant, so that its loops over rows are unrolled and its sums stay in registers. */
 #define CASE(n, CALL)           \
     case n: {                   \
         enum { rows = n };      \
@@ -36,16 +37,17 @@ INLINE vec pick(ivec where, vec a, vec b) { return (vec)((where & (ivec)a) | (~w
     switch (count) { CASE(1, CALL) CASE(2, CALL) CASE(3, CALL) CASE(4, CALL) }
 #endif
 
-/* Rows of the next block: all blocks of a level about alike, because a block of one or two rows waits for memory. */
+/* Rows of the next block. Blocks of a level have about equal size, because a block of one or two rows is limited by
+* memory. */
 INLINE int32_t next_block(int32_t left) {
     int32_t blocks = (left + ROWS - 1) / ROWS;
     return (left + blocks - 1) / blocks;
 }
 
-/* exp(v) = scale * (1 + p), to about two units in the last place; gives p. v is held within +-40, where the gates have
- * long stopped moving. v = n ln 2 + r; exp(r) - 1 by the polynomial of Cephes' expf. A NaN stays one. */
+/* exp(v) = scale * (1 + p), to about two units in the last place; returns p. v is clamped to +-40, where the gates are
+ * saturated. v = n ln 2 + r; exp(r) - 1 by the polynomial of Cephes' expf. A NaN stays one. */
 INLINE vec exp_parts(vec v, vec *scale) {
-    const float big = 12582912.0f; /* adding it rounds to a whole number, which then is in the lowest bits */
+    const float big = 12582912.0f; /* adding it rounds to an integer, which is then in the lowest bits */
     const vec zero = {0};
     v = pick(v > 40.0f, zero + 40.0f, v);
     v = pick(v < -40.0f, zero - 40.0f, v);
@@ -62,7 +64,7 @@ INLINE vec exp_parts(vec v, vec *scale) {
     return p * (r * r) + r;
 }
 
-/* Exact also for small v. */
+/* exp(v) - 1, accurate for small v too. */
 INLINE vec exp_minus_1(vec v) {
     vec scale, p = exp_parts(v, &scale);
     return scale * p + (scale - 1.0f);
@@ -70,7 +72,7 @@ INLINE vec exp_minus_1(vec v) {
 
 INLINE void gates(vec *r, vec *z, vec *n, vec x_n) {
     vec a = exp_minus_1(-*r) + 2.0f, b = exp_minus_1(-*z) + 2.0f;
-    vec one = 1.0f / (a * b); /* one division for both: it is the slowest instruction here */
+    vec one = 1.0f / (a * b); /* one division for both, because it is the slowest instruction here */
     *r = b * one;
     *z = a * one;
     vec e = exp_minus_1(-2.0f * (x_n + *r * *n));
@@ -121,7 +123,7 @@ INLINE void forward_block(const gru_level *l, int32_t first, int32_t j, const in
 }
 
 static void forward(const gru_level *l) {
-    for (int32_t j = 0; j < l->size; j += LANES) /* outermost: the panel of weights then stays in the first cache */
+    for (int32_t j = 0; j < l->size; j += LANES) /* outermost, so that the panel of weights stays in the first-level cache */
         for (int32_t i = 0, n; i < l->width; i += n) {
             n = next_block(l->width - i);
             FOR_ROWS(n, forward_block(l, i, j, rows))
@@ -151,7 +153,7 @@ INLINE void backward_block(const gru_level *l, int32_t first, int32_t j, const i
             b[i] += w_b * gate[i][k];
         }
     }
-    for (int i = 0; i < rows; i++) { /* one after the other: two nodes may have the same parent */
+    for (int i = 0; i < rows; i++) { /* sequentially, because two nodes may have the same parent */
         float *to = l->grad_before + (size_t)l->parent[first + i] * size + j;
         store(to, load(to) + a[i]);
         store(to + LANES, load(to + LANES) + b[i]);
@@ -169,7 +171,8 @@ INLINE void add_to_input(const gru_level *l, int32_t i, int32_t j, vec r, vec z,
     store(b + size, load(b + size) + z);
 }
 
-/* The gradients of a node's gates, in place of what was kept of them; the direct way to the parent's state. */
+/* Overwrites a node's gates with their gradients, and adds the part of the parent's gradient that does not pass them.
+*/
 INLINE void backward_gates(const gru_level *l, int32_t i) {
     const int32_t size = l->size;
     float *kept = l->kept + (size_t)i * 4 * size;
@@ -203,7 +206,7 @@ static void backward(const gru_level *l) {
 
 static void outer(int32_t size, int32_t count, const float *const *gates_of, const float *const *states, float *room,
                   float *grad_w) {
-    /* Rows lie 4 * size numbers apart, often a power of two, which the caches do not like: both are copied first. */
+    /* Rows are 4 * size numbers apart, often a power of two, which causes cache conflicts: both are copied first. */
     float *gate = room, *state = room + (size_t)3 * size * GRU_BLOCK;
     for (int32_t t = 0; t < count; t++) {
         for (int32_t g = 0; g < 3 * size; g += ROWS)

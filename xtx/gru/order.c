@@ -1,17 +1,17 @@
-/* Where the words of many rows lie, word by word: gradients of words are added up in that order. */
+/* Sorts the positions of words in many rows by word: the order in which gradients of words are summed. */
 #include <stdint.h>
 #include <string.h>
 
-/* Rows of words, one behind the other: row `text` has lengths[text] words from flat[starts[text]] on. */
+/* Rows of words in one array: row `text` has lengths[text] words from flat[starts[text]] on. */
 typedef struct {
     const int32_t *flat;
     const int64_t *starts, *lengths;
 } table;
 
-/* For `rows` rows, each a text of the table (or none: negative) and one of `groups` groups: at[row] is the place of its
- * first word among the `room` places of its group, which the rows take up in their order (-1 for no text). places[k]
- * are the places of all words, by word, then by group, then in the rows' order; those of a word and group begin at
- * first[word * groups + group]. 0, or -1 if a group has no room or a word is not below `words`. */
+/* Each of `rows` rows is a text of the table (negative: none) and belongs to one of `groups` groups, each of which has
+ * `room` positions that its rows fill in their order. at[row] becomes the position of the row's first word (-1 for no
+ * text). `places` becomes the positions of all words, ordered by word, then group, then row; those of a word and group
+ * begin at first[word * groups + group]. Returns 0, or -1 if a group is full or a word is not below `words`. */
 int gru_order(const int32_t *text, const int32_t *group, int32_t rows, const table *t, int32_t words, int32_t groups,
               int32_t room, int32_t *at, int32_t *first, int32_t *places) {
     int32_t used[64], keys = words * groups;
@@ -38,7 +38,7 @@ int gru_order(const int32_t *text, const int32_t *group, int32_t rows, const tab
         for (int32_t i = 0, length = (int32_t)t->lengths[text[r]]; i < length; i++)
             places[first[word[i] * groups + g]++] = at[r] + i;
     }
-    /* every entry has come to where the next one begins */
+    /* every entry was advanced to the beginning of the next one */
     memmove(first + 1, first, (size_t)keys * sizeof *first);
     first[0] = 0;
     return 0;

@@ -1,4 +1,5 @@
-"""Where the words of many rows lie, word by word."""
+"""Sorts the positions of words in many rows by word, in C, so that gradients of words can be summed in a fixed
+order."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Ints = NDArray[np.int32]
 
 
 class Table(Protocol):
-    """Rows of words one behind the other: see `xtx.text.Ragged`."""
+    """Rows of words in one array; implemented by `xtx.text.Ragged`."""
 
     lengths: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -28,13 +29,17 @@ class _Table(ctypes.Structure):
 def order_words(
     table: Table, texts: Ints, groups: Ints, words: int, room: int, at: Ints, first: Ints, places: Ints
 ) -> None:
-    """For rows that are texts of a table (or none: negative), each of a group, fills `at` [rows]: the place of each
-    row's first word among the `room` places of its group, -1 where there is none; `places`: those of all words, by
-    word, then by group; and `first` [words * groups + 1]: where those of each word and group begin."""
+    """Assign a position to every word of some rows, and sort the positions by word.
+
+    Each row is a text of the table (negative: none) and belongs to one of the groups; a group has `room` positions.
+    Filled in are `at` [rows], the position of each row's first word (-1 for no text); `places`, the positions of all
+    words, ordered by word and group; and `first` [words * groups + 1], where those of each word and group begin.
+    Raises `TypeError` or `ValueError` for arrays that do not fit.
+    """
     count = (len(first) - 1) // words
     arrays = (texts, groups, at, first, places, table.flat)
     if any(array.dtype != np.int32 or not array.flags.c_contiguous for array in arrays):
-        raise TypeError("arrays of 32-bit numbers are wanted")
+        raise TypeError("all arrays must be contiguous and of int32")
     if (len(texts) and texts.max() >= len(table.lengths)) or len(groups) != len(texts) or len(at) != len(texts):
         raise ValueError("there must be a text and a group for each row")
     if len(places) < count * room:

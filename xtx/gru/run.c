@@ -1,4 +1,4 @@
-/* Plan -> states and gradients: levels, chunks, threads. */
+/* Computes states and gradients of a plan: levels, chunks, threads. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,21 +9,21 @@
 
 /* --- threads ------------------------------------------------------------------------------------------------- */
 
-#define MOST_THREADS 64
+#define MAX_THREADS 64 /* limits an array of threads */
 
 typedef struct {
     void (*work)(void *);
     void *data;
-} errand;
+} work_item;
 
-static void *do_errand(void *e) {
-    ((errand *)e)->work(((errand *)e)->data);
+static void *run_work_item(void *e) {
+    ((work_item *)e)->work(((work_item *)e)->data);
     return NULL;
 }
 
-/* Runs work(data) in up to so many threads at once and waits for all. `work` takes what is to be done from a counter,
- * so any number of threads will do. PyTorch's own threads are used if they can be had: they stay awake for a while
- * after every product of PyTorch's, and threads of ours would have to share the processor with them. */
+/* Runs work(data) in up to `threads` threads and waits for all. `work` takes its tasks from a shared counter, so any
+ * number of threads is possible. PyTorch's OpenMP threads are used if they exist: they spin for some time after every
+ * operation of PyTorch, and other threads would have to share the processors with them. */
 void gru_in_threads(void (*work)(void *), void *data, int threads) {
     if (threads <= 1) {
         work(data);
@@ -35,25 +35,26 @@ void gru_in_threads(void (*work)(void *), void *data, int threads) {
         parallel(work, data, (unsigned)threads, 0);
         return;
     }
-    pthread_t others[MOST_THREADS];
-    errand e = {work, data};
+    pthread_t others[MAX_THREADS];
+    work_item e = {work, data};
     int started = 0;
-    while (started < threads - 1 && !pthread_create(&others[started], NULL, do_errand, &e)) started++;
+    while (started < threads - 1 && !pthread_create(&others[started], NULL, run_work_item, &e)) started++;
     work(data);
     while (started) pthread_join(others[--started], NULL);
 }
 
-/* --- what Python asks for ------------------------------------------------------------------------------------ */
+/* --- the functions that Python calls
+------------------------------------------------------------------------------------ */
 
 typedef struct {
     const gru_plan *plan;
     const gru_kernel *kernel;
     int32_t size;
     const float *x, *b, *w; /* w: packed */
-    float *state, *kept;    /* of all nodes; NULL: only the last states are wanted */
+    float *state, *kept;    /* of all nodes; NULL: only the last states are computed */
     float *last;            /* [rows, size] */
     const float *grad_last; /* [rows, size] */
-    float *parts;           /* [chunks][3 size + 1][size]: each chunk's share of the gradients of w and of n's bias */
+    float *parts;           /* [chunks][3 size + 1][size]: each chunk's part of the gradients of w and of n's bias */
     float *grad_x, *grad_w, *grad_b;
     atomic_int next, failed;
 } job;
@@ -119,7 +120,7 @@ static int forward_chunk(const job *j, int32_t chunk) {
     return 0;
 }
 
-/* Nodes whose share of the gradient of w is still to be added. */
+/* Nodes whose part of the gradient of w is not added yet. */
 typedef struct {
     const float *gates[GRU_BLOCK], *states[GRU_BLOCK];
     float *room, *grad_w;
@@ -131,7 +132,7 @@ static void add_waiting(const job *j, waiting *w) {
     w->count = 0;
 }
 
-/* Levels are narrow, so nodes are collected until the product is worth it; they then still lie in the second cache. */
+/* Levels are narrow, so nodes are collected for a larger product; they are still in the second-level cache then. */
 static void add_level(const job *j, const gru_level *level, waiting *w) {
     size_t size = (size_t)j->size;
     for (int32_t i = 0; i < level->width; i++) {
@@ -209,7 +210,7 @@ static void sum_parts(const job *j, size_t a, size_t b) {
 
 #define WORDS_AT_ONCE 16
 
-/* When all chunks are done: the sums over them, split by what is summed up, so that each sum has one order. */
+/* After all chunks: the sums over them, split among threads by the result, so that each sum has a fixed order. */
 static void sum_work(void *data) {
     job *j = data;
     int32_t words = j->plan->words, groups = (words + WORDS_AT_ONCE - 1) / WORDS_AT_ONCE;
@@ -225,13 +226,15 @@ static void sum_work(void *data) {
 }
 
 static int at_most(int threads, int32_t things) {
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
     return threads < things ? threads : things;
 }
 
-/* last [rows, size]; with `state` [nodes, size] and `kept` [nodes, 4 size] also all that gru_backward needs; without,
- * both are NULL. `most`: 2 allows the best kernel, 1 none above AVX2, 0 the plain one. Returns 0, or -1 if there is
- * no memory. */
+/* Computes the last states, last [rows, size], and if they are not NULL the states of all nodes, state [nodes, size],
+and
+ * their gates, kept [nodes, 4 size], which gru_backward needs. `most`: 2 allows the AVX-512 kernel, 1 the AVX2 kernel,
+ * 0
+ * the plain one only. Returns 0, or -1 if there is no memory. */
 int gru_forward(const gru_plan *plan, int32_t size, const float *x, const float *w, const float *b, float *last,
                 float *state, float *kept, int threads, int most) {
     job j = {.plan = plan, .kernel = gru_choose_kernel(most), .size = size, .x = x, .b = b, .last = last, .state = state,
@@ -245,7 +248,8 @@ int gru_forward(const gru_plan *plan, int32_t size, const float *x, const float 
     return j.failed ? -1 : 0;
 }
 
-/* grad_x [words, 3 size], grad_w [3 size, size], grad_b [3 size]; `kept` is used up. */
+/* Computes grad_x [words, 3 size], grad_w [3 size, size], grad_b [3 size]; overwrites `kept`. Returns as gru_forward.
+*/
 int gru_backward(const gru_plan *plan, int32_t size, const float *w, const float *state, float *kept,
                  const float *grad_last, float *grad_x, float *grad_w, float *grad_b, int threads, int most) {
     job j = {.plan = plan, .kernel = gru_choose_kernel(most), .size = size, .state = (float *)state, .kept = kept,
@@ -260,7 +264,7 @@ int gru_backward(const gru_plan *plan, int32_t size, const float *w, const float
         atomic_store(&j.next, 0);
         if (!j.failed) gru_in_threads(sum_work, &j, at_most(threads, plan->chunks));
         memset(grad_b, 0, (size_t)3 * size * sizeof *grad_b);
-        for (int32_t i = 0; i < plan->words; i++) /* r and z have the same gradient from both sides */
+        for (int32_t i = 0; i < plan->words; i++) /* r and z: the gradients of both biases are equal */
             for (int32_t k = 0; k < 2 * size; k++) grad_b[k] += grad_x[(size_t)i * 3 * size + k];
         for (int32_t c = 0; c < plan->chunks; c++)
             for (int32_t k = 0; k < size; k++) grad_b[2 * size + k] += j.parts[(c + 1) * step - size + k];

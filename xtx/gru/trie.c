@@ -1,17 +1,18 @@
-/* Rows of words -> plan: the distinct prefixes, level by level, in chunks. */
+/* Builds a plan from rows of words: the distinct prefixes, level by level, in chunks. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gru.h"
 
-/* A chunk is worth a thread's while from this many nodes. There are no more chunks than needed for this size, because
- * wide levels are faster than narrow ones; their number is a power of two, as the number of threads often is. */
+/* The least nodes of a chunk that justify a thread, and the size up to which chunks grow. There are as few chunks as
+ * possible, because wide levels are faster than narrow ones; their number is a power of two, as that of threads often
+ * is. */
 #define SMALL_CHUNK 160
 #define LARGE_CHUNK 1024
-#define MOST_CHUNKS 16
+#define MAX_CHUNKS 16
 
 typedef struct {
-    uint64_t key; /* the first two words: decides most comparisons without a look at the row */
+    uint64_t key; /* the first two words: decides most comparisons without reading the row */
     const int32_t *words;
     int32_t length, row;
 } entry;
@@ -29,7 +30,7 @@ static int in_order(const entry *a, const entry *b) {
     return i == a->length || a->words[i] < b->words[i];
 }
 
-/* Merge sort, which leaves equal rows in their order; qsort promises nothing of the kind. */
+/* Merge sort: stable, unlike qsort. */
 static void sort(entry *e, entry *room, int32_t n) {
     if (n < 2) return;
     int32_t half = n / 2, a = 0, b = half;
@@ -40,11 +41,11 @@ static void sort(entry *e, entry *room, int32_t n) {
     for (int32_t i = 0; a < half; i++) e[i] = b == n || in_order(&room[a], &e[b]) ? room[a++] : e[b++];
 }
 
-/* Where the sorted rows are cut: cut[0] = 0 < cut[1] < ... < cut[chunks] = n. fresh[i] is how many nodes the rows
- * before i have; a cut at i costs the nodes that it doubles and what the parts are out of balance. */
+/* Chooses where the sorted rows are split: cut[0] = 0 < cut[1] < ... < cut[chunks] = n. fresh[i] is the number of nodes of
+ * the rows before i; the cost of a split at i is the number of duplicated nodes plus the imbalance of the parts. */
 static int32_t choose_cuts(const int32_t *common, const int64_t *fresh, int32_t n, int32_t *cut) {
     int64_t total = fresh[n], wanted = total < 2 * SMALL_CHUNK ? 1 : 2;
-    while (wanted < MOST_CHUNKS && total > wanted * LARGE_CHUNK) wanted *= 2;
+    while (wanted < MAX_CHUNKS && total > wanted * LARGE_CHUNK) wanted *= 2;
     int32_t chunks = 0, i = 1;
     cut[0] = 0;
     for (int64_t c = 1; c < wanted; c++) {
@@ -67,7 +68,7 @@ typedef struct {
     int32_t *chunk_level, *level_node, *level_end, *parent, *word, *end_row, *row_node, *word_start, *word_node, *words;
 } arrays;
 
-/* The levels of one chunk, rows a to b in order. `cursor` has room for two numbers for each level. */
+/* Writes the levels of one chunk, rows a to b in sorted order. `cursor` is a buffer of two numbers for each level. */
 static void lay_out(const entry *e, int32_t *common, int32_t a, int32_t b, gru_plan *p, const arrays *to, int32_t *cursor) {
     int32_t depth = 0, first = p->levels;
     common[a] = 0; /* a chunk shares nothing with the one before */
@@ -98,7 +99,8 @@ static void lay_out(const entry *e, int32_t *common, int32_t a, int32_t b, gru_p
     }
 }
 
-/* Numbers the words in the order in which they are met, and lists the nodes of each; 0, or -1 without memory. */
+/* Numbers the words in the order of their first nodes, and lists the nodes of each. Returns 0, or -1 if there is no
+* memory. */
 static int number_words(gru_plan *p, const arrays *to) {
     uint32_t mask = 15;
     while (mask < 2 * (uint32_t)p->nodes) mask = 2 * mask + 1;
@@ -123,8 +125,8 @@ static int number_words(gru_plan *p, const arrays *to) {
     return 0;
 }
 
-/* Fills a plan whose arrays have room for as many numbers as there are words in all rows, and one more. Each of
- * `rows` rows has at least one word. Returns 0, or -1 if there is no memory. */
+/* Fills a plan, whose arrays must have one element more than there are words in all rows. Each of `rows` rows has at
+ * least one word. Returns 0, or -1 if there is no memory. */
 int gru_make_plan(const int32_t *flat, const int64_t *offsets, int32_t rows, gru_plan *p, int32_t *words) {
     arrays to = {
         (int32_t *)p->chunk_level, (int32_t *)p->level_node, (int32_t *)p->level_end,  (int32_t *)p->parent,
@@ -134,7 +136,7 @@ int gru_make_plan(const int32_t *flat, const int64_t *offsets, int32_t rows, gru
     size_t n = (size_t)rows, longest = 0;
     entry *e = malloc(2 * n * sizeof *e);
     int64_t *fresh = malloc((n + 1) * sizeof *fresh);
-    int32_t *common = malloc(n * sizeof *common), *cursor = NULL, cut[MOST_CHUNKS + 1], result = -1;
+    int32_t *common = malloc(n * sizeof *common), *cursor = NULL, cut[MAX_CHUNKS + 1], result = -1;
     if (!e || !fresh || !common) goto end;
     for (int32_t i = 0; i < rows; i++) {
         const int32_t *first = flat + offsets[i];

@@ -1,6 +1,6 @@
-"""What is learned from: the replay memory of the Q-learner and the trajectory store of the imitation policy.
+"""The data that agents learn from: replay memory of the Q-learner, trajectory store of the imitation policy.
 
-Both hold numbers of texts only, own their random state, and can be saved at any moment and continued exactly.
+Both store text ids only, have their own random state, and can be saved at any moment and continued exactly.
 """
 
 from xtx.memory.acceptance import AboveRunningMean, Acceptance, BestScore, Verdict

@@ -1,4 +1,4 @@
-"""Which episodes are worth keeping in the priority part of a replay memory."""
+"""Rules that decide which finished episodes enter the priority part of a replay memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from xtx.core import State
 
 
 class Verdict(Enum):
-    """What becomes of a finished episode."""
+    """What a rule decides about a finished episode."""
 
     REJECT = "reject"
+    """It does not enter the priority part."""
     APPEND = "append"
     """It enters the priority part."""
     REPLACE = "replace"
@@ -22,24 +23,27 @@ class Acceptance(Protocol):
     """A rule that judges finished episodes by one number each."""
 
     def judge(self, outcome: float) -> Verdict:
-        """What becomes of an episode; the rule remembers its outcome."""
+        """Decide about an episode by its outcome, and include the outcome in later decisions."""
 
     def state(self) -> State:
-        """For `load`."""
+        """Return the earlier outcomes, as far as the rule uses them, for `load`."""
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
 
 
 class BestScore:
-    """XTX, INV-DY and DRRN: only episodes whose final score nobody has surpassed. The outcome is the final score."""
+    """The rule of XTX, INV-DY and DRRN: accepts episodes with the best final score so far.
+
+    The outcome is the final score.
+    """
 
     def __init__(self) -> None:
         self.best = 0.0
-        """The best final score so far. From 0, so that an episode which ends below 0 is never a model."""
+        """The best final score so far. It begins at 0, so that an episode that ends below 0 is never accepted."""
 
     def judge(self, outcome: float) -> Verdict:
-        """REPLACE for a new best, APPEND for the best once more."""
+        """Return REPLACE for a new best score, APPEND for an equal one."""
         if outcome < self.best:
             return Verdict.REJECT
         verdict = Verdict.REPLACE if outcome > self.best else Verdict.APPEND
@@ -47,19 +51,20 @@ class BestScore:
         return verdict
 
     def state(self) -> State:
-        """For `load`."""
+        """Return the best score for `load`."""
         return {"best": self.best}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self.best = float(state["best"])
 
 
 class AboveRunningMean:
-    """RC-DQN: episodes better than usual of late. The outcome is the sum of the episode's clipped rewards.
+    """The rule of RC-DQN: accepts episodes above a running mean. The outcome is the sum of clipped rewards.
 
-    The mean weights the episode that ended n episodes ago by decay^n, and the weights are made to sum to 1: it begins
-    at the first outcome, not at 0. As every episode is counted before it is judged, the first is never accepted.
+    The mean weights the episode that ended n episodes ago by decay^n, normalised so that the weights sum to 1: it
+    begins at the first outcome, not at 0. An episode enters the mean before it is judged, so the first is never
+    accepted.
     """
 
     def __init__(self, decay: float = 0.95) -> None:
@@ -68,16 +73,16 @@ class AboveRunningMean:
         self._weight = 0.0
 
     def judge(self, outcome: float) -> Verdict:
-        """APPEND for what exceeds the mean, itself included."""
+        """Return APPEND for an outcome above the mean that includes it."""
         self._weight = self.decay * self._weight + 1.0
-        # Not sum / weight: that could lie just below an outcome that never changes, which must not exceed itself.
+        # Not sum / weight: for equal outcomes rounding could put that just below them, and they would be accepted.
         self.mean += (outcome - self.mean) / self._weight
         return Verdict.APPEND if outcome > self.mean else Verdict.REJECT
 
     def state(self) -> State:
-        """For `load`."""
+        """Return mean and weight for `load`."""
         return {"mean": self.mean, "weight": self._weight}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         self.mean, self._weight = float(state["mean"]), float(state["weight"])

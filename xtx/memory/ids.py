@@ -1,4 +1,4 @@
-"""Which numbers of texts are in use: what the sweep of the text table must not forget."""
+"""Collects the text ids that stored data uses, which a sweep of the text table must keep."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 
 def distinct_ids(arrays: Iterable[NDArray[np.integer]]) -> NDArray[np.int64]:
-    """The distinct numbers in the arrays, ascending; negative ones stand for "no text" and are left out."""
+    """Return the distinct ids in the arrays, ascending, without negative ones, which stand for "no text"."""
     arrays = [array for array in arrays if array.size]
-    # A mark for every possible number instead of sorting: millions of entries, but only thousands of texts.
+    # A flag for every possible id instead of sorting: there are millions of entries, but only thousands of ids.
     used = np.zeros(max((int(array.max()) for array in arrays), default=-1) + 1, np.bool_)
     for array in arrays:
         used[array[array >= 0]] = True

@@ -1,4 +1,4 @@
-"""The table in which each distinct prefix of an episode is stored once."""
+"""A reference-counted table that stores each distinct prefix of episodes once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ COLUMNS = 4  # narration, look, inventory, action
 _STEP_BYTES = COLUMNS * 4
 
 Steps = NDArray[np.int32]
-"""[length, 4]"""
+"""[length, 4]: text ids of narration, look, inventory and action of each step."""
 
 
 class Shared:
-    """One prefix and how many places hold it. Bytes, since those can be looked up in a dictionary."""
+    """A stored prefix and its number of references. The steps are bytes, which can be the key of a dictionary."""
 
     __slots__ = ("content", "uses")
 
@@ -27,53 +27,56 @@ class Shared:
         return len(self.content) // _STEP_BYTES
 
     def steps(self) -> Steps:
-        """A copy of the prefix."""
+        """Return the steps of the prefix, as a copy."""
         return np.frombuffer(self.content, np.int32).reshape(-1, COLUMNS).copy()
 
 
 class PrefixTable:
-    """Prefixes that are held somewhere. An agent that returns to its best trajectories goes the same way thousands of
-    times, so that most of what it would store is there already."""
+    """All prefixes that are referenced, each stored once.
+
+    An agent that returns to its best trajectories repeats the same steps in thousands of episodes, so most of what it
+    would store is in the table already.
+    """
 
     def __init__(self) -> None:
         self.steps = 0
         """Steps of all distinct prefixes together: the memory they take, at 16 bytes each."""
-        self._known: dict[bytes, Shared] = {}
+        self._by_content: dict[bytes, Shared] = {}
 
     def hold(self, steps: Steps) -> Shared:
-        """The stored prefix that is equal to the given steps, held once more."""
+        """Return the stored prefix that equals the given steps, with one more reference; store it if it is new."""
         content = steps.tobytes()
-        shared = self._known.get(content)
+        shared = self._by_content.get(content)
         if shared is None:
-            shared = self._known[content] = Shared(content)
+            shared = self._by_content[content] = Shared(content)
             self.steps += len(shared)
         shared.uses += 1
         return shared
 
     def release(self, shared: Shared) -> None:
-        """Ends one holding; what nobody holds is forgotten."""
+        """Give back one reference; a prefix without references is deleted."""
         shared.uses -= 1
         if shared.uses == 0:
-            del self._known[shared.content]
+            del self._by_content[shared.content]
             self.steps -= len(shared)
 
     def all_steps(self) -> Steps:
-        """The steps of all prefixes, one after the other."""
-        return np.frombuffer(bytearray().join(self._known), np.int32).reshape(-1, COLUMNS)
+        """Return the steps of all prefixes, concatenated."""
+        return np.frombuffer(bytearray().join(self._by_content), np.int32).reshape(-1, COLUMNS)
 
     def lengths(self) -> NDArray[np.int64]:
-        """The length of each prefix, in the order of `all_steps`."""
-        return np.fromiter(map(len, self._known.values()), np.int64, len(self._known))
+        """Return the length of each prefix, in the order of `all_steps`."""
+        return np.fromiter(map(len, self._by_content.values()), np.int64, len(self._by_content))
 
     def load(self, steps: Steps, lengths: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Shared]:
-        """The held prefixes whose `numbers` were saved, after everything else was replaced by what was saved."""
+        """Replace the table by a saved one, and return its prefixes with these `numbers`, a reference for each."""
         content = np.ascontiguousarray(steps, np.int32).tobytes()
         ends = np.cumsum(lengths) * _STEP_BYTES
         shared = [
             Shared(content[end - length * _STEP_BYTES : end])
             for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)
         ]
-        self._known = {prefix.content: prefix for prefix in shared}
+        self._by_content = {prefix.content: prefix for prefix in shared}
         self.steps = len(steps)
         held = [shared[number] for number in numbers.tolist()]
         for prefix in held:
@@ -81,6 +84,6 @@ class PrefixTable:
         return held
 
     def numbers(self, held: Iterable[Shared]) -> NDArray[np.int64]:
-        """For each held prefix, which one in the order of `all_steps` it is."""
-        number = {content: place for place, content in enumerate(self._known)}
+        """Return the index of each given prefix in the order of `all_steps`."""
+        number = {content: place for place, content in enumerate(self._by_content)}
         return np.fromiter((number[shared.content] for shared in held), np.int64)

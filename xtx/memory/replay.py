@@ -1,7 +1,7 @@
-"""The replay memory: every transition in an ordinary part, those of the best episodes once more in a priority part.
+"""The replay memory: all transitions in an ordinary part, those of the best episodes also in a priority part.
 
-A transition is a row of numbers. Which columns a row has is the learner's affair; `ROW` is what the Q-learners on
-narration, look and inventory use.
+A transition is a row of a structured array. The learner chooses the columns; `ROW` has those of the Q-learners that
+read narration, look and inventory.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ ROW = np.dtype(
         ("next_narration", np.int32),
         ("next_look", np.int32),
         ("next_inventory", np.int32),
-        ("next_actions", np.int32),  # number of a list of actions, not of a text
-        ("reward", np.float32),  # the game's plus the intrinsic one
-        ("terminal", np.bool_),  # no bootstrap
+        ("next_actions", np.int32),  # id of an action set, not of a text
+        ("reward", np.float32),  # reward of the game + intrinsic reward
+        ("terminal", np.bool_),  # no value follows
     ]
 )
 TEXT_COLUMNS = ("narration", "look", "inventory", "action", "next_narration", "next_look", "next_inventory")
-"""The columns of ROW that are numbers of texts."""
+"""The columns of ROW that hold text ids."""
 
 Rows: TypeAlias = NDArray[np.void]
 Row: TypeAlias = tuple[Any, ...] | np.void
-"""One row: its values in the order of the columns, or an element of Rows."""
+"""One row: values in the order of the columns, or an element of Rows."""
 
 
 class Part:
-    """The newest rows, at most `capacity`: a ring in which new rows overwrite the oldest. It takes up memory by
-    doubling as it fills, since most runs never fill the large ones."""
+    """A ring buffer of the newest `capacity` rows. It grows by doubling, because most runs never fill a large one."""
 
     def __init__(self, dtype: np.dtype[np.void], capacity: int) -> None:
         if capacity < 0:
@@ -49,13 +48,13 @@ class Part:
         self.capacity = capacity
         self._rows = np.empty(min(capacity, 64), dtype)
         self._length = 0
-        self._next = 0  # where the next row goes; beyond the last row until the ring is full, then the oldest row
+        self._next = 0  # index of the next row: behind the last until the ring is full, then that of the oldest
 
     def __len__(self) -> int:
         return self._length
 
     def add(self, row: Row) -> None:
-        """Stores one row."""
+        """Store one row."""
         if self.capacity == 0:
             return
         self._reserve(self._length + 1)
@@ -63,12 +62,12 @@ class Part:
         self._advance(1)
 
     def amend(self, back: int, column: str, value: Any) -> None:
-        """Changes a column of a row that is already stored: the last for 1, the one before for 2, and so on."""
+        """Change a column of a stored row: the last row for `back` = 1, the one before for 2, and so on."""
         if back <= self._length:
             self._rows[column][(self._next - back) % len(self._rows)] = value
 
     def extend(self, rows: Rows) -> None:
-        """Stores rows, oldest first."""
+        """Store rows, oldest first."""
         if self.capacity == 0:
             return
         rows = rows[-self.capacity :]
@@ -79,36 +78,36 @@ class Part:
         self._advance(len(rows))
 
     def clear(self) -> None:
-        """Forgets all rows."""
+        """Remove all rows."""
         self._length = self._next = 0
 
     def rows(self) -> Rows:
-        """A copy of all rows, oldest first."""
+        """Return a copy of all rows, oldest first."""
         stored = self._rows[: self._length]
         return np.roll(stored, -self._next) if self._length == self.capacity else stored.copy()
 
     def column(self, name: str) -> NDArray[Any]:
-        """A view of one column, in no particular order."""
+        """Return a view of one column, in no particular order."""
         return self._rows[name][: self._length]
 
     def sample(self, n: int, rng: np.random.Generator, *, replace: bool = False) -> Rows:
-        """`n` different rows at random, or all where there are fewer; with `replace` any `n` rows of a part that is not
+        """Draw `n` distinct rows, or all if there are fewer; with `replace` `n` independent rows of a part that is not
         empty."""
         if replace and n:
             return self._rows[rng.integers(self._length, size=n)]
         n = min(n, self._length)
         if n == 0:
             return self._rows[:0].copy()
-        # NumPy draws these by Floyd's method: the cost grows with n, not with what is stored. Their order is not quite
-        # random without the shuffle, which does not matter in a batch.
+        # NumPy uses Floyd's method: the cost grows with n, not with the number of rows. Without the shuffle their order
+        # is not uniformly random, which does not matter in a batch.
         return self._rows[rng.choice(self._length, n, replace=False, shuffle=False)]
 
     def state(self) -> State:
-        """For `load`: an array for each column, in the order in which the rows lie."""
+        """Return an array for each column, in the order of the ring, for `load`."""
         return {"columns": _columns(self._rows[: self._length]), "next": self._next}
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state."""
+        """Restore what `state` returned."""
         rows = _from_columns(state["columns"], self._rows.dtype)
         if len(rows) > self.capacity:
             raise ValueError(f"{len(rows)} rows were saved, but only {self.capacity} can be kept")
@@ -128,7 +127,7 @@ class Part:
 
 
 class ReplayMemory:
-    """Transitions in two parts; a batch takes a fixed share from each."""
+    """All transitions, and those of the best episodes once more; a batch takes a fixed share from each part."""
 
     def __init__(
         self,
@@ -142,8 +141,12 @@ class ReplayMemory:
         accept: Acceptance | None = None,
         one_by_one: bool = False,
     ) -> None:
-        """`one_by_one`: each row of a batch is drawn by itself, with replacement, floor(share * batch_size) + 1 of them
-        from the priority part as soon as that holds anything, and all from the ordinary part before: RC-DQN's way."""
+        """capacity: rows of both parts together; priority_share: share of the priority part in rows and in batches;
+        accept: which episodes enter the priority part, `BestScore` by default.
+
+        one_by_one: sample as RC-DQN does. Rows are drawn independently, with replacement: floor(share * batch_size) + 1
+        from the priority part as soon as it is not empty, the others from the ordinary part.
+        """
         if not 0.0 <= priority_share <= 1.0:
             raise ValueError("priority_share must lie between 0 and 1")
         for_priority = _share(priority_share, capacity)
@@ -154,30 +157,33 @@ class ReplayMemory:
         self.accept: Acceptance = accept if accept is not None else BestScore()
         self._wanted = _share(priority_share, batch_size)
         self._one_by_one = one_by_one
-        # With a number of its own: others that were given the run's seed must not draw the same numbers.
+        # The 1 separates this random stream from others that are seeded with the run's seed.
         self._rng = np.random.default_rng((seed, 1))
-        # Episodes under way, by game. More than the priority part can hold would be overwritten there anyway.
+        # By game, its current episode. More rows than the priority part holds would be overwritten there anyway.
         self._running = [Part(dtype, for_priority) for _ in range(games)]
 
     @property
     def ready(self) -> bool:
-        """Whether the ordinary part, which every transition has entered, holds as many as a batch has."""
+        """Whether there are as many transitions as in a batch."""
         return len(self.ordinary) >= self.batch_size
 
     def add(self, game: int, row: Row) -> None:
-        """Stores a transition of a game's running episode."""
+        """Store a transition of a game's current episode."""
         self.ordinary.add(row)
         self._running[game].add(row)
 
     def amend(self, back: int, game: int, column: str, value: Any) -> None:
-        """Changes a column of the transition that was stored as the `back`-th last, and is its game's last; of an
-        episode that has not ended."""
+        """Change a column of the last transition of a game, which is the `back`-th last of all and did not end its
+        episode."""
         self.ordinary.amend(back, column, value)
         self._running[game].amend(1, column, value)
 
     def end_episode(self, game: int, outcome: float) -> bool:
-        """Whether the game's episode, which ended just now, entered the priority part. `outcome` is what the rule of
-        acceptance judges by: the final score for `BestScore`, the summed clipped reward for `AboveRunningMean`."""
+        """End the game's current episode, and return whether it entered the priority part.
+
+        outcome: the number that the rule judges: the final score for `BestScore`, the sum of clipped rewards for
+        `AboveRunningMean`.
+        """
         verdict = self.accept.judge(outcome)
         episode = self._running[game]
         if verdict is Verdict.REPLACE:
@@ -188,17 +194,21 @@ class ReplayMemory:
         return verdict is not Verdict.REJECT
 
     def batch_parts(self) -> tuple[int, int]:
-        """How many rows of a batch drawn now come from the priority part and how many from the ordinary part:
-        floor(share * batch_size) and the rest. While the priority part is short the batch is smaller by what it lacks;
-        `one_by_one` no part is short that holds anything."""
+        """Return how many rows of a batch come from the priority part and how many from the ordinary part.
+
+        They are floor(share * batch_size) and the rest. A part with fewer rows gives all it has, and the batch is
+        smaller; with `one_by_one` any part that is not empty gives its share.
+        """
         if self._one_by_one:
             best = min(self._wanted + 1, self.batch_size) if len(self.priority) else 0
             return best, self.batch_size - best if len(self.ordinary) else 0
         return min(self._wanted, len(self.priority)), min(self.batch_size - self._wanted, len(self.ordinary))
 
     def sample(self) -> Rows:
-        """A batch, as many rows from each part as `batch_parts` says, those from the priority part first; different
-        ones within a part unless they are drawn `one_by_one`, though a transition can be drawn from both."""
+        """Draw a batch: as many rows from each part as `batch_parts` says, those of the priority part first.
+
+        Rows within a part are distinct unless `one_by_one`; a transition can be drawn from both parts.
+        """
         best, ordinary = self.batch_parts()
         rows = np.empty(best + ordinary, self.dtype)
         rows[:best] = self.priority.sample(best, self._rng, replace=self._one_by_one)
@@ -206,13 +216,16 @@ class ReplayMemory:
         return rows
 
     def live_texts(self, columns: Iterable[str] = TEXT_COLUMNS) -> NDArray[np.int64]:
-        """The distinct numbers in these columns, in both parts and in the episodes under way, ascending. Named
-        `next_actions` alone it gives the lists of actions in use."""
+        """Return the distinct ids in these columns, in both parts and in the current episodes, ascending.
+
+        With the column `next_actions` alone they are the ids of action sets.
+        """
         parts = [self.ordinary, self.priority, *self._running]
         return distinct_ids(part.column(name) for name in columns for part in parts)
 
     def state(self) -> State:
-        """For `load`. The numbers under `random` have 128 bits: JSON in Python keeps them, an array would not."""
+        """Return everything for `load`. The integers under `random` have 128 bits: Python's JSON keeps them, an array
+        would not."""
         running = [episode.rows() for episode in self._running]
         return {
             "random": self._rng.bit_generator.state,
@@ -224,7 +237,7 @@ class ReplayMemory:
         }
 
     def load(self, state: State) -> None:
-        """Goes on from a saved state, which must come from a memory of the same shape."""
+        """Restore what `state` of a memory of the same shape returned."""
         self._rng.bit_generator.state = state["random"]
         self.accept.load(state["accept"])
         self.ordinary.load(state["ordinary"])
@@ -237,16 +250,18 @@ class ReplayMemory:
 
 
 def _share(share: float, whole: int) -> int:
-    """floor(share * whole), where 0.29 * 100 is 29 and not what floating point makes of it."""
+    """Return floor(share * whole), after rounding errors are removed: 0.29 * 100 is 29, not 28."""
     return math.floor(round(share * whole, 9))
 
 
 def _columns(rows: Rows) -> dict[str, NDArray[Any]]:
+    """Return a copy of each column."""
     assert rows.dtype.names is not None
     return {name: rows[name].copy() for name in rows.dtype.names}
 
 
 def _from_columns(columns: dict[str, NDArray[Any]], dtype: np.dtype[np.void]) -> Rows:
+    """Join columns to rows. Raises `ValueError` if they are not those of `dtype`."""
     if set(columns) != set(dtype.names or ()):
         raise ValueError(f"the saved columns are {sorted(columns)}, the memory's {sorted(dtype.names or ())}")
     rows = np.empty(len(next(iter(columns.values()))), dtype)

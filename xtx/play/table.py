@@ -124,11 +124,15 @@ class Table:
         self._arrive(loaded)
         self.previous = ()
         if not self.scene.over and not self.scene.wants_key:
-            looked, described = self._game.step("look"), self._game.details.narration
-            self._game.restore(state)
-            if not looked.terminated and looked.observation.text != NO_ANSWER:
-                self.scene = replace(self.scene, text=paragraphs(described) or self.scene.text)
+            described = self._game.details.description or self._look(state)
+            self.scene = replace(self.scene, text=paragraphs(described) or self.scene.text)
         return self.scene
+
+    def _look(self, state: bytes) -> str:
+        """The answer to `look` in the present state, which is left as it is; empty if there is none."""
+        step, narration = self._game.step("look"), self._game.details.narration
+        self._game.restore(state)
+        return "" if step.terminated or step.observation.text == NO_ANSWER else narration
 
     def _remember(self) -> None:
         if not self.scene.over:

@@ -1,10 +1,10 @@
-"""Runs as tasks of a Ray cluster (extra `cluster`).
+"""Carries out runs as tasks of a Ray cluster (extra `cluster`).
 
-One task is one run: it starts the same process as on one machine, and streams what there is to tell. Ray itself tries
-nothing again: whether and from where a run goes on is the conductor's business, as on one machine. An actor beside the
-sweep, the desk, is asked by the tasks whether to stop, and gives them what the sweep has of their run.
+One task is one run: it starts the same process as on one machine, and streams news. Ray itself retries nothing: the
+conductor decides whether and from where a run continues, as on one machine. Tasks ask an actor on the sweep's machine,
+the `Desk`, whether to stop, and get from it what the sweep has of their run.
 
-What goes over the network are bytes of MessagePack; but whoever can reach a Ray cluster can run programs on it, see
+Tasks and the sweep exchange MessagePack. Every machine that can reach a Ray cluster can run programs on it; see
 docs/sweeps.md.
 """
 
@@ -20,9 +20,8 @@ from typing import Any
 
 import msgspec
 
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.regular_files import open_regular
-from xtx.runs import warn
 from xtx.sweep.child import Means
 from xtx.sweep.conduct import Event, Outcome
 from xtx.sweep.node import News, Order, carry_out, our_version
@@ -30,11 +29,11 @@ from xtx.sweep.parcel import Parcel, pack_whole, unpack
 from xtx.sweep.plan import PlannedRun
 
 _ANSWER_WITHIN = 10.0
-"""Seconds in which the desk answers whether to stop; if it does not, the run goes on."""
+"""Seconds to wait for an answer over the network. If the desk does not answer whether to stop, the run continues."""
 
 
 def _import_ray() -> Any:
-    # Both are read when Ray is loaded: no reports to its makers, and an answer within a minute if it has none.
+    # Both are read when Ray is imported: no usage reports, and an error within a minute if there is no cluster.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     try:
@@ -45,27 +44,27 @@ def _import_ray() -> Any:
 
 
 class Desk:
-    """What tasks ask: an actor on the machine of the sweep."""
+    """The actor on the machine of the sweep that answers its tasks."""
 
     def __init__(self, out: str) -> None:
         self._out = Path(out)
         self._stop = False
 
     def stop(self) -> None:
-        """All runs are to save and stop."""
+        """Ask all runs to save and stop."""
         self._stop = True
 
     def stop_asked(self) -> bool:
-        """Whether they are."""
+        """Return whether the runs are asked to stop."""
         return self._stop
 
     def fetch(self, folder: str) -> bytes:
-        """What the sweep has of a run."""
+        """Return what the sweep has of a run, as an encoded `Parcel`."""
         return msgspec.msgpack.encode(pack_whole(self._out / folder))
 
 
 def task(order: bytes, desk: Any) -> Iterator[bytes]:
-    """Carries out one run; what comes are encoded `News`."""
+    """Carry out one run, given by an encoded `Order`, and yield encoded `News`."""
     ray = _import_ray()
     decoded = msgspec.msgpack.decode(order, type=Order)
 
@@ -82,7 +81,7 @@ def task(order: bytes, desk: Any) -> Iterator[bytes]:
 
 
 class RayPlaces:
-    """A cluster that takes as many runs as it has room for."""
+    """A Ray cluster, which carries out as many runs as its machines have resources for."""
 
     def __init__(
         self,
@@ -96,11 +95,15 @@ class RayPlaces:
         jobs: int | None = None,
         bring_back: bool = False,
     ) -> None:
-        """Connects. Raises `UserError` if nobody answers there."""
+        """Connect to a cluster. Raises `UserError` if there is none.
+
+        cpus, gpus: resources of one run; jobs: most runs at a time; bring_back: send runs over the network even if the
+        machines share the sweep's folder.
+        """
         self._ray = ray = _import_ray()
         self._out, self._sweep, self._means, self._jobs, self._bring_back = out, sweep, means, jobs, bring_back
         self._streams: dict[Any, PlannedRun] = {}
-        self._begun: set[str] = set()
+        self._running: set[str] = set()
         self._events: list[Event] = []
         self._locks: dict[str, int] = {}
         _connect(ray, address)
@@ -121,11 +124,11 @@ class RayPlaces:
 
     @property
     def free(self) -> int:
-        """How many more runs can be given to the cluster, which keeps those that it has no room for waiting."""
+        """How many more runs can be submitted; the cluster queues those that it has no resources for."""
         return (self._jobs or len(self._streams) + 1) - len(self._streams)
 
     def begin(self, run: PlannedRun) -> None:
-        """Gives a run to the cluster."""
+        """Submit a run to the cluster."""
         order = Order(
             out=str(self._out),
             sweep=self._sweep,
@@ -139,7 +142,7 @@ class RayPlaces:
         self._streams[self._task.remote(msgspec.msgpack.encode(order), self._desk)] = run
 
     def events(self) -> list[Event]:
-        """What was told since the last call."""
+        """Return the events since the last call."""
         ray = self._ray
         while self._streams:
             ready, _ = ray.wait(list(self._streams), num_returns=len(self._streams), timeout=0, fetch_local=False)
@@ -151,17 +154,17 @@ class RayPlaces:
         return events
 
     def _read(self, stream: Any) -> None:
-        """Takes one piece of news."""
+        """Read one piece of news from a task."""
         run = self._streams[stream]
         try:
             news = msgspec.msgpack.decode(self._ray.get(next(stream)), type=News)
         except StopIteration:
-            self._end(stream, Outcome.FAILED, "ended without a word")
+            self._end(stream, Outcome.FAILED, "ended without a result")
             return
         except self._ray.exceptions.TaskCancelledError:
-            self._end(stream, Outcome.STOPPED, "was taken back from the cluster")
+            self._end(stream, Outcome.STOPPED, "was cancelled before it began")
             return
-        except self._ray.exceptions.RayError as error:  # its process or its machine is gone
+        except self._ray.exceptions.RayError as error:  # its process or its machine was lost
             self._end(stream, Outcome.FAILED, _one_line(error))
             return
         if news.outcome:
@@ -173,36 +176,37 @@ class RayPlaces:
                 self._ray.cancel(stream)
                 self._end(stream, Outcome.HOPELESS, f"what came from the cluster cannot be kept: {error}")
         else:
-            self._begun.add(run.folder)
+            self._running.add(run.folder)
             if news.copied:
                 self._hold(run.folder)
             self._events.append(Event(run.folder, detail=news.where))
 
     def _hold(self, folder: str) -> None:
-        """Keeps others from working on a run that is carried out elsewhere."""
+        """Lock a run that is carried out on another machine, so that no process here works on it."""
         lock = open_regular(self._out / folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        with contextlib.suppress(OSError):  # then somebody has begun by hand just now; both come to the same
+        with contextlib.suppress(OSError):  # it was just started by hand; both processes compute the same
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._locks[folder] = lock
 
     def _end(self, stream: Any, outcome: Outcome, why: str) -> None:
+        """Record the end of a task."""
         run = self._streams.pop(stream)
-        self._begun.discard(run.folder)
+        self._running.discard(run.folder)
         lock = self._locks.pop(run.folder, None)
         if lock is not None:
             os.close(lock)
         self._events.append(Event(run.folder, outcome, why))
 
     def ask_to_stop(self) -> None:
-        """Rings at the desk; what has not begun yet is taken back."""
+        """Ask running tasks to stop through the desk, and cancel those that have not begun."""
         self._desk.stop.remote()
         for stream, run in self._streams.items():
-            if run.folder not in self._begun:
-                self._begun.add(run.folder)  # once is enough
+            if run.folder not in self._running:
+                self._running.add(run.folder)  # so that it is cancelled only once
                 self._ray.cancel(stream)
 
     def close(self) -> None:
-        """Leaves the cluster, which ends what still runs for us."""
+        """Disconnect from the cluster, which ends the tasks that still run."""
         for lock in self._locks.values():
             os.close(lock)
         self._locks = {}
@@ -210,12 +214,13 @@ class RayPlaces:
 
 
 def _connect(ray: Any, address: str) -> None:
+    """Connect to the cluster at an address, HOST:PORT or `auto`. Raises `UserError`."""
     host, _, port = address.rpartition(":")
     if "://" in address or (address != "auto" and not (host and port.isdigit())):
         raise UserError(f"--ray {address}: on a machine of the cluster, give HOST:PORT or auto")
     try:
         if address != "auto":
-            # Ray itself would try for minutes, and say so only in between.
+            # Ray itself would try for minutes.
             socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_WITHIN).close()
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:

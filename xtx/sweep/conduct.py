@@ -1,5 +1,7 @@
-"""The loop over all runs of a sweep: what is finished is left alone, what was cut off goes on, what failed is tried
-again. It knows nothing of where runs are carried out: that is the business of `Places`."""
+"""The loop over all runs of a sweep: starts runs, continues interrupted ones and retries failed ones.
+
+It does not depend on where runs are carried out: an implementation of `Places` starts them.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,19 @@ from xtx.sweep.plan import PlannedRun
 from xtx.sweep.progress import Reading, read_finished, read_running
 
 READ_EVERY = 1.0
-"""Seconds between looks into the folder of a run."""
+"""Seconds between two readings of a run's folder."""
 TURN = 0.1
+"""Seconds between two passes of the loop."""
 
 
 class State(Enum):
-    """What becomes of a run."""
+    """The state of a run in the sweep."""
 
     RUNNING = "running"
     SENT = "sent"
-    """It was given to a cluster, which has not begun with it."""
+    """It was submitted to a cluster, which has not begun it."""
     HELD = "held"
-    """Another process works on it; it is waited for."""
+    """Another process works on it, and the sweep waits for that."""
     WAITING = "waiting"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -40,94 +43,102 @@ class Outcome(Enum):
     STOPPED = "stopped"
     FAILED = "failed"
     HOPELESS = "hopeless"
-    """It failed, and would fail again."""
+    """It failed in a way that a retry would not change."""
     HELD = "held"
-    """Another process works on the run, so there was no attempt."""
+    """Another process works on the run, so it was not attempted."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """News of a run: it has begun somewhere, or an attempt at it has ended."""
+    """A run has begun, or an attempt at it has ended."""
 
     folder: str
     outcome: Outcome | None = None
     """None if it has begun."""
     detail: str = ""
-    """Where it has begun, or why it failed."""
+    """The machine on which it has begun, or why it failed."""
 
 
 class Places(Protocol):
-    """Where runs are carried out."""
+    """A place where runs are carried out: this machine or a cluster."""
 
     @property
     def free(self) -> int:
-        """How many more runs can be begun now."""
+        """How many more runs can be started now."""
 
     def begin(self, run: PlannedRun) -> None:
-        """Begins a run or goes on with it."""
+        """Start or continue a run."""
 
     def events(self) -> list[Event]:
-        """What has happened since the last call."""
+        """Return the events since the last call."""
 
     def ask_to_stop(self) -> None:
-        """Asks all runs to save and stop; called again and again until they have."""
+        """Ask all runs to save and stop; called repeatedly until they have."""
 
     def close(self) -> None:
-        """Ends what is still running, at once."""
+        """End all runs that are still running, at once."""
 
 
 @dataclass
 class Item:
-    """A run of the sweep, and what becomes of it."""
+    """A run of the sweep, with its state."""
 
     run: PlannedRun
     path: Path
     state: State = State.WAITING
     reading: Reading = field(default_factory=Reading)
+    """Steps and scores, as last read from its folder."""
     where: str = ""
+    """The machine on which it runs."""
     why: str = ""
     """Why its last attempt failed."""
     log: list[str] = field(default_factory=list)
+    """The last lines of its log after a failure."""
     failures: int = 0
-    """How often in a row it failed without getting any further."""
+    """Failures in a row without progress."""
     begun: float = 0.0
+    """When the current attempt began, in seconds since 1970."""
     saved: int = 0
-    """Steps of its checkpoint when the present attempt began."""
+    """Steps of its checkpoint when the current attempt began."""
     looked: float = 0.0
+    """When its folder was last read, by `time.monotonic`."""
 
     @property
     def left(self) -> int:
-        """Steps to go."""
+        """Steps that are left."""
         return 0 if self.state is State.FINISHED else self.run.config.steps - self.reading.steps
 
 
 class Conductor:
-    """Leads the runs of a sweep to their ends."""
+    """Runs the loop over all runs of a sweep."""
 
     def __init__(
         self, out: Path, runs: Iterable[PlannedRun], places: Places, retries: int, tell: Callable[[str], None]
     ) -> None:
-        """`tell` is told in one line what became of a run."""
+        """retries: how often in a row a run may fail without progress; tell: called with one line about a run."""
         self._tell = tell
         self.items = [Item(run, out / run.folder) for run in runs]
         self._places = places
         self._retries = retries
         for item in self.items:
-            self._look_first(item)
+            self._find_state(item)
 
     def conduct(self, show: Callable[[list[Item]], None], stop_asked: Callable[[], bool]) -> None:
-        """Until all runs are finished or have failed, or until it was asked to stop and all have."""
+        """Loop until all runs are finished or have failed, or until `stop_asked` and all have stopped.
+
+        show: called after every pass with all runs.
+        """
         while True:
             stopping = stop_asked()
             for event in self._places.events():
-                self._take(event, stopping)
+                self._handle(event, stopping)
             if stopping:
                 self._places.ask_to_stop()
                 for item in self._in(State.WAITING, State.HELD):
                     item.state = State.STOPPED
             else:
-                self._begin_some()
-            self._look()
+                self._start_runs()
+            self._read_folders()
             show(self.items)
             if not self._in(State.RUNNING, State.SENT, State.WAITING, State.HELD):
                 return
@@ -136,7 +147,8 @@ class Conductor:
     def _in(self, *states: State) -> list[Item]:
         return [item for item in self.items if item.state in states]
 
-    def _look_first(self, item: Item) -> None:
+    def _find_state(self, item: Item) -> None:
+        """Set the state of a run before the loop begins."""
         config = item.run.config
         if is_finished(item.path, config):
             self._finish(item)
@@ -154,18 +166,18 @@ class Conductor:
         item.state = State.HELD
         self._tell(f"{item.run.folder}: another process works on it; it is waited for")
 
-    def _begin_some(self) -> None:
+    def _start_runs(self) -> None:
         now = time.monotonic()
         for item in self._in(State.HELD):
             if now - item.looked > READ_EVERY:
                 item.looked = now
                 if not is_held(item.path):
                     item.state = State.WAITING
-        # Those that failed come last, so that one that fails again and again does not keep the others waiting.
+        # Runs that failed come last, so that one that fails repeatedly does not delay the others.
         for item in sorted(self._in(State.WAITING), key=lambda item: item.failures):
             if self._places.free < 1:
                 return
-            if is_finished(item.path, item.run.config):  # by somebody else, meanwhile
+            if is_finished(item.path, item.run.config):  # by another process, meanwhile
                 self._finish(item)
             elif is_held(item.path):
                 self._hold(item)
@@ -175,7 +187,8 @@ class Conductor:
                 item.begun, item.saved = time.time(), saved_steps(item.path)
                 self._places.begin(item.run)
 
-    def _take(self, event: Event, stopping: bool) -> None:
+    def _handle(self, event: Event, stopping: bool) -> None:
+        """Update the run that an event is about."""
         item = next(item for item in self.items if item.run.folder == event.folder)
         match event.outcome:
             case None:
@@ -192,16 +205,17 @@ class Conductor:
                 self._fail(item, event)
 
     def _fail(self, item: Item, event: Event) -> None:
-        """It is tried again, unless it did not get any further for too many times."""
-        further = saved_steps(item.path) > item.saved
-        item.failures = 1 if further else item.failures + 1
+        """Retry a run that failed, unless it failed too often in a row without progress."""
+        has_progressed = saved_steps(item.path) > item.saved
+        item.failures = 1 if has_progressed else item.failures + 1
         item.why, item.log = event.detail, last_lines(item.path)
         item.reading = read_running(item.path, item.run.config, since=time.time())
         given_up = event.outcome is Outcome.HOPELESS or item.failures > self._retries
         item.state = State.FAILED if given_up else State.WAITING
         self._tell(f"{event.folder} failed and is {'given up' if given_up else 'tried again'}: {item.why}")
 
-    def _look(self) -> None:
+    def _read_folders(self) -> None:
+        """Read steps and scores of the running runs."""
         now = time.monotonic()
         for item in self._in(State.RUNNING, State.SENT):
             if now - item.looked > READ_EVERY:

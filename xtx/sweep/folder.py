@@ -1,12 +1,12 @@
-"""The folder of a sweep: one sweep at a time works on it, and it remembers what its runs must have in common.
+"""The folder of a sweep: locks it, stores the settings that its runs share, and reads the state of each run.
 
-sweep.json   threads and device, on which the last bits of results depend, and a name that no other sweep has
-sweep.lock   held by the process that conducts the sweep
+sweep.json   threads and device, on which the last bits of results depend, and a unique id of the sweep
+sweep.lock   locked by the process of the sweep
 
-Below it lie the runs: game/agent/seed-0. In a run's folder a sweep adds to what `xtx.runs` describes:
+The runs are in folders game/agent/seed-0. A sweep adds two files to those that `xtx.runs` describes:
 
-log.txt      what the run's processes had to say
-finished     the number of steps, when the run is finished; so a run stays finished if its checkpoints are deleted
+    log.txt      the output of the run's processes
+finished     the number of steps, once the run is finished; a run stays finished if its checkpoints are deleted
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from xtx.runs import checkpoints, read_config, replace_text
 from xtx.sweep.plan import PlannedRun
 
 LOG = "log.txt"
+"""Name of the log of a run's processes."""
 MARK = "finished"
+"""Name of the file that says that a run is finished."""
 
 
 class Common(msgspec.Struct, frozen=True):
-    """What all runs of a sweep have in common."""
+    """The settings that all runs of a sweep share."""
 
     id: str
     threads: int
@@ -43,7 +45,7 @@ class Common(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_sweep(out: Path) -> Iterator[None]:
-    """Holds the folder for one sweep. Raises `UserError` if another has it, or it cannot be written."""
+    """Lock the folder of a sweep within `with`. Raises `UserError` if another sweep has it, or it cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = open_regular(out / "sweep.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -58,8 +60,10 @@ def open_sweep(out: Path) -> Iterator[None]:
 
 
 def agree(out: Path, threads: int | None, device: str | None) -> Common | None:
-    """What the runs in the folder have in common; None if there is nothing yet. Raises `UserError` if something else
-    is asked for now: half of the runs would not be comparable with the others."""
+    """Return the settings that the runs in the folder share; None if there are none yet.
+
+    Raises `UserError` if others are asked for now: new runs would not be comparable with the old ones.
+    """
     path = out / "sweep.json"
     try:
         known: Common = read_json(path, Common)
@@ -75,7 +79,7 @@ def agree(out: Path, threads: int | None, device: str | None) -> Common | None:
 
 
 def settle(out: Path, threads: int, device: str) -> Common:
-    """Writes down what the runs of a new sweep have in common."""
+    """Write the settings that the runs of a new sweep share."""
     common = Common(secrets.token_hex(8), threads, device)
     replace_text(out / "sweep.json", json.dumps(msgspec.to_builtins(common), indent=2) + "\n")
     return common
@@ -85,7 +89,7 @@ def settle(out: Path, threads: int, device: str) -> Common:
 
 
 def check_runs(out: Path, runs: list[PlannedRun]) -> None:
-    """Raises `UserError` if one of the runs is there already but with other settings."""
+    """Raise `UserError` if one of the runs exists with other settings."""
     for run in runs:
         folder = out / run.folder
         if not (folder / "config.json").exists():
@@ -96,26 +100,26 @@ def check_runs(out: Path, runs: list[PlannedRun]) -> None:
 
 
 def _difference(there: RunConfig, wanted: RunConfig) -> str:
-    """The first thing in which two runs differ, in words."""
+    """Return the first difference between two runs, as text."""
     old, new = msgspec.to_builtins(there), msgspec.to_builtins(wanted)
     name = next((name for name in new if old[name] != new[name]), "")
     return f"other settings of {there.agent}" if name == "settings" else f"its {name}: {old[name]}, not {new[name]}"
 
 
 def plant(folder: Path, config: RunConfig) -> None:
-    """Makes a run's folder, from which it can begin as any other goes on. Whoever is killed here did no harm."""
+    """Create a run's folder with its config, so that `xtx resume` can start it. Safe to interrupt at any point."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     if not (folder / "config.json").exists():
         replace_text(folder / "config.json", encode_config(config))
 
 
 def saved_steps(folder: Path) -> int:
-    """Steps at the newest checkpoint; 0 if there is none."""
+    """Return the steps of the newest checkpoint; 0 if there is none."""
     return max((int(path.name) for path in checkpoints(folder)), default=0)
 
 
 def is_finished(folder: Path, config: RunConfig) -> bool:
-    """Whether the run has nothing more to do."""
+    """Return whether the run has all its steps."""
     with contextlib.suppress(OSError, ValueError):
         if int(read_bounded(folder / MARK, 100)) >= config.steps:
             return True
@@ -123,14 +127,14 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
 
 
 def mark_finished(folder: Path, config: RunConfig) -> None:
-    """Notes that the run is finished."""
+    """Record that the run is finished."""
     if not (folder / MARK).exists():
         replace_text(folder / MARK, f"{config.steps}\n")
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process works on the run: one left over from a sweep that was killed, which saves and ends, or one
-    that somebody started by hand."""
+    """Return whether a process works on the run: one that was started by hand, or one of a killed sweep that is still
+    saving."""
     try:
         lock = open_regular(folder / "lock", os.O_RDWR)
     except FileNotFoundError:
@@ -142,7 +146,7 @@ def is_held(folder: Path) -> bool:
 
 
 def last_lines(folder: Path, count: int = 10) -> list[str]:
-    """What the run's processes said last."""
+    """Return the last lines of the run's log."""
     try:
         with open_readable(folder / LOG) as file:
             file.seek(0, os.SEEK_END)

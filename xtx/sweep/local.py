@@ -1,4 +1,4 @@
-"""Runs as processes of this machine."""
+"""Carries out runs as processes on this machine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, describe_status, spawn
+from xtx.child_processes import describe_end
+from xtx.sweep.child import FINISHED, MISTAKE, STOPPED, Means, spawn
 from xtx.sweep.conduct import Event, Outcome
 from xtx.sweep.folder import is_held, last_lines
 from xtx.sweep.plan import PlannedRun
 
 PATIENCE = 60.0
-"""Seconds that runs may take to save when the sweep itself cannot go on."""
+"""Seconds that runs are given to save when the sweep ends with an error; a checkpoint takes some seconds."""
 
 
 @dataclass
 class _Busy:
+    """A run that is being carried out."""
+
     run: PlannedRun
     process: subprocess.Popen[bytes]
     asked: bool = False
@@ -29,7 +32,7 @@ class _Busy:
 
 
 class LocalPlaces:
-    """So many runs at a time on this machine; GPUs are dealt out among them in turn."""
+    """This machine, with a number of places for runs; the GPUs are assigned to the places in turn."""
 
     def __init__(self, out: Path, means: Means, jobs: int, gpus: Sequence[str] = ()) -> None:
         self._out = out
@@ -40,11 +43,11 @@ class LocalPlaces:
 
     @property
     def free(self) -> int:
-        """How many more runs can be begun now."""
+        """How many more runs can be started now."""
         return self._slots.count(None)
 
     def begin(self, run: PlannedRun) -> None:
-        """Starts its process."""
+        """Start the process of a run."""
         slot = self._slots.index(None)
         surroundings = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
         process = spawn(self._out / run.folder, run.config.games, self._means, surroundings)
@@ -52,7 +55,7 @@ class LocalPlaces:
         self._events.append(Event(run.folder))
 
     def events(self) -> list[Event]:
-        """What has begun or ended since the last call."""
+        """Return the events since the last call."""
         for slot, busy in enumerate(self._slots):
             if busy is not None and (status := busy.process.poll()) is not None:
                 self._slots[slot] = None
@@ -62,18 +65,18 @@ class LocalPlaces:
         return events
 
     def ask_to_stop(self) -> None:
-        """Asks each once: a second signal would end it without a checkpoint."""
+        """Send SIGTERM to each run once: a second signal would end it without a checkpoint."""
         for busy in self._slots:
             if busy is not None and not busy.asked:
                 busy.asked = True
                 busy.process.terminate()
 
     def close(self) -> None:
-        """Ends what is still running: those that were not asked to stop may save first, the others had their time."""
-        patient = [busy.process for busy in self._slots if busy is not None and not busy.asked]
+        """End all runs. Those that were not asked to stop yet may save first."""
+        saving = [busy.process for busy in self._slots if busy is not None and not busy.asked]
         self.ask_to_stop()
         until = time.monotonic() + PATIENCE
-        for process in patient:
+        for process in saving:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
         for busy in self._slots:
@@ -84,14 +87,16 @@ class LocalPlaces:
 
 
 def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
-    """What the exit status of a run's process means, and why it failed. `asked`: whether it was told to stop."""
+    """Return the outcome for the exit status of a run's process, and why it failed.
+
+    asked: whether the run was asked to stop.
+    """
     if status == FINISHED:
         return Outcome.FINISHED, ""
-    if status == STOPPED or (
-        asked and status == -signal.SIGTERM
-    ):  # in its first seconds, a signal still ends it as it is
-        return Outcome.STOPPED, "was told to stop by somebody else"
-    why = describe_status(status)
+    # In its first seconds a process has no handler yet, so SIGTERM ends it.
+    if status == STOPPED or (asked and status == -signal.SIGTERM):
+        return Outcome.STOPPED, "was stopped by another program or user"
+    why = describe_end(status)
     if status == MISTAKE:
         said = last_lines(folder, 1)
         if is_held(folder) or (said and "another process works on" in said[0]):
@@ -101,5 +106,5 @@ def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))

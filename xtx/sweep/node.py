@@ -1,8 +1,8 @@
-"""One run on a machine of a cluster. Knows nothing of the cluster: what goes on is told by what it yields.
+"""Carries out one run on a machine of a cluster, and yields news of it. It does not depend on Ray.
 
-Where the machine sees the sweep's folder, the run is carried out there. Where it does not, it is carried out in the
-machine's own cache folder, and what is new is sent every few seconds; that copy is kept until the run is finished, so
-that a machine that gets the same run again has nothing to do twice.
+If the machine has access to the sweep's folder, the run is carried out there. Otherwise it is carried out in the
+machine's own cache folder, and new data is sent every few seconds. The copy is kept until the run is finished, so that
+no step is computed twice if the machine gets the same run again.
 """
 
 from __future__ import annotations
@@ -30,50 +30,59 @@ from xtx.sweep.local import judge
 from xtx.sweep.parcel import Parcel, Sender, unpack
 
 TURN = 0.2
+"""Seconds between two looks at the run's process."""
 ASK_EVERY = 1.0
-"""Seconds between questions whether to stop."""
+"""Seconds between two requests to the sweep whether to stop."""
 SEND_EVERY = 3.0
+"""Seconds between two parcels: what the sweep's table lags behind."""
 PATIENCE = 60.0
-"""Seconds to wait for another process that works on the run: one that was told to stop, mostly."""
+"""Seconds to wait for another process that works on the run, mostly one that is saving because it was stopped."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A run that is to be carried out."""
+    """A run to carry out, as the sweep sends it to a machine."""
 
     out: str
     """The sweep's folder, as an absolute path."""
     sweep: str
-    """The sweep's own name, by which its folder is recognised."""
+    """The sweep's id, by which its folder is recognised."""
     folder: str
     """The run's folder in it."""
     config: RunConfig
     means: Means
     version: str
+    """Version of xtx on the sweep's machine."""
     games: str = ""
-    """Where the sweep looks for stories: XTX_GAMES."""
+    """XTX_GAMES of the sweep's machine: folders of stories."""
     bring_back: bool = False
+    """Whether to use the machine's own folder even if the sweep's is accessible."""
 
 
 class News(msgspec.Struct, frozen=True):
-    """What a run on a machine of a cluster has to tell."""
+    """A message from a run on a machine of a cluster: it has begun, it has new data, or it has ended."""
 
     where: str = ""
-    """The machine, when it begins."""
+    """When it has begun: the machine."""
     copied: bool = False
-    """When it begins: whether in a folder of its own, from which parcels come."""
+    """When it has begun: whether it uses the machine's own folder and sends parcels."""
     parcel: Parcel | None = None
+    """New data."""
     outcome: str = ""
-    """At the end."""
+    """When it has ended: a value of `Outcome`."""
     why: str = ""
+    """Why it failed."""
 
 
 def our_version() -> str:
-    """Of xtx: all machines of a cluster must have the same."""
+    """Return the version of xtx, which must be the same on all machines of a cluster."""
     return version("xtx")
 
 
 def carry_out(order: Order, stop_asked: Callable[[], bool], fetch: Callable[[], Parcel]) -> Iterator[News]:
-    """Begins the run, or goes on with it, until it ends or is asked to stop. `fetch` gets what the sweep has of it."""
+    """Start or continue a run until it ends or `stop_asked` returns True, and yield news.
+
+    fetch: returns what the sweep has of the run.
+    """
     if order.version != our_version():
         why = f"{platform.node()} has xtx {our_version()}, and the sweep {order.version}: install the same everywhere"
         yield News(outcome=Outcome.HOPELESS.value, why=why)
@@ -94,7 +103,7 @@ def carry_out(order: Order, stop_asked: Callable[[], bool], fetch: Callable[[], 
 
 
 def _wait_for(folder: Path, stop_asked: Callable[[], bool]) -> bool:
-    """Whether nobody else works on the run any more."""
+    """Wait until no other process works on the run; returns False if one still does after `PATIENCE` seconds."""
     until = time.monotonic() + PATIENCE
     while is_held(folder):
         if stop_asked() or time.monotonic() > until:
@@ -138,7 +147,7 @@ def _send(sender: Sender | None) -> Iterator[News]:
 
 
 def _sees(order: Order) -> bool:
-    """Whether the sweep's folder is to be seen here, and not another one of the same name."""
+    """Return whether this machine has access to the sweep's folder, and not to another one of the same name."""
     with contextlib.suppress(UserError):
         common = agree(Path(order.out), None, None)
         return common is not None and common.id == order.sweep and os.access(order.out, os.W_OK)
@@ -146,18 +155,18 @@ def _sees(order: Order) -> bool:
 
 
 def _own_folder(order: Order) -> Path:
-    """This machine's folder for the sweep. Not in /tmp, where others could put something in its place."""
+    """Return this machine's folder for the sweep. Not in /tmp, where other users could replace it."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "xtx" / "sweeps" / order.sweep
 
 
 def _lay_out(folder: Path, order: Order, fetch: Callable[[], Parcel]) -> None:
-    """Makes the run's folder on this machine what the sweep has of it, unless this machine is further already."""
+    """Make this machine's copy of the run equal to the sweep's, unless the copy has more steps already."""
     parcel = fetch()
     sent = max((int(piece.name) for piece in parcel.checkpoints if piece.name.isdigit()), default=0)
     if (folder / "config.json").exists() and saved_steps(folder) >= sent:
-        # Cut back now, as the run will do: then lines are only ever added while they are sent. A copy whose files do
-        # not fit together, or one of another run, is made anew.
+        # `restore` cuts the .jsonl files back now, as the run would do: then they only grow while they are sent. A
+        # copy that is inconsistent, or of another run, is replaced.
         with contextlib.suppress(UserError):
             if read_config(folder) == order.config:
                 Run(folder, order.config).restore()
@@ -169,13 +178,13 @@ def _lay_out(folder: Path, order: Order, fetch: Callable[[], Parcel]) -> None:
 
 
 def _surroundings(order: Order) -> dict[str, str]:
-    """Stories are looked for where this machine looks and where the sweep does."""
+    """Return the environment in which stories are searched in this machine's folders and in the sweep's."""
     both = [place for place in (os.environ.get("XTX_GAMES", ""), order.games) if place]
     return {"XTX_GAMES": os.pathsep.join(dict.fromkeys(both))} if both else {}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process if it is still there: then nobody waits for it any more."""
+    """End the run's process if it still runs because the task was cancelled; it may save first."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

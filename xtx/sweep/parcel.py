@@ -1,7 +1,7 @@
-"""Bringing a run from one machine to another, while it is written: for clusters whose machines share no folder.
+"""Copies a run from one machine to another while it is being written, for clusters without a shared folder.
 
-A parcel is data only: lines that were added, small files, checkpoints. It is unpacked so that the run can go on from
-what was unpacked, whatever is lost afterwards: a checkpoint comes after the lines that it counts on, and whole.
+A parcel is data only: new lines, small files, checkpoints. After each parcel the copy is a run that can be continued: a
+checkpoint is written atomically, after the lines that it refers to.
 """
 
 from __future__ import annotations
@@ -9,23 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from pathlib import Path
 
 import msgspec
 
 from xtx.regular_files import check_folders, open_regular, touch_file
-from xtx.runs import SAVED, checkpoints, read_checkpoint, write_whole
+from xtx.runs import MAX_CHECKPOINTS, SAVED, checkpoints, link_or_copy, read_checkpoint, write_whole
 
-_KEPT = 2
-"""Checkpoints of a run, beside the best."""
-_STAYS = ("lock", "config.json", "finished", SAVED)
-"""What is not brought: it belongs to the folder in which it lies."""
+_NOT_COPIED = ("lock", "config.json", "finished", SAVED)
+"""Files that are not copied: they are made in each folder."""
 _NAME = re.compile(r"\w[\w.-]*")
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a file: what lies behind `offset`, up to its end."""
+    """The content of a file from `offset` to its end."""
 
     name: str
     offset: int
@@ -33,36 +30,36 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True):
-    """What is new in a run's folder."""
+    """The changes in a run's folder since the last parcel."""
 
     pieces: list[Piece]
     checkpoints: list[Piece]
     best: str = ""
-    """The numbered checkpoint that is the best one too; empty if that is not new."""
+    """The numbered checkpoint that has become the best one; empty if none has."""
 
     def __bool__(self) -> bool:
         return bool(self.pieces or self.checkpoints or self.best)
 
 
 class Sender:
-    """Finds out what is new in a run's folder since the last parcel."""
+    """Finds the changes in a run's folder since the last parcel."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lines: dict[str, int] = {}
         self._files: dict[str, tuple[int, int]] = {}
         self._sent: dict[str, tuple[int, int]] = {}
-        """Checkpoints that were sent and are still there: what tells each from all others."""
+        """Checkpoints that were sent and still exist, with what identifies each."""
         self._best = (0, 0)
 
     def pack(self) -> Parcel:
-        """What is new. Checkpoints are looked for first: the lines that they count on are on disk by then."""
+        """Return the changes. Checkpoints are read first: the lines that they refer to are on disk then."""
         saved = []
         there = checkpoints(self._folder)
         self._sent = {name: known for name, known in self._sent.items() if name in {path.name for path in there}}
         for path in there[:1]:
-            with contextlib.suppress(OSError), path.open("rb") as file:  # it may be deleted at any moment
-                known = _tell_apart(file.fileno())
+            with contextlib.suppress(OSError), path.open("rb") as file:  # the run may delete it at any moment
+                known = _identify(file.fileno())
                 if self._sent.get(path.name) != known:
                     self._sent[path.name] = known
                     saved.append(Piece(path.name, 0, file.read()))
@@ -70,9 +67,10 @@ class Sender:
         return Parcel(self._pack_files(), saved, best)
 
     def _pack_best(self, saved: list[Piece]) -> str:
-        """The checkpoint that is the best; one that was not sent is added to those that are."""
+        """Return the name of a new best checkpoint that was sent under its number; another new one is added to
+        `saved`."""
         with contextlib.suppress(OSError), (self._folder / "checkpoints" / "best").open("rb") as file:
-            known = _tell_apart(file.fileno())
+            known = _identify(file.fileno())
             if known != self._best:
                 self._best = known
                 for name, other in self._sent.items():
@@ -82,9 +80,10 @@ class Sender:
         return ""
 
     def _pack_files(self) -> list[Piece]:
+        """Return the changes of all files beside checkpoints."""
         pieces = []
         for path in sorted(self._folder.iterdir()):
-            if path.name in _STAYS or not _NAME.fullmatch(path.name) or not path.is_file():
+            if path.name in _NOT_COPIED or not _NAME.fullmatch(path.name) or not path.is_file():
                 continue
             with contextlib.suppress(OSError):
                 if path.suffix in (".jsonl", ".txt"):
@@ -97,8 +96,9 @@ class Sender:
         return pieces
 
     def _pack_lines(self, path: Path) -> list[Piece]:
+        """Return the lines that a file has grown by, as one piece or none."""
         sent = self._lines.get(path.name, 0)
-        if path.stat().st_size < sent:  # cut back: from the beginning, so that both ends agree
+        if path.stat().st_size < sent:  # it was cut back: send all of it again
             sent = 0
         with path.open("rb") as file:
             file.seek(sent)
@@ -109,13 +109,14 @@ class Sender:
         return [Piece(path.name, sent, content)]
 
 
-def _tell_apart(descriptor: int) -> tuple[int, int]:
+def _identify(descriptor: int) -> tuple[int, int]:
+    """Return inode and modification time, which identify a checkpoint: it is never written to again."""
     about = os.fstat(descriptor)
     return about.st_ino, about.st_mtime_ns
 
 
 def pack_whole(folder: Path) -> Parcel:
-    """All that another machine needs to go on with a run: its lines, and the newest checkpoint that can be read."""
+    """Return all that another machine needs to continue a run: its lines, and the newest good checkpoint."""
     sender = Sender(folder)
     saved, found = [], ""
     for path in checkpoints(folder):
@@ -133,9 +134,9 @@ def pack_whole(folder: Path) -> Parcel:
 
 
 def unpack(folder: Path, parcel: Parcel) -> None:
-    """Writes a parcel into a run's folder. Raises ValueError for names that do not belong into one."""
+    """Write a parcel into a run's folder. Raises `ValueError` for file names that a parcel cannot have."""
     for piece in [*parcel.pieces, *parcel.checkpoints]:
-        if not _NAME.fullmatch(piece.name) or piece.name in _STAYS:
+        if not _NAME.fullmatch(piece.name) or piece.name in _NOT_COPIED:
             raise ValueError(f"a parcel with a file called {piece.name!r}")
     where = folder / "checkpoints"
     check_folders([where])
@@ -144,32 +145,23 @@ def unpack(folder: Path, parcel: Parcel) -> None:
         _write_piece(folder / piece.name, piece)
     for piece in parcel.checkpoints:
         write_whole(where / piece.name, piece.content)
-        touch_file(folder / SAVED)  # not before: whoever has it and no checkpoint cannot go on
+        touch_file(folder / SAVED)  # not before: a run with this file but no checkpoint cannot continue
     if parcel.best and (where / parcel.best).exists():
-        _write_best(where, parcel.best)
-    for old in checkpoints(folder)[_KEPT:]:
+        link_or_copy(where / parcel.best, where / "best")
+    for old in checkpoints(folder)[MAX_CHECKPOINTS:]:
         old.unlink(missing_ok=True)
 
 
 def _write_piece(path: Path, piece: Piece) -> None:
+    """Append a piece to a file of lines, or replace another file by it."""
     if piece.offset == 0 and path.suffix not in (".jsonl", ".txt"):
         write_whole(path, piece.content)
         return
     with os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
         if file.seek(0, os.SEEK_END) < piece.offset:
-            raise ValueError(f"{path} lacks what came before")
+            raise ValueError(f"{path} is shorter than the {piece.offset:,} bytes before the new ones")
         file.seek(piece.offset)
         file.write(piece.content)
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
-
-
-def _write_best(folder: Path, name: str) -> None:
-    link = folder / ".best"
-    link.unlink(missing_ok=True)
-    try:
-        link.hardlink_to(folder / name)
-    except OSError:  # no hard links here
-        shutil.copyfile(folder / name, link)
-    link.rename(folder / "best")

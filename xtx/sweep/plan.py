@@ -1,4 +1,4 @@
-"""From what a sweep is asked to do to its runs, each with all its settings and a folder of its own."""
+"""Plans the runs of a sweep: each with all its settings and a folder of its own."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from typing import Any
 import msgspec
 
 from xtx.agents import find_agent, preset
+from xtx.agents.from_file import agent_label
 from xtx.bounds import check_settings
 from xtx.config import QLearning, RunConfig, demo, usual_length
 from xtx.core import UserError
-from xtx.games.catalog import extra_actions, find_entry, find_story, is_story_name, locate
+from xtx.games.catalog import extra_actions, find_entry, find_story, is_story_path, locate
 from xtx.sweep.spec import Spec
 
 STAR = "*"
+"""Behind a game's name: play it with the actions that the paper adds."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that belongs to a sweep."""
+    """A run of a sweep."""
 
     folder: str
-    """Where it lies in the sweep's folder: game/agent/seed-0."""
+    """Its path in the sweep's folder: game/agent/seed-0."""
     config: RunConfig
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A game, and whether it is played with the actions that the paper adds."""
+    """A game of a sweep, and whether it is played with the actions that the paper adds."""
 
     name: str
     star: bool
     missing: str = ""
-    """The name of its story's file, if that is nowhere to be found."""
+    """The name of its story file if that cannot be found; empty otherwise."""
 
     @property
     def stem(self) -> str:
-        """What names it in a path, and in the presets."""
-        return Path(self.name).stem.lower() if _is_path(self.name) else self.name
+        """The game's name in paths and presets."""
+        return Path(self.name).stem.lower() if is_story_path(self.name) else self.name
 
 
 def find_games(names: Sequence[str]) -> list[Chosen]:
-    """The games, each once; those whose stories are missing say so. Raises `UserError` for what is no game at all."""
+    """Return the games of these names, each once; missing stories are noted. Raises `UserError` for an unknown game."""
     return list(dict.fromkeys(_find_game(name) for name in names))
 
 
@@ -56,7 +58,7 @@ def _find_game(typed: str) -> Chosen:
 
         ToyGame(name)
         chosen = Chosen(name, star)
-    elif _is_path(name):
+    elif is_story_path(name):
         find_story(name)
         chosen = Chosen(name, star)
     else:
@@ -67,43 +69,44 @@ def _find_game(typed: str) -> Chosen:
     return chosen
 
 
-def _is_path(name: str) -> bool:
-    return "/" in name or (is_story_name(Path(name)) and Path(name).is_file())
-
-
 def make_plan(spec: Spec, games: Sequence[Chosen]) -> list[PlannedRun]:
-    """The runs, in the order in which they are begun: first all of the first seed, so that a sweep that is not yet
-    finished can be compared already. Raises `UserError`."""
+    """Return the runs in the order in which they are started. Raises `UserError`.
+
+    All runs of the first seed come first, so that an unfinished sweep can already be compared.
+    """
     for agent in spec.agents:
         find_agent(agent)
     for agent in spec.settings:
         if agent not in spec.agents:
             raise UserError(f"there are settings for {agent!r}, which is not one of the sweep's agents")
-    ways = (False, True) if spec.stochastic == "both" else (spec.stochastic,)
+    variants = (False, True) if spec.stochastic == "both" else (spec.stochastic,)
     found: dict[str, PlannedRun] = {}
     for seed in dict.fromkeys(spec.seeds):
-        for stochastic in ways:
+        for stochastic in variants:
             for game in games:
                 for agent in dict.fromkeys(spec.agents):
                     run = _plan_run(spec, game, agent, seed, stochastic)
                     if run.folder in found:
-                        raise UserError(f"two of the games would both use the folder {run.folder}; rename a story")
+                        raise UserError(
+                            f"two of the runs would both use the folder {run.folder}; rename a story or an agent"
+                        )
                     found[run.folder] = run
     return list(found.values())
 
 
 def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool) -> PlannedRun:
+    """Plan one run."""
     settings = preset(agent, game.stem)
     if spec.small and isinstance(settings, QLearning):
         settings = demo(settings)
-    steps, together = usual_length(agent)
+    steps, num_games = usual_length(agent)
     config = RunConfig(
         game=game.name,
         agent=agent,
-        settings=_changed(agent, settings, spec.settings.get(agent, {})),
+        settings=change_settings(agent, settings, spec.settings.get(agent, {})),
         seed=seed,
         steps=steps if spec.steps is None else spec.steps,
-        games=together if spec.lock_step is None else spec.lock_step,
+        games=num_games if spec.lock_step is None else spec.lock_step,
         stochastic=stochastic,
         extra_actions=game.star,
         wide_grammar=spec.wide_grammar,
@@ -111,28 +114,29 @@ def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool)
         log_every=spec.log_every,
     )
     whole = spec.actions == "whole"
-    marks = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar), ("whole", whole))
-    place = "-".join([_folder_name(game.stem), *(mark for mark, holds in marks if holds)])
-    return PlannedRun(f"{place}/{_folder_name(agent)}/seed-{seed}", config)
+    variants = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar), ("whole", whole))
+    folder = "-".join([_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
+    return PlannedRun(f"{folder}/{_folder_name(agent_label(agent))}/seed-{seed}", config)
 
 
 def _folder_name(name: str) -> str:
-    """A name without anything that means something in a path."""
+    """Return a name without characters that have a meaning in a path."""
     return re.sub(r"[^\w.+-]+", "-", name).lstrip(".") or "unnamed"
 
 
-def _changed(agent: str, settings: Any, changes: Mapping[str, Any]) -> dict[str, object]:
-    """The settings of an agent, with changes."""
+def change_settings(agent: str, settings: Any, changes: Mapping[str, Any]) -> dict[str, object]:
+    """Return the settings of an agent with changes. Raises `UserError` if they do not fit."""
     whole = _merge(asdict(settings), changes, f"settings.{agent}")
     try:
         changed = msgspec.convert(whole, type(settings))
         check_settings(changed)
         return asdict(changed)
     except (msgspec.ValidationError, ValueError) as error:
-        raise UserError(f"the settings of {agent} do not fit ({error}); see: xtx train --agent {agent} -h") from None
+        raise UserError(f"the settings of {agent} do not fit ({error}); see: xtx agents {agent}") from None
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return nested settings with changes; `where` is their path, for error messages. Raises `UserError`."""
     merged = dict(base)
     for name, value in changes.items():
         if name not in base:

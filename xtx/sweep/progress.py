@@ -1,4 +1,4 @@
-"""How far a run is, read from its folder while another process, perhaps on another machine, writes it."""
+"""Reads steps, scores and speed of a run from its folder while another process writes it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from xtx.runs import read_episodes
 from xtx.sweep.folder import saved_steps
 
 LAST = 100
-"""Episodes over which scores are averaged."""
+"""Episodes over which the mean score is taken, as in training."""
 SPEED_OVER = 60.0
-"""Seconds of work over which the speed is measured."""
+"""Seconds of the run over which the speed is measured."""
 _TAIL = 1 << 16
+"""Bytes that are read from the end of a file: some hundred lines."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is known of a run."""
+    """Steps and scores of a run; None for what is not known."""
 
     steps: int = 0
     mean: float | None = None
-    """Mean score of the last 100 episodes."""
+    """Mean score of the last `LAST` episodes."""
     best: float | None = None
     speed: float | None = None
-    """Game steps per second, of late."""
+    """Game steps per second over the last minute."""
 
 
 def read_running(folder: Path, config: RunConfig, since: float) -> Reading:
-    """A run that is under way since that time. Cheap: the ends of two files are read."""
+    """Read a run that was started at the time `since`, in seconds since 1970. Reads the ends of two files only."""
     newest = next(_newest_lines(folder / "metrics.jsonl"), {})
     steps = max(_number(newest, "step") or 0, saved_steps(folder))
     speed = _speed(folder, since)
@@ -42,11 +43,11 @@ def read_running(folder: Path, config: RunConfig, since: float) -> Reading:
 
 
 def read_finished(folder: Path, config: RunConfig) -> Reading:
-    """A run that is finished, with its scores at the very end."""
+    """Read a finished run, with its scores at the very end."""
     newest = next(_newest_lines(folder / "metrics.jsonl"), {})
     if (_number(newest, "step") or 0) >= config.steps:
         return Reading(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
-    # The last line was written somewhat before the end: only the episodes know.
+    # The last line of metrics was written before the end, so the scores come from the episodes.
     try:
         scores = [episode.score for episode in read_episodes(folder)]
     except (OSError, BadFileError):
@@ -56,11 +57,11 @@ def read_finished(folder: Path, config: RunConfig) -> Reading:
 
 
 def _speed(folder: Path, since: float) -> float | None:
-    """Steps per second, by the clock that the run itself writes down."""
+    """Return steps per second, by the times that the run writes to timing.jsonl."""
     marks: list[tuple[float, float]] = []
     for line in _newest_lines(folder / "timing.jsonl"):
         time, step = _number(line, "time"), _number(line, "step")
-        # Back to where this start of the run began, and not farther than a minute.
+        # Backwards to the current start of the run, and at most a minute.
         if time is None or step is None or time < since or (marks and (step > marks[-1][1] or time > marks[-1][0])):
             break
         marks.append((time, step))
@@ -72,7 +73,7 @@ def _speed(folder: Path, since: float) -> float | None:
 
 
 def _newest_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The last lines of a file that is being written, newest first; damaged ones end it."""
+    """Yield the last lines of a file that is being written, newest first, up to a damaged one."""
     try:
         with open_readable(path) as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What a sweep is asked to do: from a TOML file of the user's, or from one of those that come with xtx."""
+"""Reads the TOML file that describes a sweep: the user's own, or one of those that come with xtx."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from typing import Any, Literal
 
 import msgspec
 
+from xtx.config import Actions
 from xtx.core import UserError
 
 READY = Path(__file__).parent / "ready"
-"""The sweeps that come with xtx."""
+"""Folder of the sweeps that come with xtx."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Games x agents x seeds. The names are those of the TOML file."""
+    """The description of a sweep: games x agents x seeds. Fields have the names of the TOML file."""
 
     games: tuple[str, ...] = ()
-    """Names, or paths of stories; a star behind one plays it with the actions that the paper adds."""
+    """Names of games, or paths of stories; a star behind one adds the paper's actions to it."""
     agents: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     stochastic: bool | Literal["both"] = False
-    """Another emulator seed in every episode; or the games in both ways."""
+    """Whether every episode has another emulator seed; `both` makes runs of either kind."""
     steps: int | None = None
-    """Game steps of each run; if not given, each agent's own."""
+    """Game steps of each run; None for the agent's default."""
     lock_step: int | None = None
-    """Games that a run plays at the same time; if not given, each agent's own."""
+    """Games that a run steps together; None for the agent's default."""
     wide_grammar: bool = False
-    actions: Literal["templates", "whole"] = "templates"
-    """What is tried for valid actions; see `RunConfig`."""
+    actions: Actions = "templates"
+    """What is tried for valid actions; the same for all agents, so that they can be compared."""
     small: bool = False
-    """The demo's small settings, for agents that have them."""
+    """Whether agents that have them use the demo's small settings."""
     log_every: int = 100
     settings: dict[str, dict[str, Any]] = {}
-    """By the agent's name: what is not as in its preset."""
+    """By agent, the settings that differ from its preset."""
 
 
 def ready_names() -> list[str]:
-    """The sweeps that come with xtx."""
+    """Return the names of the sweeps that come with xtx."""
     return sorted(path.stem for path in READY.glob("*.toml"))
 
 
 def read_spec(name_or_path: str) -> Spec:
-    """The sweep of that name, or in that file. Raises `UserError`."""
+    """Read the sweep of a name that comes with xtx, or a TOML file. Raises `UserError`."""
     path = Path(name_or_path)
     if path.suffix != ".toml" and "/" not in name_or_path:
         path = READY / f"{name_or_path}.toml"

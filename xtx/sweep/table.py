@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -29,16 +30,48 @@ _STYLES = {
     State.FINISHED: "green",
 }
 """In the order in which they are shown where there is not room for all."""
-_ROOM = 9
+_SPEED_FROM = 100
+"""Columns of the screen from which on the speed of each run is shown."""
+_OTHER_LINES = 9
 """Lines of the terminal that are not rows of runs."""
+
+
+class SweepSpeed:
+    """Game steps per second of all runs together, smoothed: runs write their progress down in bursts, and end and
+    begin at different times, so that the sum of their newest speeds jumps."""
+
+    OVER = 120.0
+    """Seconds over which it is smoothed."""
+
+    def __init__(self) -> None:
+        self._began = self._seen = 0.0
+        self._steps: int | None = None
+        self.steps_per_second: float | None = None
+        """None before there is anything to measure."""
+
+    def see(self, now: float, steps: int) -> None:
+        """Takes how many steps are done in all at a moment."""
+        if self._steps is None or (self.steps_per_second is None and steps <= self._steps):
+            self._began = self._seen = now  # nothing has begun yet
+            self._steps = steps
+            return
+        if now - self._seen < 1:
+            return
+        newest = max(0, steps - self._steps) / (now - self._seen)  # a run that failed goes back to its checkpoint
+        before = newest if self.steps_per_second is None else self.steps_per_second
+        weight = (now - self._seen) / min(self.OVER, now - self._began)  # at first the plain mean
+        self.steps_per_second = before + min(1.0, weight) * (newest - before)
+        self._seen, self._steps = now, steps
 
 
 class Show(LiveShow):
     """Shows the runs while they are under way."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        super().__init__(console, auto_refresh=False)
         self._shown = float("-inf")
+        self._items: Sequence[Item] = ()
+        self._speed = SweepSpeed()
         self._stopping = False
 
     def stopping(self) -> None:
@@ -50,25 +83,35 @@ class Show(LiveShow):
     def show(self, items: Sequence[Item]) -> None:
         """The state of all runs, not more often than a person can read."""
         now = time.monotonic()
+        self._items = items
+        self._speed.see(now, sum(item.run.config.steps - item.left for item in items))
         if self._live is not None and now - self._shown > REFRESH:
             self._shown = now
-            rows = max(3, self._console.height - _ROOM)
-            self._live.update(Group(build_table(_first(items, rows)), Text(overview(items))))
+            self._live.refresh()
         elif self._live is None and now - self._shown > LINE_EVERY:
             self._shown = now
-            self.tell(overview(items))
+            self.tell(overview(items, self._speed.steps_per_second))
+
+    def draw(self) -> RenderableType:
+        """The table, as far as there is room, and a line about all runs."""
+        rows = max(3, self._console.height - _OTHER_LINES)
+        return Group(
+            build_table(_first(self._items, rows), self._console.width),
+            Text(overview(self._items, self._speed.steps_per_second)),
+        )
 
     def tell(self, line: str) -> None:
         """A line that stays, above the table."""
-        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
 
-def build_table(items: Sequence[Item]) -> Table:
-    """One row for each run; `last 100` is the mean score of its last 100 episodes."""
+def build_table(items: Sequence[Item], width: int = 120) -> Table:
+    """One row for each run. Avg is the mean score of its last 100 episodes, Max its best. On a narrow screen the speed
+    of each run is left out rather than its name broken."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("game", "agent", "seed", "state"):
-        table.add_column(title, overflow="fold")
-    for title in ("steps", "steps/s", "last 100", "max", "left"):
+        table.add_column(title, no_wrap=True)
+    for title in ("steps", *(["steps/s"] if width >= _SPEED_FROM else []), "Avg", "Max", "left"):
         table.add_column(title, justify="right", no_wrap=True)
     for item in items:
         reading, style = item.reading, _STYLES[item.state]
@@ -81,7 +124,7 @@ def build_table(items: Sequence[Item]) -> Table:
             seed.removeprefix("seed-"),
             f"[{style}]{escape(item.state.value + where)}[/{style}]",
             f"{reading.steps:,}",
-            f"{speed:.0f}" if speed else "",
+            *([f"{speed:.0f}" if speed else ""] if width >= _SPEED_FROM else []),
             f"{reading.mean:.1f}" if reading.mean is not None else "",
             f"{reading.best:g}" if reading.best is not None else "",
             spell_time(item.left / speed) if speed else "",
@@ -89,20 +132,50 @@ def build_table(items: Sequence[Item]) -> Table:
     return table
 
 
-def overview(items: Sequence[Item]) -> str:
-    """All runs in one line."""
+def build_means(items: Sequence[Item]) -> Table | None:
+    """One row for each agent on each game: mean and standard deviation over the seeds that are finished. None where no
+    agent has several."""
+    groups: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        if item.state is State.FINISHED and item.reading.mean is not None and item.reading.best is not None:
+            game, agent, _ = item.run.folder.split("/")
+            groups.setdefault((game, agent), []).append(item)
+    if not any(len(group) > 1 for group in groups.values()):
+        return None
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in ("game", "agent"):
+        table.add_column(title, overflow="fold")
+    for title in ("seeds", "Avg ± sd", "Max ± sd"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for (game, agent), group in groups.items():
+        figures = ([item.reading.mean or 0.0 for item in group], [item.reading.best or 0.0 for item in group])
+        table.add_row(escape(game), escape(agent), str(len(group)), *map(_spell_spread, figures))
+    return table
+
+
+def _spell_spread(values: Sequence[float]) -> str:
+    """The mean, with the population's standard deviation, as in reports; that of a single seed says nothing."""
+    mean = f"{statistics.fmean(values):.1f}"
+    return f"{mean} ± {statistics.pstdev(values):.1f}" if len(values) > 1 else mean
+
+
+def overview(items: Sequence[Item], speed: float | None = None) -> str:
+    """All runs in one line. `speed`: their steps per second together, if that was measured over some time."""
     counts = Counter(item.state for item in items)
     done = sum(item.run.config.steps - item.left for item in items)
     total = sum(item.run.config.steps for item in items)
-    speed = sum(item.reading.speed or 0.0 for item in items if item.state is State.RUNNING)
+    running = [item for item in items if item.state is State.RUNNING]
+    speed = sum(item.reading.speed or 0.0 for item in running) if speed is None else speed if running else 0.0
     states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
     rest = f", {speed:.0f} steps/s, about {spell_time((total - done) / speed)} left" if speed else ""
     return f"{len(items)} run{'s' * (len(items) != 1)}: {states}; {done:,} of {total:,} steps{rest}"
 
 
 def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
-    """All runs, and why some failed."""
-    console.print(build_table(items))
+    """All runs, the means over their seeds, and why some failed."""
+    console.print(build_table(items, console.width))
+    if (means := build_means(items)) is not None:
+        console.print(means)
     console.print(overview(items), highlight=False, soft_wrap=True, markup=False)
     for item in items:
         if item.state is State.FAILED:

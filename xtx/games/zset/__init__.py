@@ -1,7 +1,7 @@
 """The set-execution engine: what becomes of thousands of commands, found in one run of the Z-machine for all of them.
 
 It gives the verdicts of `Emulator.filter`, which tries the commands one after the other in Frotz; a command that it
-cannot judge is marked, to be tried there. docs/set-execution.md explains how; the C sources are beside this file.
+cannot judge is marked. docs/set-execution.md explains how; the C sources are beside this file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.commands import Commands
-from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict, Verdicts, WorldStruct
+from xtx.games.jericho import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts, WorldStruct
 from xtx.games.zmachine import Ram
 from xtx.games.zset.rules import Rules
 
 UNJUDGED = 128
-"""Flag of a command that must be tried in Frotz; beside those of `Verdict`."""
+"""Flag of a command that the engine cannot judge; beside those of `Verdict`."""
+END_OPEN = 64
+"""Beside it, that the command came to its end, and only Jericho's functions can say whether the game did."""
 
 ENGINE = "(set execution)"
 """What stands for the engine where commands are noted or excluded: a state in which it fails is judged without."""
@@ -45,8 +47,6 @@ _TEXT_ROOM = 1 << 16
 _ANSWER_ROOM = 8000
 """Longest answer; a little less than libfrotz's screen holds."""
 _TAKEN, _CUT = 1, 16
-_CUTS = b">", b"["
-"""Where Jericho cuts texts off, in some games or others, before it looks for the end of the game in them."""
 _ENDS = {0: 2, 1: 4, 2: 8}
 """What the engine is told of a text by which Jericho sees an end: that Jericho must be asked, that the game is over, or
 that it is won."""
@@ -139,6 +139,7 @@ def library() -> ctypes.CDLL:
     loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, *[pointer] * 3, i32, i32, u64, i32, *[pointer] * 5]
     loaded.zset_ask.argtypes = [pointer, pointer, start, pointer, i32, i32, u64, pointer, i32, pointer]
     loaded.zset_finals.argtypes = [pointer, start, pointer, i32, u64, *[pointer] * 3]
+    loaded.zset_endings.argtypes, loaded.zset_endings.restype = [pointer, pointer], None
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
     loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
@@ -165,6 +166,8 @@ class Engine:
         """Room for the answers to what is asked."""
         self._others: list[Engine] = []
         self._ram_size = len(rules.set_mask)
+        self.final = np.array(rules.final, dtype=np.intp)
+        """RAM bytes by which Jericho sees that the game has ended."""
         try:
             self._open(story, rules, threads)
         except BaseException:
@@ -177,7 +180,7 @@ class Engine:
         wanderers = (ctypes.c_uint16 * len(rules.wanderers))(*rules.wanderers)
         special = (ctypes.c_uint16 * len(rules.special))(*rules.special)
         final = (ctypes.c_uint16 * len(rules.final))(*rules.final)
-        meanings = {b"(Taken)": _TAKEN, **dict.fromkeys(_CUTS, _CUT)}
+        meanings = {b"(Taken)": _TAKEN, **dict.fromkeys(rules.cuts, _CUT)}
         meanings |= {text: _ENDS[meaning] for text, meaning in rules.final_texts}
         patterns, hits = tuple(meanings), (ctypes.c_uint8 * len(meanings))(*meanings.values())
         masks = [ctypes.create_string_buffer(m, max(1, len(m))) for m in (rules.set_mask, rules.clear_mask)]
@@ -229,13 +232,22 @@ class Engine:
         mode: Mode = Mode.MERGING,
         hashes: npt.NDArray[np.uint64] | None = None,
         watched: Ram | None = None,
+        endings: npt.NDArray[np.uint8] | None = None,
     ) -> Verdicts:
         """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
-        must be tried there. `hashes`, where given, receives a hash of each command's whole final state; `watched` are
-        bits of RAM to be watched beside those of the world."""
-        if hashes is not None and len(hashes) != len(commands):
-            raise ValueError("there must be one hash for each command")
-        return self.filter_each(state, [state.rng], commands, limit, mode, hashes, watched)[0]
+        the engine cannot judge. `hashes`, where given, receives a hash of each command's whole final state; `watched`
+        are bits of RAM to be watched beside those of the world; `endings`, one for each command, are what
+        `Emulator.read_ending` says of those that are END_OPEN without it."""
+        if any(given is not None and len(given) != len(commands) for given in (hashes, endings)):
+            raise ValueError("there must be one hash, and one ending, for each command")
+        if endings is None:
+            return self.filter_each(state, [state.rng], commands, limit, mode, hashes, watched)[0]
+        self._check(state)
+        self._library.zset_endings(self._engine, endings.ctypes.data)
+        try:
+            return self._run(state, [state.rng], commands, limit, mode, hashes, watched, is_shared=False)[0]
+        finally:
+            self._library.zset_endings(self._engine, None)
 
     def filter_each(
         self,
@@ -277,6 +289,7 @@ class Engine:
         watched: Ram | None = None,
         differences: npt.NDArray[np.uint64] | None = None,
         first_alone: bool = False,
+        is_shared: bool = True,
     ) -> list[Verdicts]:
         shape = len(commands), len(randoms)
         flags = np.full(shape, UNJUDGED, dtype=np.uint8)
@@ -289,7 +302,8 @@ class Engine:
         found = flags.ctypes.data, diffs.ctypes.data, None if hashes is None else finals.ctypes.data
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
         lanes = len(commands) if first_alone else flags.size
-        if self._team is None or lanes < 2 * _WORTH_SHARING or differences is not None or mode == _CHECKING:
+        is_shared &= self._team is not None and differences is None and mode != _CHECKING
+        if not is_shared or lanes < 2 * _WORTH_SHARING:
             compared = None if differences is None else differences.ctypes.data
             more = compared, *watch, None
             first = given.text[given.starts[0] :].ctypes.data
@@ -347,7 +361,7 @@ class Engine:
 
     def ask(self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> list[bytes | None]:
         """What is written on the screen at each command, tried from a state, up to the next prompt and the status line
-        behind it; None for commands that the emulator must be asked."""
+        behind it; None for commands that the engine does not finish, or of whose screen it does not know enough."""
         self._check(state)
         if self._texts.size < len(commands) * _ANSWER_ROOM:
             self._texts = np.empty(len(commands) * _ANSWER_ROOM, dtype=np.uint8)
@@ -419,71 +433,6 @@ class Engine:
         counts = (ctypes.c_uint64 * 6)()
         self._library.zset_counts(self._engine, counts)
         return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
-
-
-def judge(
-    emulator: Emulator,
-    engine: Engine | None,
-    state: Snapshot,
-    commands: Sequence[str],
-    watched: Ram | None = None,
-) -> Verdicts:
-    """What becomes of each command, tried from a state: by the engine, and one by one in the emulator for those it
-    leaves open, or for all where there is no engine. The emulator is left in some other state."""
-    return judge_each(emulator, engine, state, [state.rng], commands, watched)[0]
-
-
-def judge_each(
-    emulator: Emulator,
-    engine: Engine | None,
-    state: Snapshot,
-    randoms: Sequence[Random],
-    commands: Sequence[str],
-    watched: Ram | None = None,
-    first_alone: bool = True,
-) -> list[Verdicts]:
-    """`judge` under each of several states of the random generator; what is watched is watched under the first, and a
-    command that cannot be ended under the first may count as such under all. That a command draws numbers is seen by
-    the generator's state, so the first must be none that a story can set itself (a number up to 32,767). The engine is
-    quicker without `first_alone` where most commands draw random numbers."""
-    first, *others = (msgspec.structs.replace(state, rng=rng) for rng in randoms)
-    if engine is None:
-        found = [_in_emulator(emulator, first, commands, watched), *(_unjudged(len(commands)) for _ in others)]
-    else:
-        emulator.note(ENGINE)
-        found = engine.filter_each(state, randoms, commands, watched=watched, first_alone=first_alone)
-    with_first, *with_others = found
-    _fill(with_first, np.flatnonzero(with_first.flags & UNJUDGED), emulator, first, commands, watched)
-    for each, verdicts in zip(others, with_others, strict=True):
-        left = np.flatnonzero(verdicts.flags & UNJUDGED)
-        verdicts.flags[left], verdicts.diffs[left] = with_first.flags[left], with_first.diffs[left]
-        _fill(verdicts, left[with_first.flags[left] & Verdict.RANDOM > 0], emulator, each, commands)
-    return found
-
-
-def _unjudged(count: int) -> Verdicts:
-    numbers = np.zeros((2, count), dtype=np.uint64)
-    return Verdicts(np.full(count, UNJUDGED, dtype=np.uint8), *numbers)
-
-
-def _fill(
-    verdicts: Verdicts,
-    left: npt.NDArray[np.intp],
-    emulator: Emulator,
-    state: Snapshot,
-    commands: Sequence[str],
-    watched: Ram | None = None,
-) -> None:
-    """Puts the emulator's verdicts where there are none yet."""
-    if len(left):
-        found = _in_emulator(emulator, state, [commands[i] for i in left.tolist()], watched)
-        verdicts.flags[left], verdicts.diffs[left] = found.flags, found.diffs
-        verdicts.watches[left] = found.watches
-
-
-def _in_emulator(emulator: Emulator, state: Snapshot, commands: Sequence[str], watched: Ram | None) -> Verdicts:
-    emulator.restore(state)
-    return emulator.filter(commands, watched=watched)
 
 
 @contextmanager

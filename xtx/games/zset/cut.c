@@ -1,23 +1,26 @@
-/* Cutting the commands of a state into parts for several engines.
+/* Partition of the commands of a state into parts for several engines.
  *
- * All that is cut is done twice in part, so there should be few parts; but then nobody can help whoever got the costly
- * one, so they should cost the same. What a command costs depends on its kind more than on anything else, so that is
- * learned from one search to the next. It is counted in instructions and not in time: the same searches are always cut
- * alike. */
+ * Commands of different parts share no work, so there should be few parts; but an engine cannot help with another's
+ * part,
+ * so the parts should have equal costs. The cost of a command depends mostly on its kind, so the average cost of each
+ * kind
+ * is learned from search to search. Costs are counted in instructions, not in time, so the partition is reproducible.
+ * */
 #include "zset.h"
 
 #include <stdlib.h>
 
-/* What the first command of a row with the same verb costs more than those that follow it. */
+/* Cost of the first command of a row with the same verb relative to those that follow it. */
 enum { ROW = 16 };
-/* A part has so many lanes at most, for larger sets do not fit into the processor's cache. */
+/* Most lanes of a part: larger sets do not fit into the processor's cache. */
 enum { MOST = 2048 };
-/* Where there are more lanes for an engine than so many, the last parts are smaller, to fill the gaps: this share of
- * what is left is cut in such ones, in percent. */
+/* If an engine has more lanes than this, the last parts are smaller, to balance the load: the share of the rest that is
+ * split into such parts, in percent. */
 enum { FEW = 1500, GAPS = 15 };
 
-/* Whether the command before this one is of the same group, and so has the same verb; it is taken to be of the same kind
- * as well, though a name of two words may make another one of it. */
+/* Whether the command before this one is of the same group, and so has the same verb. Its kind is assumed to be the
+same,
+ * although a name of two words may change it. */
 static int as_before(const cutting *c, uint32_t i) { return c->groups && i && c->groups[i] == c->groups[i - 1]; }
 
 /* Whether the command before this one has the same verb. */
@@ -41,7 +44,7 @@ void cut_begin(prices *p) {
     for (uint32_t i = 0; i < KINDS; i++) p->price[i] = 1;
 }
 
-/* Fills sum[i] with what the commands before the i-th are expected to cost. */
+/* Fills sum[i] with the estimated cost of the commands before the i-th. */
 static void add_up(const prices *p, const cutting *c, float *sum) {
     double total = 0;
     float price = 1;
@@ -53,8 +56,9 @@ static void add_up(const prices *p, const cutting *c, float *sum) {
     sum[c->count] = (float)total;
 }
 
-/* The end of a part, moved to where another verb begins, if that is near: commands with the same verb go together for
- * longest, and to run them in two sets costs most. */
+/* Returns the end of a part, moved to a nearby change of the verb: commands with the same verb stay together longest,
+so
+ * it is expensive to run them in two sets. */
 static uint32_t between_verbs(const cutting *c, const float *sum, uint32_t first, uint32_t end) {
     const float near = (sum[end] - sum[first]) / 16;
     uint32_t later = end, before = end;
@@ -71,8 +75,9 @@ static int dearest_first(const void *a, const void *b) {
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Cuts in rounds: in each, every engine gets a part, all of them together most of what is left, and all of it if too
- * little would be left to be worth another round. */
+/* Works in rounds. In each, every engine gets a part; together they are most of the rest, or all of it if too little
+would
+ * be left for another round. */
 static uint32_t deal(const cutting *c, const float *sum, uint32_t each, uint32_t engines, uint32_t least, job *jobs) {
     const uint32_t count = c->count;
     uint32_t n = 0, in_round = engines, most = MOST / each ? MOST / each : 1;

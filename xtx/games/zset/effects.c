@@ -1,12 +1,13 @@
-/* What the verdicts on thousands of commands come to: a number for what each does to the world, and which of the forms
- * with two names do so many different things that a story's carelessness must be behind it.
+/* Statistics over the verdicts on thousands of commands: an id for the effect of each, and the templates with two names
+that
+ * have so many different effects that an error of the story is the likely cause.
  *
- * One pass over what the threads have left is all that is wanted here, while they wait. */
+ * It runs while the threads wait, so it passes over the results only once. */
 #include "zset.h"
 
 #include <stdlib.h>
 
-/* A column of verdicts, which may be one of several that lie between each other. */
+/* A column of verdicts, which may be interleaved with others. */
 typedef struct {
     const uint8_t *flags, *diffs;
     int64_t flags_step, diffs_step;
@@ -18,10 +19,13 @@ static uint64_t effect_of(uint8_t flags, const uint8_t *diff) {
     return effect;
 }
 
-/* A number for what each of `count` commands does: equal for equal effects, 0 for none, or if it does not come to an end
- * with one of the random numbers. There is a column for each of those; what draws none has the effect of the first.
- * `touched` receives the commands that touch the object tree and leave it as it is, but change what is watched in a way that
- * is not among `idle`, and `chancy` how many commands draw random numbers. Returns how many were touched. */
+/* Writes an id for the effect of each of `count` commands: equal for equal effects, 0 for none or if the command does
+not
+* end with one of the random numbers. There is a column of verdicts for each random number; a command that draws none
+* has
+* the effect of the first. `touched` receives the commands that write to the object tree without changing it, but change
+* the watched bits in a way that is not in `idle`; `chancy` the number of commands that draw random numbers. Returns the
+* number of `touched`. */
 int32_t zset_effects(const column *columns, int32_t column_count, const uint8_t *watches, int64_t watches_step,
                      int32_t count, const uint64_t *idle, int32_t idle_count, uint64_t *effects, int32_t *touched,
                      int32_t *chancy) {
@@ -36,7 +40,7 @@ int32_t zset_effects(const column *columns, int32_t column_count, const uint8_t 
             for (const column *c = columns + 1; c < columns + column_count; c++) {
                 const uint8_t again = c->flags[i * c->flags_step];
                 stopped |= again & STOPPED;
-                /* 0 if all effects are 0, and else as good as never. */
+                /* 0 if all effects are 0, and otherwise practically never. */
                 effect = effect * 0x9E3779B97F4A7C15u + effect_of(again, c->diffs + i * c->diffs_step);
             }
         }
@@ -51,8 +55,8 @@ int32_t zset_effects(const column *columns, int32_t column_count, const uint8_t 
     return found;
 }
 
-/* How many different effects other than 0 the commands with these numbers have, of those names that are `wanted`; -1
- * stands for no command. `seen` has room for all of them. */
+/* Returns the number of different effects other than 0 of these commands (-1 for none), of the names that are `wanted`.
+ * `seen` is a buffer for all of them. */
 static int32_t kinds(const uint64_t *effects, const int32_t *commands, int32_t step, const uint8_t *wanted, int32_t names,
                      uint64_t *seen) {
     int32_t count = 0;
@@ -67,9 +71,10 @@ static int32_t kinds(const uint64_t *effects, const int32_t *commands, int32_t s
     return count;
 }
 
-/* For each form with two names, given as the square of its commands: behind which second names so many `fixed` first
- * names as `taken_least` have different effects, and likewise before which first names `aimed_least` second ones. Returns
- * how many such there are, -1 if there is no memory. */
+/* For each template with two names, given as the square of its commands: finds the second names with which at least
+ * `taken_least` of the `fixed` first names have different effects, and the first names with which at least
+ * `aimed_least`
+ * second ones have. Returns their number, -1 if there is no memory. */
 int32_t zset_suspects(const uint64_t *effects, const int32_t *squares, int32_t forms, int32_t names, const uint8_t *fixed,
                       int32_t taken_least, int32_t aimed_least, uint8_t *taken, uint8_t *aimed) {
     int32_t found = 0;

@@ -1,15 +1,16 @@
-/* Filling the templates of a grammar with the names of things: every command once, in the templates' order.
+/* Fills the templates of a grammar with the names of things: every command once, in the order of the templates.
  *
- * With twenty names at hand a grammar gives thirty thousand commands, of which a hundred will be worth a word: they are
- * made, told apart and handed on without ever becoming objects of Python's. */
+ * With twenty names a grammar gives thirty thousand commands, of which about a hundred have an effect. They are made
+ * and
+ * deduplicated here without a Python object for each. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is filled in: nothing; a name; a name or "me"; two different names; a name and a side. */
+/* What a template is filled with: nothing; a name; a name or "me"; two different names; a name and a side. */
 enum { PLAIN, NAME, NAME_OR_ME, TWO_NAMES, NAME_AND_SIDE };
 
-/* The hash of a text is a polynomial in FACTOR, so that of two texts in a row follows from theirs. */
+/* The hash of a text is a polynomial in FACTOR, so the hash of a concatenation follows from those of its parts. */
 #define FACTOR 0x9E3779B97F4A7C15u
 
 typedef struct {
@@ -18,7 +19,7 @@ typedef struct {
     uint64_t hash, power; /* FACTOR to the power of its length */
 } word;
 
-enum { SLACK = 16 }; /* short words are copied as so many bytes: so many may be written behind the last command */
+enum { SLACK = 16 }; /* short words are copied as 16 bytes, so as many may be written behind the last command */
 
 typedef struct {
     char *text;
@@ -30,7 +31,7 @@ typedef struct {
     uint32_t mask;
 } filling;
 
-/* Adds the command that these words make, one after the other; its number, or that of the same command before. */
+/* Adds the concatenation of these words as a command; returns its index, or that of an equal command before. */
 static int32_t add(filling *f, uint16_t form, const word *words, int count) {
     char *start = f->text + f->starts[f->count], *end = start;
     uint64_t hash = 0;
@@ -71,24 +72,25 @@ static const char *read_word(const char *text, word *w) {
     return text + 1;
 }
 
-/* How long `count` words with a NUL behind each are. */
+/* Returns the length of `count` words with a NUL behind each. */
 static size_t length_of(const char *words, int32_t count) {
     const char *end = words;
     for (; count-- > 0;) end += strlen(end) + 1;
     return (size_t)(end - words);
 }
 
-/* Fills each template, given as the three parts around its holes, and leaves the commands in `text`, each with a NUL
- * behind it, from where starts[0] says; there must be room for all of them and SLACK bytes more. `lines` receives, for each
- * template, the number of the command with each name, where there is one; `squares`, for each template for two names, that
- * of the command with each pair of them, -1 for a name with itself. Returns how many commands there are, -1 for no
- * memory. */
+/* Fills each template, given as the three parts around its slots, and writes the commands to `text`, each with a NUL
+behind
+* it, from starts[0] on; there must be space for all of them and SLACK bytes more. `lines` receives, for each template,
+* the
+* index of the command with each name, if there is one; `squares`, for each template with two names, that of the command
+* with each pair of names, -1 for a name with itself. Returns the number of commands, -1 if there is no memory. */
 int32_t zset_fill(const char *parts, const uint8_t *kinds, int32_t templates, const char *names, int32_t name_count,
                   const char *sides, int32_t side_count, int32_t most, char *text, uint32_t *starts, uint16_t *forms,
                   uint8_t *words, int32_t *lines, int32_t *squares) {
     uint32_t size = 64;
     while (size < (uint32_t)most + (uint32_t)most / 2) size *= 2;
-    /* Copies, because there may be nothing to be read behind the originals. */
+    /* Copies, because SLACK bytes must be readable behind each, and the originals may end at unmapped memory. */
     const size_t part_bytes = length_of(parts, 3 * templates), name_bytes = length_of(names, name_count),
                  side_bytes = length_of(sides, side_count);
     char *copies = malloc(part_bytes + name_bytes + side_bytes + SLACK);

@@ -1,8 +1,9 @@
 /* The Z-machine: loading a story, decoding its instructions, and the interpreter.
  *
- * It does what Frotz does, as far as a program can tell. Whatever it does not do (saving, undo, keyboards), and
- * everything that a sound story does not do (illegal objects, writing outside RAM), ends in `give_up`: the caller
- * then asks Frotz itself. */
+ * It behaves as Frotz does. Instructions that it does not implement (saving, undo, keyboards), and everything that a
+ * correct story does not do (illegal objects, writing outside RAM), end in `give_up`: the caller then runs the command
+ * in
+ * Frotz. */
 #include "zset.h"
 
 #include <stdlib.h>
@@ -59,8 +60,8 @@ void machine_free(engine *e) {
 
 /* --- decoding ----------------------------------------------------------------------------------------------- */
 
-/* UNKNOWN is also all that is left to Frotz; NOTHING takes operands and does nothing that can be seen in memory or
- * text; FLUSH the same, but that Frotz shows what it kept back. */
+/* UNKNOWN also stands for everything that is left to Frotz. NOTHING takes operands and changes neither memory nor text;
+ * FLUSH is the same, but makes Frotz show its buffered word. */
 #define OPERATIONS(X) \
     X(UNKNOWN) X(NOTHING) X(FLUSH) X(BUFFER_MODE) X(SHOW_STATUS) \
     X(JE) X(JL) X(JG) X(DEC_CHK) X(INC_CHK) X(JIN) X(TEST_BITS) X(OR_) X(AND_) \
@@ -72,9 +73,11 @@ void machine_free(engine *e) {
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
     X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
 
-/* What is done in another way than by the operation alone: MEET, and the operations that are most frequent by far, with
- * a handler for each kind of operands: a constant (C), the stack (S), a local (L) or a global (G). The others look at
- * their operands one by one, which a processor cannot foresee. */
+/* Special handlers: MEET, and the most frequent operations with a handler for each kind of operands: a constant (C),
+the
+ * stack (S), a local (L) or a global (G). The general handlers test the kind of each operand, a branch that the
+ * processor
+ * cannot predict. */
 #define FOR_KINDS(X, op) X(op##_C) X(op##_S) X(op##_L) X(op##_G)
 #define FOR_PAIRS(X, op) FOR_KINDS(X, op##_C) FOR_KINDS(X, op##_S) FOR_KINDS(X, op##_L) FOR_KINDS(X, op##_G)
 #define SPECIAL(X) \
@@ -118,7 +121,7 @@ static const form many_operands[32] = {
     [5] = {PRINT_CHAR, 1, 0}, [6] = {PRINT_NUM, 1, 0}, [7] = {RANDOM_, 1, S}, [8] = {PUSH, 1, 0}, [9] = {PULL, 1, 0},
     [10] = {FLUSH, 0, 0}, [11] = {FLUSH, 0, 0}, [12] = {CALL, 1, S}, [13] = {FLUSH, 0, 0}, [14] = {FLUSH, 0, 0},
     [15] = {FLUSH, 0, 0}, [17] = {NOTHING, 0, 0}, [18] = {BUFFER_MODE, 0, 0}, [19] = {OUTPUT_STREAM, 1, 0},
-    [21] = {NOTHING, 0, 0}, [22] = {READ, 0, 0}, [23] = {SCAN_TABLE, 3, S | B}, [24] = {NOT, 1, S}, [25] = {CALL, 1, 0},
+    [21] = {NOTHING, 0, 0}, [22] = {READ, 0, S}, [23] = {SCAN_TABLE, 3, S | B}, [24] = {NOT, 1, S}, [25] = {CALL, 1, 0},
     [26] = {CALL, 1, 0}, [27] = {TOKENISE, 2, 0}, [29] = {COPY_TABLE, 3, 0}, [30] = {PRINT_TABLE, 2, 0},
     [31] = {CHECK_ARG_COUNT, 1, B},
 };
@@ -182,8 +185,9 @@ static void read_branch(reader *r, instruction *in) {
     in->target = r->at + (uint32_t)offset - 2;
 }
 
-/* The special handler for an instruction with such operands, if there is one. Those for all kinds of operands are in
- * the order of the kinds. */
+/* The special handler for an instruction's operands, or its operation if there is none. Handlers are in the order of
+the
+ * kinds. */
 static uint8_t handler_of(const instruction *in) {
     uint32_t first = in->kind[0], second = in->kind[1], variable = in->operand[0];
     /* Whether the first operand names a local or a global: 0 is the stack. */
@@ -217,7 +221,7 @@ instruction *decode(engine *e, uint32_t address) {
     if (address < e->ram_size || address >= e->size) return NULL;
     if (e->decoded[address]) return e->decoded[address];
     if (!e->pool_left) {
-        const size_t line = 64, size = 1024 * sizeof *e->pool; /* each lies in one line of the processor's cache */
+        const size_t line = 64, size = 1024 * sizeof *e->pool; /* each is in one line of the processor's cache */
         void *pool = aligned_alloc(line, size);
         e->pool = keep(e, pool ? memset(pool, 0, size) : NULL);
         e->pool_left = 1024;
@@ -295,7 +299,7 @@ static int can_write(const engine *e, uint32_t address, uint32_t bytes) {
     return address >= 64 && address + bytes <= e->ram_size;
 }
 
-/* Only called when `walk_to` has found that it can be done. */
+/* The caller has checked that the object can be written. */
 static void set_link(engine *e, uint32_t object, int link, uint32_t to) {
     uint32_t address = link_address(e, object, link);
     if (e->version <= 3) store_byte(e, address, to & 255);
@@ -306,7 +310,7 @@ static int object_writable(const engine *e, uint32_t object) {
     return object && legal_object(e, object) && can_write(e, object_address(e, object), e->version <= 3 ? 9 : 14);
 }
 
-/* Looks at all that taking an object out of its parent will read. Returns 1, with the object's parent in *parent and
+/* Reads everything that removing an object from its parent needs. Returns 1, with the object's parent in *parent and
  * the child before it in *before (0 if it is the first); 0 if a link differs between lanes, which is then in *differs;
  * -1 if it cannot be done. */
 static int find_place(engine *e, uint32_t object, uint32_t *parent, uint32_t *before, value *differs) {
@@ -377,11 +381,11 @@ static uint32_t property_length(const engine *e, uint32_t size) {
 
 /* --- the interpreter ---------------------------------------------------------------------------------------- */
 
-/* Values in hand are always simplified: a vector really differs between lanes of the present set. */
+/* Values in local variables are always simplified: a vector really differs between lanes of the current set. */
 #define SIMPLE(v) (UNLIKELY(is_vector(v)) ? simplify(e, v) : (v))
 
 #define GIVE_UP goto cannot
-/* The lanes must agree on this value: if they do not, the set is split by it. */
+/* Splits the set by a value if the lanes do not agree on it. */
 #define AGREE(v)                 \
     do {                         \
         if (UNLIKELY(is_vector(v))) { \
@@ -389,7 +393,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
             goto divide;         \
         }                        \
     } while (0)
-/* The same for an answer of the functions for lanes: -1 stands for "it differs, see e->keys". */
+/* The same for the result of a predicate on lanes: -1 stands for "it differs, see e->keys". */
 #define AGREED(answer)               \
     do {                             \
         if ((yes = (answer)) < 0) goto divide; \
@@ -400,14 +404,15 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         if (UNLIKELY(sp <= e->stack)) GIVE_UP;    \
         *--sp = (v);                              \
     } while (0)
-/* A routine must not take the locals of its own or the frames of others off the stack. */
+/* A routine must not pop its own locals or the frames of others. */
 #define CHECK_POP                              \
     do {                                       \
         if (UNLIKELY(sp >= bottom)) GIVE_UP;   \
     } while (0)
 
-/* A local by number. Below those that a routine has lies what others have left behind: no story that is sound looks at
- * that, and it is not the same in a set as alone. */
+/* A local by number. Beyond a routine's own locals is old data of other routines, which a correct story does not read,
+and
+ * which differs between a set and a single command. */
 #define LOCAL_PLACE(number)                        \
     (*({                                           \
         value *place_ = fp - (int)(number);        \
@@ -465,7 +470,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         } else STORE_TO(variable, v);                             \
     } while (0)
 
-/* Every instruction jumps to the next one's by itself: a processor learns which usually follows which. */
+/* Every handler jumps to the next one itself: so the processor can predict which operation follows which. */
 #define EXECUTE                                            \
     do {                                                   \
         sp_before = sp;                                    \
@@ -473,7 +478,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         if (UNLIKELY(++executed > limit)) GIVE_UP;           \
         goto *doing[in->handler];                          \
     } while (0)
-/* What the rest of the engine has to know of the registers. */
+/* Writes the registers that are kept in local variables back to the engine. */
 #define LEAVE_REGISTERS                             \
     do {                                            \
         e->now.at = in;                             \
@@ -521,8 +526,9 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         AGREED(lanes_compare(e, what, a, b));                                  \
         BRANCH(yes);                                                           \
     } while (0)
-/* Printing functions say whether they could print. What takes long counts as many instructions, so that a damaged
- * story comes to its limit in time. */
+/* Printing functions return whether they could print. Long operations count as many instructions, so that a damaged
+story
+ * reaches its limit in time. */
 #define CHARGE(work) executed += (work) / 16
 #define PRINTED(answer)              \
     do {                             \
@@ -533,8 +539,8 @@ static uint32_t property_length(const engine *e, uint32_t size) {
         e->printed = 0;              \
     } while (0)
 
-/* The handlers for each kind of operands. They do not simplify: that is left to the general operation, which begins
- * anew. */
+/* The handlers for each kind of operands. They do not simplify vectors: for those the general operation starts again.
+*/
 #define QUICK_OPERAND(kind_, i, to, general)                                       \
     do {                                                                           \
         if (kind_ == CONSTANT) {                                                   \
@@ -621,7 +627,7 @@ static int change_attribute(engine *e, value object, uint32_t attribute, int set
     return 1;
 }
 
-/* Writes where each lane says: 1, or 0 if the lanes must be split. */
+/* Writes to an address that differs between lanes. Returns 1, or 0 if the lanes must be split. */
 static int store_scattered(engine *e, value base, value index, value what, int word) {
     uint32_t count = e->set.count;
     uint16_t *address = arena_take(e, &e->lane_arena, count * sizeof *address);
@@ -635,7 +641,7 @@ static int store_scattered(engine *e, value base, value index, value what, int w
             /* Checked before anything is written. */
             if (at < 64 || at + (uint32_t)word >= e->ram_size) return 0;
         }
-        /* The addresses of the second bytes are as many as those of the first. */
+        /* There are as many addresses of second bytes as of first bytes. */
         if (!lanes_scatter(e, address, byte)) return 0;
     }
     return 1;
@@ -703,7 +709,7 @@ static int copy_table(engine *e, uint32_t from, uint32_t to, uint32_t size) {
     return 1;
 }
 
-/* Where the part of the stack ends that the present routine may use: its locals lie there. */
+/* The end of the part of the stack that the current routine may use: its locals begin there. */
 static value *stack_bottom(engine *e, value *fp) {
     return fp >= e->stack + STACK_WORDS ? e->stack + STACK_WORDS : fp - (fp[0] >> 8 & 15);
 }
@@ -809,7 +815,7 @@ void machine_run(engine *e) {
         OPERAND(0, a);
         OPERAND(1, b);
         AGREE(b);
-        if ((int16_t)b > 15 || (int16_t)b < -15) GIVE_UP; /* what C makes of it depends on the processor */
+        if ((int16_t)b > 15 || (int16_t)b < -15) GIVE_UP; /* undefined in C */
         x = in->operation == LOG_SHIFT ? LOGICAL_SHIFT : ARITHMETIC_SHIFT;
         RESULT(is_vector(a) ? lanes_calculate(e, x, a, b) : calculate(x, (uint16_t)a, (uint16_t)b));
         NEXT;
@@ -1185,7 +1191,8 @@ void machine_run(engine *e) {
     DO(PRINT_UNICODE)
         OPERAND(0, a);
         AGREE(a);
-        if (a > 126 || a < 32) GIVE_UP;
+        a = letter_of_unicode(e, a);
+        if (!a) GIVE_UP;
         PRINTED(print_character(e, a));
         NEXT;
     DO(PRINT_NUM)
@@ -1225,11 +1232,11 @@ void machine_run(engine *e) {
         }
         NEXT;
 
-    DO(SAVE_UNDO) /* Jericho's Frotz has no room for undo */
+    DO(SAVE_UNDO) /* Jericho's Frotz has no memory for undo */
         RESULT(0xFFFF);
         NEXT;
 
-    /* For each kind of operands; where one of the values is a vector they do what the general operation does. */
+    /* Special handlers for each kind of operands; if one of the values is a vector they use the general operation. */
     EACH_PAIR(QUICK_BRANCH, JE2, JE, a == b)
     EACH_PAIR(QUICK_BRANCH, JL2, JL, (int16_t)a < (int16_t)b)
     EACH_PAIR(QUICK_BRANCH, JG2, JG, (int16_t)a > (int16_t)b)
@@ -1256,12 +1263,12 @@ void machine_run(engine *e) {
         store_word(e, address, (uint16_t)(in->operation == INC ? a + 1 : a - 1));
         NEXT;
 
-    /* Not of the story: parts of a set may have to wait here for each other. */
+    /* Not an instruction of the story: a merge point, where parts of a set may have to wait for each other. */
     DO(MEET)
         if (e->snapshot_count) {
             const snapshot *s = &e->snapshots[e->snapshot_count - 1];
             if (s->meet != in || s->at.frames != e->now.frames) goto *doing[in->operation];
-            executed--; /* all will execute it together */
+            executed--; /* it is executed after the merge */
             goto wait;
         }
         if (UNLIKELY(e->expected != NULL)) {
@@ -1310,7 +1317,7 @@ give_back: /* return a */
     }
     EXECUTE;
 
-wait: /* for the other parts, in front of this instruction */
+wait: /* for the other parts, before this instruction */
     LEAVE_REGISTERS;
     COUNT_EXECUTED;
     park(e);

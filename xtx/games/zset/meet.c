@@ -1,12 +1,15 @@
-/* Where the parts of a set meet again that was split in a routine that may not return in this turn.
+/* Merge points of sets that were split in a routine that may not return in this turn.
  *
- * A parser that does not understand a line asks for another one itself, and a game's main loop never ends: parts that
- * wait for each other until such a routine returns wait in vain. They can meet inside of it, though: at the first
- * instruction that all ways lead through. Ways out of the routine do not count, for who takes them is waited for in the
- * routine that called it. Nothing is wrong if the place is badly chosen: a part that never comes there runs on alone.
+ * A parser that does not understand a line reads another one itself, and a game's main loop never ends, so parts cannot
+ * be
+ * merged at the return of such a routine. They are merged inside it: at the first instruction that all paths pass.
+ * Paths out
+ * of the routine do not count, because parts that take them are merged in the calling routine. A badly chosen point
+ * does
+ * no harm: a part that never reaches it runs alone.
  *
- * Parts could meet so in every routine, but in most it costs more than it gains. Beside those that wait for the line it
- * pays in the outermost, where Infocom's games choose what an action does. */
+ * Every routine could have merge points, but in most they cost more than they save. Beside the routines on the stack at
+ * the prompt they are used in the outermost one, where Infocom's games select the code of an action. */
 #include "zset.h"
 
 enum { MOST_NODES = 4096, MOST_TRIED = 256, OUTERMOST = 2, NOWHERE = -1, UNKNOWN_PLACE = -2 };
@@ -14,7 +17,7 @@ enum { MOST_NODES = 4096, MOST_TRIED = 256, OUTERMOST = 2, NOWHERE = -1, UNKNOWN
 typedef struct {
     instruction *in;
     int32_t to[2];                    /* the nodes that may follow, or NOWHERE */
-    int32_t from;                     /* the one before on the shortest way from the start */
+    int32_t from;                     /* the node before on the shortest path from the start */
     uint8_t waits, returns, goes_back; /* ends the turn; leaves the routine; may lead to the start */
     uint8_t is_end;
 } node;
@@ -23,7 +26,7 @@ typedef struct {
     engine *e;
     node *nodes;
     int32_t count, *queue;
-    uint16_t *number; /* by address: that of the node, from 1 on; 0: not met yet */
+    uint16_t *number; /* by address: index of the node, from 1; 0: not found yet */
     uint8_t *seen;
 } graph;
 
@@ -38,7 +41,7 @@ static int32_t node_at(graph *g, uint32_t address, int32_t from) {
     return g->number[address] - 1;
 }
 
-/* Finds all nodes that can follow the first, breadth first; 0 if that cannot be told. */
+/* Finds all nodes that can follow the first, breadth first. Returns 0 if that is not possible. */
 static int explore(graph *g, uint32_t address, uint32_t turn_end) {
     if (node_at(g, address, NOWHERE) < 0) return 0;
     for (int32_t i = 0; i < g->count; i++) {
@@ -56,8 +59,8 @@ static int explore(graph *g, uint32_t address, uint32_t turn_end) {
     return 1;
 }
 
-/* A way ends where the turn does; in a routine in which it cannot, before the start is reached again; or else where the
- * routine is left. Whether the turn can end here. */
+/* Marks the ends of paths: where the turn ends; in a routine in which it cannot, before the start is reached again; and
+ * where the routine returns. Returns whether the turn can end here. */
 static int mark_ends(graph *g) {
     int waits = 0, goes_back = 0;
     for (int32_t i = 0; i < g->count; i++) {
@@ -71,7 +74,7 @@ static int mark_ends(graph *g) {
     return waits;
 }
 
-/* Whether a way leads from the start to an end without this node. */
+/* Whether there is a path from the start to an end without this node. */
 static int can_avoid(graph *g, int32_t avoided) {
     int32_t head = 0, tail = 0;
     memset(g->seen, 0, (size_t)g->count);
@@ -89,7 +92,7 @@ static int can_avoid(graph *g, int32_t avoided) {
     return 0;
 }
 
-/* The first node that no way can avoid: it must lie on the shortest one. */
+/* The first node that is on every path: it must be on the shortest one. */
 static instruction *find_place(graph *g) {
     int32_t way[MOST_TRIED], length = 0, end = 0;
     while (end < g->count && !g->nodes[end].is_end) end++;

@@ -30,6 +30,8 @@ class Rules:
     """RAM bytes by which Jericho sees that the game has ended."""
     final_texts: tuple[tuple[bytes, int], ...] = ()
     """Texts by which it does: 1 for those that mean the end, 2 for a victory, 0 where the text alone does not say."""
+    cuts: tuple[bytes, ...] = ()
+    """Signs at which Jericho may cut a text off before it looks for the end of the game in it."""
     ignores: tuple[int, int, int] = (0, 0, 0)
     """Addresses of Jericho's functions that say which moves, set and cleared attributes do not count; 0 for none."""
 
@@ -53,8 +55,19 @@ class Rules:
             special=tuple(watched[i] for i in range(count)),
             final=final,
             final_texts=texts,
+            cuts=tuple(sign for sign in _CUTS if _cuts_at(emulator, sign)),
             ignores=tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions),  # type: ignore[arg-type]
         )
+
+
+_CUTS = b">", b"["
+"""Where Jericho cuts texts off, in some games or others."""
+
+
+def _cuts_at(emulator: Emulator, sign: bytes) -> bool:
+    """Whether a text is cut off at a sign, whatever stands before and behind it."""
+    around = ((b"\nYou fall.\n", b"x"), (b"\nYou fall.\n\n", b"  x"), (b"\nYou ", b" "))
+    return any("THE END" not in emulator.tidy(before + sign + behind + b"THE END\n\n") for before, behind in around)
 
 
 def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[tuple[bytes, int], ...]]:

@@ -1,16 +1,16 @@
-/* Vectors, the journal, splitting and merging: all that makes the machine a machine for sets of lanes. */
+/* Vectors, the journal, splitting and merging: the operations on sets of lanes. */
 #define _GNU_SOURCE
 #include "zset.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* --- room --------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------- */
 
 /* Ends the run. The caller tries again with fewer lanes. */
 void out_of_room(engine *e) { longjmp(e->no_room, 1); }
 
-/* Only address space is taken here; the system gives memory as it is used. */
+/* Only address space is reserved; the system allocates memory when it is used. */
 int arena_open(arena *a, size_t size) {
     a->top = 0;
     for (a->size = size; a->size >= (size_t)1 << 24; a->size /= 2) {
@@ -26,7 +26,7 @@ void arena_close(arena *a) {
     a->base = NULL;
 }
 
-/* Gives back what a run used beyond the usual. */
+/* Returns memory to the system that a run used beyond the usual size. */
 void arena_trim(arena *a) {
     const size_t usual = (size_t)1 << 25;
     if (a->peak > usual) madvise(a->base + usual, a->size - usual, MADV_DONTNEED);
@@ -42,7 +42,7 @@ void *arena_take(engine *e, arena *a, size_t bytes) {
     return taken;
 }
 
-/* The array, with room for `need` items. */
+/* Returns the array, reallocated if it has less than `need` items. */
 void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item) {
     if (need <= *room) return array;
     size_t larger = need + need / 2 + 64;
@@ -65,13 +65,13 @@ void set_lanes(engine *e, const uint32_t *member, uint32_t count) {
     e->set.epoch = ++e->epochs;
 }
 
-/* Room for one number for each lane of the present set, to be indexed by lane. */
+/* Allocates one number for each lane of the current set, indexed by lane. */
 static uint16_t *take_lanes(engine *e, arena *a) {
     uint32_t first = e->set.first;
     return (uint16_t *)arena_take(e, a, (size_t)(e->set.last - first + 1) * sizeof(uint16_t)) - first;
 }
 
-/* Which of the lanes between first and last are members of the present set. */
+/* The mask of the lanes between first and last that are members of the current set. */
 static const uint16_t *lane_mask(engine *e) {
     lanes *set = &e->set;
     if (!set->mask) {
@@ -95,7 +95,7 @@ value new_vector(engine *e, int is_byte, uint16_t **lane) {
     return VECTOR | index;
 }
 
-/* Whether the members of a dense set have one number: in pieces, for mostly one of the first has another. */
+/* Whether all members of a dense set have the same number. In pieces, because mostly one of the first differs. */
 static int same_in_dense(engine *e, const uint16_t *lane, uint16_t same) {
     enum { PIECE = 128 };
     const uint16_t *mask = lane_mask(e);
@@ -132,7 +132,7 @@ static const uint16_t *lanes_or_null(const engine *e, value v) {
     return is_vector(v) ? e->vectors[vector_index(v)].lane : NULL;
 }
 
-/* The byte at an address in a form that loops can use: where a vector lies over it, its lanes and the half. */
+/* The byte at an address that a vector may replace, as a value. */
 value load_byte_slowly(engine *e, uint32_t address) {
     shadow s = e->shadows[address];
     uint32_t index = shadow_vector(s);
@@ -163,7 +163,7 @@ value load_word_slowly(engine *e, uint32_t address) {
     } else {
         EACH_LANE_OR_BETWEEN(e->set, c, to[c] = same_high | from_low[c];);
     }
-    /* Whoever reads the word again finds it made, if the bytes were not overwritten. */
+    /* Stored, so that the next read of the word finds it, unless its bytes are overwritten. */
     journal_write(e, address, 2);
     e->shadows[address] = shadow_high(vector_index(made));
     e->shadows[address + 1] = shadow_low(vector_index(made));
@@ -178,7 +178,7 @@ void store_word_vector(engine *e, uint32_t address, value v) {
 void store_byte_vector(engine *e, uint32_t address, value v) { e->shadows[address] = shadow_low(vector_index(v)); }
 
 void begin_journal(engine *e) {
-    enum { STEP = 4 }; /* there is room for sizes of 1 and 2 between two stamps */
+    enum { STEP = 4 }; /* leaves numbers for sizes of 1 and 2 between two stamps */
     e->journal_stamp += STEP;
     if (e->journal_stamp) return;
     memset(e->journaled, 0, MEMORY * sizeof *e->journaled);
@@ -195,7 +195,7 @@ void rollback(engine *e, uint32_t length) {
     }
 }
 
-/* --- calculating with lanes --------------------------------------------------------------------------------- */
+/* --- arithmetic on lanes --------------------------------------------------------------------------------- */
 
 /* The same operation three times, so that the compiler can use vector instructions in each. */
 #define CALCULATE(what)                                                        \
@@ -296,8 +296,8 @@ void keys_from(engine *e, value v) {
 
 static uint32_t filter_bit(uint16_t number) { return number * 40503u >> 6 & 255; }
 
-/* Whether any lane may have the number: mostly none has, and to know that costs nothing once the filter is made. To
- * make it costs as much as a few comparisons of all lanes, or as many if vector instructions do those. */
+/* Whether any lane may have a number, by a Bloom filter: mostly none has, and then no lane need be compared. Making the
+ * filter costs as much as a few comparisons of all lanes, so it is made only after some. */
 static int may_hold(engine *e, value v, uint16_t number) {
     vector *x = &e->vectors[vector_index(v)];
     const uint8_t worth = e->set.dense ? 12 : 2;
@@ -323,7 +323,7 @@ static int may_hold(engine *e, value v, uint16_t number) {
     return x->filter[bit >> 6] >> (bit & 63) & 1;
 }
 
-/* Fills e->keys with what holds in each lane, and says what holds in all of them, or -1. */
+/* Evaluates a predicate in each lane into e->keys; returns the result if all lanes agree, or -1. */
 #define TEST(holds)                           \
     do {                                      \
         uint16_t *keys = e->keys;             \
@@ -338,7 +338,7 @@ static int may_hold(engine *e, value v, uint16_t number) {
         return any == all ? any : -1;         \
     } while (0)
 
-/* The same with a predicate that can be asked of the lanes between the members too. */
+/* The same with a predicate that may also be evaluated for the lanes between the members. */
 #define TEST_OR_BETWEEN(holds)                                                  \
     do {                                                                        \
         if (e->set.contiguous || !e->set.dense) TEST(holds);                    \
@@ -411,7 +411,7 @@ int lanes_objects_legal(engine *e, value object) {
     return !illegal;
 }
 
-/* Objects must be legal in the following; object 0 has no attributes, no relatives and no properties. */
+/* The following need legal objects; object 0 has no attributes, relatives and properties. */
 
 int lanes_attribute(engine *e, value object, uint32_t attribute) {
     uint32_t offset = attribute / 8;
@@ -443,8 +443,9 @@ value lanes_link(engine *e, value object, int link) {
     return simplify(e, made);
 }
 
-/* Where a property of an object lies: the address of its first size byte, 0 if it has none; -1 if the list of
- * properties is itself different between lanes, or broken. */
+/* The address of the first size byte of an object's property, 0 if it has none; -1 if the list of properties itself
+differs
+ * between lanes, or is damaged. */
 static int32_t find_property(const engine *e, uint32_t object, uint32_t property) {
     uint32_t pointer = (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12));
     if (e->shadows[pointer] | e->shadows[pointer + 1]) return -1;
@@ -468,7 +469,7 @@ static int32_t find_property(const engine *e, uint32_t object, uint32_t property
     return -1;
 }
 
-/* 0 if some lane's list of properties cannot be read so. */
+/* Returns 0 if some lane's list of properties cannot be read. */
 int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result) {
     uint16_t *to;
     value made = new_vector(e, 0, &to);
@@ -550,7 +551,7 @@ static void make_two_groups(engine *e, uint32_t *member) {
     uint32_t first = 0, second = 0, *others = e->scratch_lanes;
     EACH_LANE(e->set, c, {
         uint32_t other = keys[c] ^ first_key;
-        member[first] = others[second] = c; /* one of them is written over by the next */
+        member[first] = others[second] = c; /* one of the two is overwritten by the next lane */
         first += !other;
         second += other;
     });
@@ -587,7 +588,7 @@ static void make_groups(engine *e) {
     EACH_LANE(e->set, c, member[counts[e->key_group[keys[c]]]++] = c;);
 }
 
-/* Divides the present set by e->keys; each part will execute the instruction e->now.at again. */
+/* Splits the current set by e->keys; each part executes the instruction e->now.at again. */
 void split(engine *e) {
     e->count_splits++;
     e->snapshots = grow(e, e->snapshots, &e->snapshot_room, (size_t)e->snapshot_count + 1, sizeof *e->snapshots);
@@ -621,7 +622,7 @@ void split(engine *e) {
 
 /* --- parking ------------------------------------------------------------------------------------------------ */
 
-/* What must be kept of a cell when the vectors made since the snapshot go: a number or an older vector, or a copy. */
+/* Stores a cell so that it survives the vectors made since the snapshot: a number, an older vector, or a copy. */
 static cell keep_cell(engine *e, const snapshot *s, uint32_t address, int size, value content) {
     cell kept = {address, (uint8_t)size, content, NULL};
     if (is_vector(content) && vector_index(content) >= s->vectors) {
@@ -684,7 +685,7 @@ static void park_memory(engine *e, const snapshot *s, parked *p) {
     }
 }
 
-/* Lists in e->touched the words of the stack that are not what they were at the snapshot; most are. */
+/* Writes the words of the stack that differ from the snapshot to e->touched. */
 static uint32_t list_pushed(engine *e, const snapshot *s) {
     enum { PIECE = 16 };
     const value *before = e->stack_copies + s->stack_copy;
@@ -715,7 +716,7 @@ static void park_stack(engine *e, const snapshot *s, parked *p) {
     }
 }
 
-/* Puts the present part of the set aside until the others have come as far. */
+/* Parks the current part of the set until the other parts have reached the merge point. */
 void park(engine *e) {
     e->count_parked++;
     const snapshot *s = &e->snapshots[e->snapshot_count - 1];
@@ -741,7 +742,7 @@ static int can_merge(const registers *a, const registers *b) {
     return a->at == b->at && a->sp == b->sp && a->fp == b->fp && a->frames == b->frames && same_modes(a, b);
 }
 
-/* Numbers the classes of parked parts that can be merged; their number. */
+/* Numbers the classes of parked parts that can be merged; returns how many there are. */
 static uint32_t classify(engine *e, uint32_t from, uint32_t to) {
     uint32_t classes = 0, *leader = e->scratch_lanes;
     for (uint32_t i = from; i < to; i++) {
@@ -753,8 +754,9 @@ static uint32_t classify(engine *e, uint32_t from, uint32_t to) {
     return classes;
 }
 
-/* Writes one park's numbers into a vector, the first one between its lanes too, over which others are written. `part`:
- * the whole cell, or its high or low byte. */
+/* Writes the numbers of one parked part to a vector. The first part also writes between its lanes, where others
+overwrite
+ * them. `part`: the whole cell, or its high or low byte. */
 enum { WHOLE, HIGH, LOW };
 static void fill(const engine *e, uint16_t *to, const parked *p, const cell *from, int part, int first) {
     const uint16_t *lane = from->lane ? from->lane : lanes_or_null(e, from->content);
@@ -769,7 +771,7 @@ static void fill(const engine *e, uint16_t *to, const parked *p, const cell *fro
 
 static int part_of(const cell *c, uint32_t address) { return c->size == 1 ? WHOLE : c->address == address ? HIGH : LOW; }
 
-/* Makes a table of what each park has in each cell that any of them has: table[slot * count + park]. */
+/* Makes a table of the cells of all parked parts: table[slot * count + part]. */
 static void make_table(engine *e, parked *const *p, uint32_t count, uint32_t slots, int stack) {
     size_t need = (size_t)slots * count;
     if (need > e->table_room) {
@@ -798,7 +800,8 @@ static uint32_t add_slot(engine *e, uint32_t address, uint32_t count) {
     return count + 1;
 }
 
-/* Whether all parks hold the same number or the same older vector, `base` standing for those that have no cell. */
+/* Whether all parked parts have the same number or the same older vector in a cell; `base` for parts without the cell.
+*/
 static const cell *same_in_all(const cell *const *row, uint32_t count, const cell *base) {
     const cell *first = row[0] ? row[0] : base;
     for (uint32_t i = 0; i < count; i++) {
@@ -814,7 +817,7 @@ static int whole_words(const cell *const *high, const cell *const *low, uint32_t
     return 1;
 }
 
-/* Nothing is merged twice. */
+/* Stores a merged word, and marks it so that it is not merged again. */
 static void merged_word(engine *e, uint32_t address, value v) {
     journal_push(e, address, 2);
     put_word(e, address, v);
@@ -898,7 +901,7 @@ static void merge_stack(engine *e, const snapshot *s, parked *const *p, uint32_t
 static void merge_lanes(engine *e, const snapshot *s, parked *const *p, uint32_t count) {
     uint32_t total = 0;
     for (uint32_t i = 0; i < count; i++) total += p[i]->count;
-    if (total == s->set.count) { /* all are back: what was known of this set holds again */
+    if (total == s->set.count) { /* all lanes: what was found about this set is valid again */
         e->set = s->set;
         return;
     }
@@ -919,7 +922,7 @@ static void merge_lanes(engine *e, const snapshot *s, parked *const *p, uint32_t
     set_lanes(e, member, total);
 }
 
-/* What is written first is written fastest. */
+/* The first part is written fastest. */
 static void put_largest_first(parked **p, uint32_t count) {
     uint32_t largest = 0;
     for (uint32_t i = 1; i < count; i++)
@@ -929,7 +932,7 @@ static void put_largest_first(parked **p, uint32_t count) {
     p[0] = first;
 }
 
-/* Makes one set of the parked parts of a class; memory is as it was at the snapshot. */
+/* Merges the parked parts of a class into one set; memory is in the state of the snapshot. */
 static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
     const snapshot *s = &e->snapshots[e->snapshot_count - 1];
     uint32_t count = 0;
@@ -952,7 +955,8 @@ static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
     if (UNLIKELY(e->checking)) note_merge(e);
 }
 
-/* --- what comes next ---------------------------------------------------------------------------------------- */
+/* --- scheduling of the parts ----------------------------------------------------------------------------------------
+*/
 
 static void pop_snapshot(engine *e) {
     const snapshot *s = &e->snapshots[--e->snapshot_count];
@@ -979,7 +983,7 @@ static int can_meet(const engine *e, const snapshot *s, uint32_t class) {
     return 0;
 }
 
-/* All parts have parked or ended: those that wait are merged, as far as they can be. */
+/* Merges the parked parts as far as possible, when all parts have parked or ended. */
 static void begin_merging(engine *e, snapshot *s) {
     s->waiting = s->merging ? s->end_waiting : s->first_parked;
     s->end_waiting = e->parked_count;
@@ -1013,8 +1017,8 @@ int resume(engine *e) {
         s->join = can_meet(e, s, class) ? s->level : -1;
         s->meet = NULL;
         merge(e, from, to, class);
-        if (s->groups == 1) pop_snapshot(e); /* nothing of it is needed any more but the vectors, which stay */
-        /* A class that is not as deep inside as others waits for them at once. */
+        if (s->groups == 1) pop_snapshot(e); /* only its vectors are still needed, and they stay */
+        /* A class with fewer frames than others waits for them at once. */
         if (e->snapshot_count && e->now.frames < e->snapshots[e->snapshot_count - 1].join) {
             park(e);
             continue;

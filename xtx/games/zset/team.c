@@ -1,7 +1,8 @@
-/* Several engines for one story share the commands of a state.
+/* A thread team: several engines for one story that share the commands of a state.
  *
- * Their threads stay, asleep, from one search to the next: to start them anew takes a noticeable part of a small search.
- * A process that was forked has none of its parent's threads; it starts its own. */
+ * The threads sleep between searches, because starting them takes a noticeable part of a small search. A forked process
+ * has
+ * none of its parent's threads; it starts its own. */
 #define _GNU_SOURCE
 #include "zset.h"
 
@@ -34,7 +35,7 @@ struct team;
 typedef struct {
     struct team *team;
     engine *e;
-    pthread_t thread; /* of all but the first, whose work is done by whoever calls */
+    pthread_t thread; /* of all engines but the first, which runs in the calling thread */
 } member;
 
 typedef struct team {
@@ -44,21 +45,21 @@ typedef struct team {
     pthread_cond_t wake, done;
     /* changed under the lock only */
     work *work;
-    uint32_t places, asleep; /* threads that may still begin with it, and those of them that nobody has woken yet */
-    atomic_uint busy;        /* threads that are at it */
+    uint32_t places, asleep; /* threads that may still join the work, and those of them that were not woken yet */
+    atomic_uint busy;        /* threads that are working */
     int closing;
     /* not shared */
-    cpu_set_t processors; /* on which the threads may run, whatever becomes of their founder */
+    cpu_set_t processors; /* on which the threads may run, even if the thread that made the team is bound later */
     prices prices;
     member members[];
 } team;
 
 static uint64_t cost_so_far(const engine *e) {
-    /* What a split with its merge takes, and a number in a vector, in instructions. */
+    /* The cost of a split with its merge, and of a number in a vector, in instructions. */
     return e->count_instructions + 500 * e->count_splits + e->count_lanes / 8;
 }
 
-/* Does jobs until there are none left: they may take other times than was thought, so nobody is given a fixed share. */
+/* Does jobs until there are none left. Jobs are not assigned in advance, because their costs are estimates. */
 static void take_part(engine *e, work *w) {
     for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->job_count;) {
         job *j = &w->jobs[i];
@@ -73,7 +74,7 @@ static void take_part(engine *e, work *w) {
     }
 }
 
-/* Wakes two threads, each of which will wake two more: to wake one takes a while, and so they share that too. */
+/* Wakes two threads, each of which wakes two more: waking takes time, so it is shared too. */
 static void wake_some(team *t) {
     for (int i = 0; i < 2 && t->asleep; i++, t->asleep--) pthread_cond_signal(&t->wake);
 }
@@ -98,7 +99,7 @@ static void *wait_for_work(void *given) {
     return NULL;
 }
 
-/* What only this process has: made at the beginning, and once more after a fork, whatever the parent's threads did. */
+/* Initialises what belongs to a process: at the beginning, and again after a fork, whatever state it was in. */
 static void settle(team *t) {
     t->process = getpid();
     t->started = t->places = t->asleep = 0;
@@ -109,8 +110,9 @@ static void settle(team *t) {
     pthread_cond_init(&t->done, NULL);
 }
 
-/* Starts the threads that are missing. One that cannot be started is not missed: the others do its work. Signals are
- * for the threads that were there before. */
+/* Starts missing threads. If one cannot be started, the others do its work. The threads block all signals, so that
+other
+ * threads of the process handle them. */
 static void start_threads(team *t) {
     if (t->process != getpid()) settle(t);
     if (t->started + 1 >= t->count) return;
@@ -130,7 +132,7 @@ static void start_threads(team *t) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Waits awake for the others to end, for they will soon; gives way meanwhile to whoever has work. */
+/* Spin-waits for the other threads, which will end soon; yields the processor to other processes meanwhile. */
 static void wait_awake(const team *t) {
     enum { LONGEST = 300000 }; /* nanoseconds */
     struct timespec start, now;
@@ -156,7 +158,7 @@ static void do_work(team *t, work *w) {
     take_part(t->members[0].e, w);
     if (!helpers) return;
     pthread_mutex_lock(&t->lock);
-    t->places = t->asleep = 0; /* who has not woken up by now need not begin */
+    t->places = t->asleep = 0; /* threads that have not woken up by now need not join */
     pthread_mutex_unlock(&t->lock);
     wait_awake(t);
     pthread_mutex_lock(&t->lock);
@@ -165,9 +167,10 @@ static void do_work(team *t, work *w) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- for Python --------------------------------------------------------------------------------------------- */
+/* --- the functions that Python calls
+--------------------------------------------------------------------------------------------- */
 
-/* A team of engines, which stay the caller's; NULL if there is no memory. */
+/* Makes a team of engines, which the caller still owns; NULL if there is no memory. */
 team *zset_team(engine *const *engines, int32_t count) {
     if (count <= 0) return NULL;
     team *t = calloc(1, sizeof *t + (size_t)count * sizeof *t->members);
@@ -180,10 +183,10 @@ team *zset_team(engine *const *engines, int32_t count) {
     return t;
 }
 
-/* Ends a team's threads; before its engines are closed. */
+/* Ends a team's threads; must be called before its engines are closed. */
 void zset_disband(team *t) {
     if (!t) return;
-    if (t->process == getpid()) { /* after a fork there is nobody to wait for */
+    if (t->process == getpid()) { /* a forked process has no threads to wait for */
         pthread_mutex_lock(&t->lock);
         t->closing = 1;
         pthread_cond_broadcast(&t->wake);
@@ -196,8 +199,8 @@ void zset_disband(team *t) {
     free(t);
 }
 
-/* zset_filter in parts of about `least` lanes or more. `starts` says where in `text` each command begins; `groups` may be
- * NULL. */
+/* Does what zset_filter does, in parts of about `least` lanes or more. `starts`: where each command begins in `text`;
+ * `groups`: may be NULL. */
 int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_t random_count, int32_t first_alone,
                const char *text, const uint32_t *starts, const uint16_t *groups, int32_t command_count, int32_t least,
                uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, const uint8_t *watched,
@@ -222,7 +225,7 @@ int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_
     return result;
 }
 
-/* What of a text Frotz has shown when the story waits for the next line: all but the word that it keeps back. */
+/* The length of a text that Frotz has shown when the story reads the next line: all but the buffered word. */
 static uint32_t shown(const transcript *t) {
     uint32_t word = t->flushed;
     uint8_t before = 0;
@@ -239,27 +242,30 @@ static uint32_t shown(const transcript *t) {
     return word;
 }
 
-/* A text as it stands on libfrotz's screen, with a NUL behind it: how long it is, or 0 if libfrotz must be asked. */
-static uint32_t on_screen(uint8_t flags, const transcript *t) {
+/* Writes a text as libfrotz's screen shows it, with a NUL behind it. Returns its length, or 0 if only libfrotz can
+ * tell. */
+static uint32_t on_screen(const engine *e, uint8_t flags, const transcript *t) {
     enum { LONGEST_WORD = 200 }; /* at 275 Frotz ends */
     uint8_t *text = t->bytes - 1;
     uint32_t length = shown(t), letters = 0;
-    if (flags & UNJUDGED || t->length == t->room) return 0;
+    if ((flags & (UNJUDGED | END_OPEN)) == UNJUDGED || t->length == t->room) return 0;
     for (uint32_t i = 0; i < t->length; i++) {
         uint8_t c = t->bytes[i];
-        if (c != 13 && (c < 32 || c > 126)) return 0; /* it writes that in another way */
+        if (c != 13 && !letter_shown(e, c)) return 0; /* Frotz converts other characters */
+        if (c > 126) t->bytes[i] = letter_shown(e, c);
         letters = c == 13 || c == ' ' ? 0 : letters + 1;
         if (letters > LONGEST_WORD) return 0;
         if (c == 13) t->bytes[i] = '\n';
     }
-    text[0] = '\n'; /* which ended the line that was typed */
+    text[0] = '\n'; /* the end of the typed line */
     t->bytes[length] = 0;
     return length + 1;
 }
 
-/* What the story says to each command (NUL-terminated, one after the other) in a state, as it stands on libfrotz's
- * screen: `room` bytes for each in `texts`, and in `lengths` how long it is, or 0 where libfrotz must be asked. By a
- * team, in parts of about `least` commands or more, or by one engine. */
+/* Writes the story's answer to each command (NUL-terminated, concatenated) in a state as libfrotz's screen shows it: to
+ * `room` bytes for each in `texts`, with the length in `lengths`, 0 if only libfrotz can tell. Run by a team, in parts
+ * of
+ * about `least` commands or more, or by one engine. */
 int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
              uint64_t limit, uint8_t *texts, int32_t room, uint32_t *lengths) {
     if (command_count <= 0 || least <= 0 || room < 3) return 0;
@@ -287,7 +293,7 @@ int zset_ask(team *t, engine *e, const start_state *state, const char *commands,
         if (t) do_work(t, &w);
         else take_part(e, &w);
         if (!atomic_load(&w.failed)) {
-            for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(w.flags[i], &w.transcripts[i]);
+            for (uint32_t i = 0; i < count; i++) lengths[i] = on_screen(e, w.flags[i], &w.transcripts[i]);
             result = 0;
         }
     }
@@ -299,5 +305,5 @@ int zset_ask(team *t, engine *e, const start_state *state, const char *commands,
     return result;
 }
 
-/* How many threads of a team wait or work in this process, beside the caller's. */
+/* Returns the number of a team's threads in this process, without the caller's. */
 int32_t zset_threads(const team *t) { return t->process == getpid() ? (int32_t)t->started : 0; }

@@ -1,8 +1,10 @@
-/* Printed text, the automaton that watches it, and the dictionary.
+/* Printed text, the automaton that matches patterns in it, and the dictionary.
  *
- * What is printed on the screen is not kept, unless somebody wants to read it: all that matters otherwise is
- * whether certain texts occur in it. An Aho-Corasick automaton reads along; its state is a value like any other, so
- * that lanes that printed different things can be merged. */
+ * Text printed on the screen is not stored, unless the caller asks for it: the verdicts need only whether certain
+ * patterns
+ * occur in it. An Aho-Corasick automaton reads the text; its state is a value like any other, so that lanes that
+ * printed
+ * different texts can be merged. */
 #include "zset.h"
 
 #include <stdio.h>
@@ -71,7 +73,7 @@ static void feed_string(const engine *e, uint16_t *state, const string *s, uint8
     }
 }
 
-/* Adds what a text says to a lane's history. */
+/* Adds matched patterns to a lane's history. */
 static inline void hit(history *h, uint8_t hits) {
     if ((h->hits | hits) & HIT_CUT && hits & (HIT_TAKEN | HIT_OVER | HIT_WON)) hits |= HIT_ASK;
     h->hits |= hits;
@@ -116,13 +118,13 @@ static uint8_t alphabet(const engine *e, int set, uint32_t index) {
     return (uint8_t) " ^0123456789.,!?_#'\"/\\-:()"[index];
 }
 
-/* Something differs between lanes that must not: remembers what, to split by. */
+/* Stores a value that differs between lanes but must not, so that the set is split by it. */
 static int fail(engine *e, value v) {
     e->text_differs = v;
     return 0;
 }
 
-/* Decodes into e->scratch, behind what is there; 0 if it cannot be done, or not for all lanes at once. */
+/* Decodes a text to the end of e->scratch. Returns 0 if it cannot be decoded, or not for all lanes at once. */
 static int decode_text(engine *e, uint32_t address, int depth) {
     string *out = e->scratch;
     int shift = 0, status = 0;
@@ -184,6 +186,35 @@ static const string *string_at(engine *e, uint32_t address) {
     return e->strings[address] = kept;
 }
 
+/* --- letters beyond ASCII ------------------------------------------------------------------------------------- */
+
+enum { FIRST_EXTRA = 155, LAST_EXTRA = 223 };
+
+/* Latin-1 for the extra characters of ZSCII, as the standard's usual table has them; '?' for two that are not in it. */
+static const uint8_t extra_letters[LAST_EXTRA - FIRST_EXTRA + 1] =
+    "\xe4\xf6\xfc\xc4\xd6\xdc\xdf\xbb\xab\xeb\xef\xff\xcb\xcf\xe1\xe9\xed\xf3\xfa\xfd\xc1\xc9\xcd\xd3\xda\xdd"
+    "\xe0\xe8\xec\xf2\xf9\xc0\xc8\xcc\xd2\xd9\xe2\xea\xee\xf4\xfb\xc2\xca\xce\xd4\xdb\xe5\xc5\xf8\xd8\xe3\xf1"
+    "\xf5\xc3\xd1\xd5\xe6\xc6\xe7\xc7\xfe\xf0\xde\xd0\xa3??\xa1\xbf";
+
+/* Whether the story has a table of its own for them, in its header's extension. */
+static int has_own_letters(const engine *e) {
+    uint32_t extension = e->version >= 5 ? raw_word(e, 0x36) : 0;
+    return extension && raw_word(e, (uint16_t)extension) >= 3 && raw_word(e, (uint16_t)(extension + 6)) != 0;
+}
+
+uint8_t letter_shown(const engine *e, uint8_t zscii) {
+    if (zscii >= 32 && zscii <= 126) return zscii;
+    return zscii < FIRST_EXTRA || zscii > LAST_EXTRA || has_own_letters(e) ? 0 : extra_letters[zscii - FIRST_EXTRA];
+}
+
+uint8_t letter_of_unicode(const engine *e, uint32_t unicode) {
+    if (unicode >= 32 && unicode <= 126) return (uint8_t)unicode;
+    if (unicode > 255) return '?';
+    for (uint32_t i = 0; i < sizeof extra_letters; i++)
+        if (extra_letters[i] == unicode && !has_own_letters(e)) return (uint8_t)(FIRST_EXTRA + i);
+    return 0;
+}
+
 /* --- printing ----------------------------------------------------------------------------------------------- */
 
 static void write_down(const engine *e, uint32_t lane, const string *s) {
@@ -201,7 +232,7 @@ void print_flush(engine *e) {
     });
 }
 
-/* Into memory, where output is redirected. */
+/* Prints into memory, for redirected output. */
 static int print_to_memory(engine *e, const uint8_t *bytes, uint32_t count) {
     uint32_t table = e->now.redirection[e->now.redirections - 1];
     value size = load_word(e, table);
@@ -211,7 +242,9 @@ static int print_to_memory(engine *e, const uint8_t *bytes, uint32_t count) {
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t address = (uint16_t)(table + 2 + size + i);
-        if (bytes[i] > 126 || (bytes[i] < 32 && bytes[i] != 13) || address < 64 || address >= e->ram_size) return -1;
+        uint8_t shown = letter_shown(e, bytes[i]); /* Frotz turns letters into Latin-1 and back */
+        if (bytes[i] != 13 && (!shown || (shown == '?' && bytes[i] != '?'))) return -1;
+        if (address < 64 || address >= e->ram_size) return -1;
         store_byte(e, address, bytes[i]);
     }
     store_word(e, table, (uint16_t)(size + count));
@@ -266,7 +299,7 @@ int print_bytes(engine *e, const uint8_t *bytes, uint32_t count) {
 
 int print_string_at(engine *e, uint32_t address) { return print_string(e, string_at(e, address)); }
 
-/* Prints another text in every lane. `text` finds it, given the lane's number. */
+/* Prints a text that differs between lanes; `text` returns it for a lane's value. */
 typedef const string *(*text_of)(engine *e, uint32_t number);
 
 static int print_lanes(engine *e, value v, text_of text) {
@@ -287,7 +320,7 @@ static int print_lanes(engine *e, value v, text_of text) {
             uint8_t hits = 0;
             to[c] = lane_value(e, state, c);
             feed_string(e, &to[c], s, &hits);
-            /* If some lane has no text the set is split and all this happens again: it does no harm. */
+            /* If some lane has no text the set is split and this is repeated, which does no harm. */
             hit(&e->histories[c], hits);
         } else {
             failed = 1;
@@ -323,7 +356,7 @@ int print_number(engine *e, value number) {
 
 static const string *text_of_object(engine *e, uint32_t object) {
     e->text_differs = 0;
-    if (object > (e->version <= 3 ? 255u : 2000u)) return NULL; /* Frotz finds a name for object 0 too, whatever lies there */
+    if (object > (e->version <= 3 ? 255u : 2000u)) return NULL; /* Frotz reads a name for object 0 too, from whatever is there */
     value name = load_word(e, (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12)));
     value length = is_vector(name) ? name : load_byte(e, name);
     value first = is_vector(length) ? length : load_word(e, (uint16_t)(name + 1));
@@ -331,7 +364,7 @@ static const string *text_of_object(engine *e, uint32_t object) {
         fail(e, first);
         return NULL;
     }
-    if (length == 0 || first == 0x94A5) { /* Frotz has a name for objects that have none */
+    if (length == 0 || first == 0x94A5) { /* Frotz has a default name for objects without one */
         string *s = e->scratch;
         s->length = (uint32_t)snprintf((char *)s->bytes, 16, "object#%d", (int16_t)object);
         finish_string(e, s);
@@ -355,7 +388,7 @@ static const string *text_of_character(engine *e, uint32_t character) {
 int print_character(engine *e, value zscii) {
     if (!is_vector(zscii)) return print_string(e, text_of_character(e, zscii));
     if (!e->now.redirections) return print_lanes(e, zscii, text_of_character);
-    /* One character for each lane, all at the same place. */
+    /* One character for each lane, at the same address. */
     const uint16_t *lane = e->vectors[vector_index(zscii)].lane;
     uint32_t table = e->now.redirection[e->now.redirections - 1], odd = 0;
     value size = load_word(e, table);
@@ -383,6 +416,7 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
                 keys_from(e, one);
                 return 0;
             }
+            if (answering(e) && one > 126) return -1; /* Frotz takes what is in a table for Latin-1 */
             bytes[length++] = (uint8_t)one;
         }
         address = (uint16_t)(address + width + skip);
@@ -395,7 +429,7 @@ int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, ui
 
 /* --- the dictionary ----------------------------------------------------------------------------------------- */
 
-/* A word as the dictionary has it: 4 or 6 bytes in `encoded`, as 2 or 3 numbers. */
+/* Encodes a word as in the dictionary: 4 or 6 bytes in `encoded`, as 2 or 3 numbers. */
 static void encode(const engine *e, const uint8_t *word, uint32_t length, uint16_t encoded[3]) {
     uint32_t parts = e->version <= 3 ? 2 : 3, count = 0, at = 0;
     uint8_t code[16];
@@ -463,11 +497,23 @@ static uint16_t look_up_cached(engine *e, const uint8_t *word, uint32_t length) 
     return w->address;
 }
 
+int text_dictionary(engine *e) {
+    uint32_t at = (uint16_t)(e->dictionary + 1 + e->memory[e->dictionary]);
+    int32_t entries = (int16_t)raw_word(e, (uint16_t)(at + 1));
+    uint64_t end = at + 3 + (uint64_t)(entries < 0 ? -entries : entries) * e->memory[at];
+    if (end > e->ram_size) end = e->ram_size;
+    e->changeable_words = end > e->dictionary ? (uint32_t)end - e->dictionary : 0;
+    e->own_words = malloc(e->changeable_words + 1);
+    if (!e->own_words) return -1;
+    memcpy(e->own_words, e->memory + e->dictionary, e->changeable_words);
+    return 0;
+}
+
 void text_separators(engine *e) {
     for (int c = 0; c < 256; c++) {
         uint32_t at = e->dictionary;
         uint8_t left = e->memory[at], separator;
-        do separator = e->memory[(uint16_t)++at]; /* a list of none is taken for one of 256, as Frotz does */
+        do separator = e->memory[(uint16_t)++at]; /* an empty list is read as one of 256, as by Frotz */
         while (c != separator && --left != 0);
         e->separates[c] = left != 0;
     }
@@ -516,7 +562,7 @@ int tokenise_buffer(engine *e, uint32_t text, uint32_t parse) {
     return 1;
 }
 
-/* Writes every lane's tokens into the parse buffer; what lies behind them stays as it is. */
+/* Writes every lane's tokens into the parse buffer; the rest of the buffer is unchanged. */
 void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts) {
     uint32_t most = 0;
     uint16_t *to, *lengths, *positions;

@@ -1,7 +1,7 @@
-/* What a command did to the world, lane by lane, and the functions that Python calls.
+/* How a command changed the world, lane by lane, and the functions that Python calls.
  *
- * The verdicts are those of door.c, which replays each command in Frotz; the hashes must be made in the same way
- * there and here. A lane that is UNJUDGED must be replayed. */
+ * The verdicts are those of door.c, which runs each command in Frotz; the hashes must be computed in the same way there
+ * and here. A lane that is UNJUDGED must be run in Frotz. */
 #include "zset.h"
 #include "../snapshot_check.h"
 
@@ -9,8 +9,8 @@
 
 /* --- events ------------------------------------------------------------------------------------------------- */
 
-/* Jericho counts objects that are moved and attributes that are set or cleared, whatever it leads to: the first 16
- * of each kind, of which it then ignores some. */
+/* Jericho counts moved objects and set or cleared attributes, whether or not they change anything: the first 16 of each
+ * kind, of which it then ignores some. */
 static uint64_t event_hash(uint32_t kind, uint32_t place, uint32_t object, uint32_t other) {
     return object | other ? scramble((uint64_t)kind << 40 | (uint64_t)place << 32 | object << 16 | other) : 0;
 }
@@ -51,7 +51,7 @@ static uint64_t score_hash(int32_t difference) {
     return difference ? scramble((uint64_t)1 << 40 | (uint32_t)difference) : 0;
 }
 
-/* --- wanderers: objects that move about by themselves are taken out of the tree before two trees are compared. --- */
+/* --- wanderers: objects that move by themselves are removed from the tree before two trees are compared --- */
 
 enum { PARENT, SIBLING, CHILD };
 
@@ -62,7 +62,7 @@ static uint32_t link_address(const world *w, uint32_t object, int link) {
 
 static int in_tree(const world *w, uint32_t object) { return object >= 1 && object <= (uint32_t)w->object_count; }
 
-/* The link; 0 with *differs set if it is not the same in all lanes. */
+/* Returns a link; 0 with *differs set if it is not the same in all lanes. */
 static uint32_t get_link(engine *e, uint32_t object, int link, value *differs) {
     const world *w = &e->world;
     if (!in_tree(w, object)) return 0;
@@ -80,7 +80,7 @@ static void set_link(engine *e, uint32_t object, int link, uint32_t to) {
     else store_word(e, link_address(w, object, link), to);
 }
 
-/* 0 if a link differs between lanes: it is in *differs then. */
+/* Returns 0 if a link differs between lanes, with the link in *differs. */
 static int remove_wanderers(engine *e, value *differs) {
     *differs = 0;
     for (int i = 0; i < e->world.wanderer_count; i++) {
@@ -108,7 +108,7 @@ static int remove_wanderers(engine *e, value *differs) {
 
 /* --- judging ------------------------------------------------------------------------------------------------ */
 
-/* Adds what became of one byte to a hash: the common one, or that of each lane where they differ. */
+/* Adds the change of one byte to the common hash, or to those of the lanes if they differ. */
 static void add_byte(engine *e, uint32_t address, uint8_t set, uint8_t clear, uint64_t *common, uint64_t *by_lane) {
     uint8_t before = e->base_ram[address];
     if (!(set | clear)) return;
@@ -119,7 +119,7 @@ static void add_byte(engine *e, uint32_t address, uint8_t set, uint8_t clear, ui
     EACH_LANE(e->set, c, by_lane[c] += byte_hash(address, (uint8_t)lane_byte(e, (uint16_t)address, c), before, set, clear););
 }
 
-/* Leaves in e->watches the hash of how each lane changed the bytes that are watched, 0 for not at all. */
+/* Writes the hash of each lane's changes of the watched bits to e->watches, 0 for none. */
 static void add_watched(engine *e, uint32_t touched) {
     uint64_t common = 0, *watches = e->watches;
     EACH_LANE(e->set, c, watches[c] = 0;);
@@ -130,7 +130,7 @@ static void add_watched(engine *e, uint32_t touched) {
     EACH_LANE(e->set, c, watches[c] += common;);
 }
 
-/* Leaves in e->diffs the hash of each lane's change of the world, 0 for none. */
+/* Writes the hash of each lane's change of the world to e->diffs, 0 for none. */
 static void add_changes(engine *e) {
     uint64_t common = 0, *diffs = e->diffs;
     EACH_LANE(e->set, c, diffs[c] = 0;);
@@ -163,8 +163,10 @@ static void add_changes(engine *e) {
     });
 }
 
-/* The RAM bytes by which Jericho sees the end of some games: if they change, Jericho must be asked. */
-static int may_have_ended(const engine *e, uint32_t c) {
+/* Whether Jericho must be asked if the game has ended: for its text, or for the RAM bytes by which Jericho sees the end of
+ * some games. */
+static int is_end_open(const engine *e, uint32_t c) {
+    if (e->histories[c].hits & HIT_ASK) return 1;
     for (int i = 0; i < e->final_count; i++)
         if (lane_byte(e, e->final[i], c) != e->start_ram[e->final[i]]) return 1;
     return 0;
@@ -178,7 +180,14 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
         uint32_t now = lane_byte(e, e->special[i], c);
         if (now != e->start_ram[e->special[i]]) events += event_hash(EVENT_KINDS, special++, e->special[i], now);
     }
-    uint64_t ended = h->hits & HIT_OVER ? 1 : h->hits & HIT_WON ? 2 : 0;
+    uint64_t ended = h->hits & HIT_OVER ? ENDS_OVER : h->hits & HIT_WON ? ENDS_WON : ENDS_NOT;
+    int open = is_end_open(e, c), taken = (h->hits & HIT_TAKEN) != 0;
+    if (open && e->endings) {
+        const uint8_t said = e->endings[e->lane_of[c]];
+        ended = said & (ENDS_OVER | ENDS_WON);
+        taken = (said & ENDS_TAKEN) != 0;
+        open = 0;
+    }
     if (ended || e->diffs[c]) {
         flags |= CHANGED;
         e->diffs[c] = scramble(e->diffs[c] + ended) | 1;
@@ -193,12 +202,11 @@ static void judge_lane(engine *e, uint32_t c, uint8_t flags) {
             scored |= lane_byte(e, i, c) != e->start_ram[i];
         e->differences[c] = kept + special + scored + ended ? scramble(events + 7) | 1 : 0;
     }
-    if (h->hits & HIT_TAKEN) flags |= TAKEN;
-    if (h->hits & HIT_ASK || may_have_ended(e, c)) flags = UNJUDGED;
-    e->flags[c] = flags;
+    if (taken) flags |= TAKEN;
+    e->flags[c] = open ? UNJUDGED | END_OPEN : flags;
 }
 
-/* A hash of all of a lane's final state. */
+/* Hashes the complete final state of each lane. */
 static void hash_lanes(engine *e) {
     const registers *r = &e->now;
     uint64_t common = scramble((uint64_t)(uint32_t)r->counter << 32 | (uint32_t)r->interval);
@@ -209,13 +217,13 @@ static void hash_lanes(engine *e) {
         uint64_t hash = common;
         for (uint32_t a = 0; a < e->ram_size; a++)
             if (e->shadows[a]) hash += scramble((uint64_t)a << 8 | lane_byte(e, (uint16_t)a, c));
-        for (uint32_t w = (uint32_t)r->sp; w < STACK_CELLS; w++) /* what was printed last is no part of it */
+        for (uint32_t w = (uint32_t)r->sp; w < STACK_CELLS; w++) /* without the state of the text automaton */
             if (w != TEXT_STATE) hash += scramble((uint64_t)1 << 50 | (uint64_t)w << 16 | lane_value(e, e->stack[w], c));
         e->hashes[c] = hash;
     });
 }
 
-/* The number with which a lane's random generator began. */
+/* The state with which a lane's random generator began. */
 static int64_t first_random(const engine *e, uint32_t c) {
     return e->random_count ? e->randoms[e->lane_of[c] % e->random_count] : e->start_random.a;
 }
@@ -251,9 +259,10 @@ int judge(engine *e) {
     return 1;
 }
 
-/* --- debug mode: at every merge one lane is noted, and its command runs alone afterwards ----------------------- */
+/* --- debug mode: at every merge the state of one lane is stored, and its command runs alone afterwards
+----------------------- */
 
-/* A hash of all that a lane's future depends on, and of its history. */
+/* A hash of everything that a lane's future depends on, and of its history. */
 static uint64_t hash_lane(const engine *e, uint32_t c) {
     const registers *r = &e->now;
     const history *h = &e->histories[c];
@@ -269,8 +278,8 @@ static uint64_t hash_lane(const engine *e, uint32_t c) {
     return hash;
 }
 
-/* For the test of the tests: turns a bit over in the first lane of the set. */
-static void spoil(engine *e, uint64_t random) {
+/* Inverts a bit in the first lane of the set, to test that debug mode finds errors. */
+static void corrupt(engine *e, uint64_t random) {
     uint16_t *to;
     uint32_t address = 64 + (uint32_t)(random % (e->ram_size - 64));
     value made = new_vector(e, 1, &to);
@@ -280,7 +289,7 @@ static void spoil(engine *e, uint64_t random) {
 
 void note_merge(engine *e) {
     uint64_t random = scramble(e->check_seed + scramble(++e->merge_number));
-    if (e->merge_number == e->fault && e->ram_size > 64) spoil(e, random >> 32);
+    if (e->merge_number == e->fault && e->ram_size > 64) corrupt(e, random >> 32);
     uint32_t lane = e->set.member[(uint32_t)random % e->set.count];
     e->checks = grow(e, e->checks, &e->check_room, (size_t)e->check_count + 1, sizeof *e->checks);
     e->checks[e->check_count] = (check){lane, e->check_count, e->now.at->address, e->now.sp, e->now.frames, hash_lane(e, lane)};
@@ -290,7 +299,7 @@ void note_merge(engine *e) {
 void recognise_merge(engine *e) {
     const check *k = e->expected;
     if (k == e->expected_end || k->address != e->now.at->address || k->sp != e->now.sp || k->frames != e->now.frames) return;
-    /* A part that was merged and had to wait at once is merged again in the same state. */
+    /* A part that was merged and waits again at once is merged again in the same state. */
     for (uint64_t state = hash_lane(e, 0); e->expected < e->expected_end && e->expected->state == state;) e->expected++;
 }
 
@@ -303,18 +312,19 @@ static int by_lane(const void *a, const void *b) {
 
 typedef struct {
     instruction *read;
-    uint32_t text, parse, most, room; /* where to write line and tokens, and how much of each there may be */
+    uint32_t text, parse, most, room; /* where to write line and tokens, and their limits */
     int32_t sp, fp, frames;
+    int is_key; /* it waits for a key: the first letter of each command */
 } prompt;
 
-/* Puts the machine where it waits for a line; 0 if it is no such place. */
+/* Puts the machine where it waits for a line or a key; 0 if it is no such place. */
 static int prepare(engine *e, const start_state *s, prompt *p) {
     snapshot_view view = {.ram = s->ram, .stack = (const uint8_t *)s->stack, .ram_length = e->ram_size,
                           .stack_length = 2 * (size_t)s->stack_words, .pc = s->pc, .sp = s->sp, .fp = s->fp,
                           .frames = s->frames, .opcode = s->opcode, .random_interval = s->random_interval,
                           .random_counter = s->random_counter};
     snapshot_story story = {.memory = e->memory, .size = e->size, .ram_length = e->ram_size};
-    if (s->opcode != SNAPSHOT_READ_LINE || s->stack_words < 0 || find_snapshot_fault(&view, &story)) return 0;
+    if (s->stack_words < 0 || find_snapshot_fault(&view, &story)) return 0;
     memcpy(e->memory, s->ram, e->ram_size);
     memcpy(e->start_ram, s->ram, e->ram_size);
     e->low_differs = memcmp(e->memory + e->low_first, e->low, e->low_size) != 0;
@@ -323,7 +333,9 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     set_random(e, s->random_a);
     e->start_random = (random_state){s->random_a, s->random_interval, s->random_counter};
     p->read = decode(e, (uint32_t)s->pc - 1);
-    if (!p->read || p->read->opcode != 228 || e->dictionary < e->ram_size) return 0;
+    if (!p->read || p->read->opcode != s->opcode) return 0;
+    p->is_key = s->opcode == SNAPSHOT_READ_KEY;
+    if (memcmp(e->memory + e->dictionary, e->own_words, e->changeable_words) != 0) return 0;
     uint32_t operand[8] = {0};
     int32_t sp = s->sp;
     for (int i = 0; i < p->read->count; i++) {
@@ -342,19 +354,23 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     p->sp = sp;
     p->fp = s->fp;
     p->frames = s->frames;
+    if (p->is_key) {
+        p->most = MAX_COMMAND;
+        return 1;
+    }
     p->most = e->memory[p->text];
     if (e->version <= 4 && p->most) p->most--;
     p->room = p->parse ? e->memory[p->parse] : 0;
     if (p->text < 64 || p->text + 3 + p->most > e->ram_size) return 0;
     if (p->parse && (p->parse < 64 || p->parse + 2 + 4 * p->room > e->ram_size)) return 0;
-    /* Some stories' buffers are a byte too short: the last letter of the longest line lies over the number of words that
-     * there is room for. Such lines are left to Frotz. */
+    /* Some stories' buffers are a byte too short: the last letter of the longest line overwrites the maximal number of
+     * words. Such lines are left to Frotz. */
     uint32_t fits = p->parse > p->text + 2 ? p->parse - p->text - 2 : 0;
     if (p->parse > p->text && p->most > fits) p->most = fits;
     return e->version <= 4 || e->memory[p->text + 1] == 0; /* a line that is already begun is left to Frotz */
 }
 
-/* Whether Frotz would take the line as it is; if so, in small letters. */
+/* Whether Frotz would read the line unchanged; writes it in lower case. */
 static int plain_line(const char *command, uint32_t most, uint8_t *line, uint32_t *length) {
     uint32_t n = 0;
     for (; command[n]; n++) {
@@ -366,7 +382,7 @@ static int plain_line(const char *command, uint32_t most, uint8_t *line, uint32_
     return 1;
 }
 
-/* Types one line in every lane. */
+/* Writes the command of every lane to the text buffer. */
 static void type_lines(engine *e, const prompt *p, const char *const *command, const uint32_t *lane_of) {
     uint32_t count = e->set.count, offset = e->version <= 4 ? 1 : 2, longest = 0;
     uint8_t (*line)[MAX_COMMAND + 1] = arena_take(e, &e->lane_arena, (size_t)count * sizeof *line);
@@ -402,25 +418,36 @@ static void reset_run(engine *e) {
     e->lane_arena.top = e->member_arena.top = e->parked_arena.top = 0;
 }
 
-/* The key that ended the line, which is what `read` stores from version 5 on. */
-static int store_key(engine *e, const prompt *p) {
+/* The key that ended the line, which is what `read` stores from version 5 on, or the one that was waited for. */
+static value key_of_lanes(engine *e, const prompt *p, const char *const *command, const uint32_t *lane_of) {
+    uint16_t *to;
+    if (!p->is_key) return 13;
+    value made = new_vector(e, 1, &to);
+    for (uint32_t k = 0; k < e->set.count; k++) {
+        const char first = command[lane_of[k]][0];
+        to[e->set.member[k]] = first ? (uint16_t)first : 13;
+    }
+    return simplify(e, made);
+}
+
+static int store_key(engine *e, const prompt *p, value key) {
     e->now.sp = p->sp;
     if (!p->read->has_store) return 1;
     uint32_t variable = p->read->store;
     if (variable == 0) {
         if (e->now.sp == 0) return 0;
-        e->stack[--e->now.sp] = 13;
+        e->stack[--e->now.sp] = key;
     } else if (variable < 16) {
-        e->stack[p->fp - (int32_t)variable] = 13;
+        e->stack[p->fp - (int32_t)variable] = key;
     } else {
         uint32_t address = (uint16_t)(e->globals + 2 * (variable - 16));
         if (address < 64 || address + 2 > e->ram_size) return 0;
-        store_word(e, address, 13);
+        store_word(e, address, key);
     }
     return 1;
 }
 
-/* Runs the commands lane_of[0..count), each in a lane of its own. Verdicts are left by lane. */
+/* Runs the commands lane_of[0..count), each in a lane of its own. The verdicts are by lane. */
 static void run_lanes(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count) {
     prompt p;
     reset_run(e);
@@ -448,14 +475,14 @@ static void run_lanes(engine *e, const start_state *s, const char *const *comman
             for (uint32_t k = 0; k < count; k++) to[k] = (uint16_t)((uint64_t)first_random(e, k) >> 16 * i);
             e->stack[RANDOM_WORD + i] = simplify(e, made);
         }
-    type_lines(e, &p, command, lane_of);
-    if (!store_key(e, &p)) return;
+    if (!p.is_key) type_lines(e, &p, command, lane_of);
+    if (!store_key(e, &p, key_of_lanes(e, &p, command, lane_of))) return;
     e->now.at = decode(e, p.read->next);
     machine_run(e);
     if (!e->stay) rollback(e, 0);
 }
 
-/* Trees without wanderers are compared, so those are taken out of the tree at the start too. */
+/* Trees are compared without wanderers, so they are removed from the start state too. */
 static void make_base(engine *e, const start_state *s) {
     value differs;
     uint32_t lane = 0;
@@ -488,7 +515,8 @@ static int make_room(engine *e, uint32_t lanes_needed) {
     return 0;
 }
 
-/* --- for Python --------------------------------------------------------------------------------------------- */
+/* --- the functions that Python calls
+--------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const uint8_t *story;
@@ -508,7 +536,7 @@ void zset_close(engine *e) {
     arena_close(&e->lane_arena);
     arena_close(&e->member_arena);
     arena_close(&e->parked_arena);
-    void *owned[] = {e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
+    void *owned[] = {e->own_words, e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
                      e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
                      e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->journaled, e->key_stamp,
                      e->key_group, (void *)e->table, e->words, e->low, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
@@ -537,7 +565,7 @@ static int fill_world(engine *e, const description *d) {
     e->final_count = d->final_count;
     memcpy(e->ignored, d->ignored, sizeof e->ignored);
     for (uint32_t a = 0; a < e->ram_size; a++) e->interesting[a] = w->set_mask[a] | w->clear_mask[a];
-    /* The object table must lie inside RAM, for links are read and written without further checks. */
+    /* The object table must be inside RAM, because links are read and written without further checks. */
     uint64_t end = w->first_object + (uint64_t)w->object_count * (w->small ? 9 : 14);
     return w->first_object >= 64 && w->object_count >= 0 && end <= e->ram_size && w->score_address >= 0 &&
            w->score_size >= 0 && w->score_address + (int64_t)w->score_size <= (int64_t)e->ram_size;
@@ -564,11 +592,11 @@ static int take_memory(engine *e) {
            arena_open(&e->member_arena, gigabyte) && arena_open(&e->parked_arena, 2 * gigabyte);
 }
 
-/* An engine for a story, or NULL if it is no story that can be run, or there is no memory. */
+/* Makes an engine for a story; NULL if the story cannot be run, or there is no memory. */
 engine *zset_open(const description *d) {
     engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    if (machine_load(e, d->story, d->size) == 0 && text_low(e) == 0 && fill_world(e, d) && take_memory(e) &&
+    if (machine_load(e, d->story, d->size) == 0 && text_low(e) == 0 && text_dictionary(e) == 0 && fill_world(e, d) && take_memory(e) &&
         text_patterns(e, d->patterns, d->hits, d->pattern_count) == 0) {
         text_separators(e);
         return e;
@@ -579,8 +607,9 @@ engine *zset_open(const description *d) {
 
 enum { BATCH = 4096 }; /* lanes in a set: with more, vectors do not fit into the processor's cache */
 
-/* Runs the commands that were noted at merges alone: each must come through every state that was noted, in that order,
- * and end in the same state with the same verdict. No state occurs twice in a run that ends, so there is no mistake. */
+/* Runs the commands whose states were stored at merges alone: each must pass every stored state in order, and end in
+the
+ * same state with the same verdict. No state occurs twice in a run that ends, so the check is exact. */
 static void run_noted(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of,
                       const uint8_t *flags, const uint64_t *diffs, const uint64_t *hashes) {
     qsort(e->checks, e->check_count, sizeof *e->checks, by_lane);
@@ -602,13 +631,13 @@ static void run_noted(engine *e, const start_state *s, const char *const *comman
     }
 }
 
-/* Where verdicts go, by command; all but the first two may be NULL. */
+/* The output arrays, by command; all but the first two may be NULL. */
 typedef struct {
     uint8_t *flags;
     uint64_t *diffs, *hashes, *differences, *watches;
 } verdicts;
 
-/* Runs a range of commands in one set, or, where there is no room for that, in smaller ones. */
+/* Runs a range of commands in one set, or in smaller ones if there is not enough memory. */
 static void run_range(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
                       const verdicts *to) {
     if (setjmp(e->no_room)) {
@@ -633,7 +662,7 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
     if (e->checking) run_noted(e, s, command, lane_of, to->flags, to->diffs, to->hashes);
 }
 
-/* Runs commands in as many sets as that takes. */
+/* Runs commands in as many sets as necessary. */
 static void run_all(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
                     int32_t mode, const verdicts *to) {
     uint32_t most = mode == ALONE ? 1 : BATCH;
@@ -641,8 +670,10 @@ static void run_all(engine *e, const start_state *s, const char *const *command,
         run_range(e, s, command, lane_of + i, count - i < most ? count - i : most, to);
 }
 
-/* Of `count` commands that were tried with the first of `each` random numbers: leaves those that drew any, with all
- * further numbers, in `lane_of`, and returns how many that makes. All others do the same whatever the number. */
+/* For `count` commands that were run with the first of `each` random numbers: writes those that drew random numbers,
+with
+ * all further numbers, to `lane_of`, and returns how many lanes these are. All others have the same result for any
+ * number. */
 static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, const verdicts *to) {
     uint32_t left = 0;
     for (uint32_t i = 0; i < count * each; i += each) {
@@ -659,15 +690,18 @@ static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, c
     return left;
 }
 
-/* What becomes of each command (NUL-terminated, one after the other), tried from a state: flags and hashes as in
- * door_filter, and UNJUDGED for those that must be tried there. With several `randoms` each command is tried with each of
- * them as the random generator's number, all in the same sets; results then lie by command and number. With `first_alone`
- * only those are tried with more than the first number, which is the state's own, that draw any: what is not tried has no
- * hash, and watches are those with the first. `mode`: each command by itself, in sets that are only split, in sets that are merged too, or
- * so and checked (with hashes; zset_checked tells what came of it). `hashes`, where given, receives a hash of each
- * command's final state, `differences` one of Jericho's own world difference, 0 where Jericho sees none, and `watches` one
- * of how the bits in `watched` (one byte for each of RAM) changed; `transcripts`, for one random number only, what each
- * prints. */
+/* Runs each command (NUL-terminated, concatenated) from a state and writes its verdict: flags and hashes as door_filter
+* does, and UNJUDGED for commands that must be run there.
+*
+* With several `randoms` each command is run with each of them as the state of the random generator, all in the same
+* sets;
+* results are ordered by command and number. With `first_alone` only commands that draw random numbers are run with more
+* than the first, which is the state's own: results that are not computed have no hash, and watches are those with the
+* first. `mode`: each command alone, in sets that are only split, in sets that are also merged, or the last with checks
+* (needs hashes; see zset_checked). Optional outputs: `hashes` of each command's final state, `differences`, hashes of
+* Jericho's world difference (0 for none), `watches`, hashes of the changes of the bits in `watched` (one byte for each
+* of
+* RAM), and `transcripts`, the printed texts, for one random number only. */
 int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, int32_t first_alone,
                 const char *commands, int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
                 uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
@@ -690,7 +724,7 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
     volatile int result = -1;
     if (room && make_room(e, n) && !setjmp(e->no_room)) {
         prompt p;
-        e->limit = limit > 2 ? limit - 2 : 0; /* instructions are not counted quite as the door does */
+        e->limit = limit > 2 ? limit - 2 : 0; /* door.c counts instructions slightly differently */
         e->merging = mode >= MERGING;
         e->checking = mode == CHECKING && hashes;
         e->stay = 0;
@@ -736,8 +770,9 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
     return result;
 }
 
-/* zset_filter for one random number and merged sets, which also leaves in `finals`, in a row of RAM's size for each command,
- * the RAM after it; the rows of commands that are UNJUDGED hold nothing of use. */
+/* Does what zset_filter does for one random number and merged sets, and also writes the RAM after each command to
+`finals`,
+ * in rows of RAM's size; the rows of UNJUDGED commands are undefined. */
 int zset_finals(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, uint8_t *flags,
                 uint64_t *diffs, uint8_t *finals) {
     for (int32_t i = 0; i < count; i++) memcpy(finals + (size_t)i * e->ram_size, s->ram, e->ram_size);
@@ -748,20 +783,24 @@ int zset_finals(engine *e, const start_state *s, const char *commands, int32_t c
     return failed;
 }
 
-/* How a run in debug mode chooses its lanes, and which merge it spoils (0: none). */
+/* What Jericho says of each of the commands of the next zset_filter, which must be of one random number: for those that
+ * are END_OPEN without it. NULL: it was not asked. */
+void zset_endings(engine *e, const uint8_t *endings) { e->endings = endings; }
+
+/* Sets the seed by which debug mode chooses lanes, and the merge that it corrupts (0: none). */
 void zset_check(engine *e, uint64_t seed, uint32_t fault) {
     e->check_seed = seed;
     e->fault = fault;
 }
 
-/* What the last run in debug mode found: states that were right, and the command and the place where one was not. */
+/* Returns the results of the last run in debug mode: number of right states, and command and address of a wrong one. */
 void zset_checked(const engine *e, int64_t found[3]) {
     found[0] = e->checks_passed;
     found[1] = e->wrong_command;
     found[2] = e->wrong_address;
 }
 
-/* The state after one command, for comparing with Frotz. */
+/* The state after one command, for comparison with Frotz. */
 typedef struct {
     uint8_t *ram;
     uint16_t *stack; /* 1,024 words */
@@ -772,7 +811,7 @@ typedef struct {
     uint32_t text_length, text_room;
 } end_state;
 
-/* The verdict on one command, and all of the state after it. */
+/* Returns the verdict on one command, and the complete state after it. */
 int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
     const char *one[1] = {command};
     const uint32_t lane_of[1] = {0};
@@ -812,7 +851,7 @@ int zset_step(engine *e, const start_state *s, const char *command, uint64_t lim
     return e->flags[0];
 }
 
-/* Figures of all runs so far: instructions, splits, parked parts, merges, numbers in new vectors, ends. */
+/* Returns the counters of all runs so far: instructions, splits, parked parts, merges, numbers in new vectors, ends. */
 void zset_counts(const engine *e, uint64_t counts[6]) {
     const uint64_t all[6] = {e->count_instructions, e->count_splits, e->count_parked,
                              e->count_merges,       e->count_lanes,  e->count_leaves};

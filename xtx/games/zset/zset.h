@@ -2,20 +2,20 @@
  *
  * A *lane* is one candidate command. All lanes start in the same state and differ only in what was typed, so the
  * machine runs once for a whole set of lanes; a value that differs between them is a *vector* with one number for
- * each lane. Where lanes want to go different ways the set is split and the parts run one after the other from
- * the same snapshot; where parts come back to the same place they are merged again.
+ * each lane. Where lanes branch differently the set is split, and the parts run one after the other from the same
+ * snapshot; where parts reach the same instruction they are merged again.
  *
  *   machine.c  loading, decoding, objects and properties, and the interpreter itself
- *   sets.c     vectors, the journal, splitting and merging: all that makes it a machine for sets
- *   text.c     printed text, the automaton that watches it, the dictionary
- *   verdict.c  what a command did to the world, lane by lane; the functions that Python calls
- *   meet.c     where parts of a set meet that do not come back from a routine
- *   team.c     several engines that share the commands of a state
- *   cut.c      into which parts the commands are cut for them
- *   fill.c     the commands: the templates of a grammar, filled with names
- *   effects.c  what the verdicts on all of them come to
+ *   sets.c     vectors, the journal, splitting and merging of sets
+ *   text.c     printed text, the automaton that matches patterns in it, the dictionary
+ *   verdict.c  how a command changed the world, lane by lane; the functions that Python calls
+ *   meet.c     merge points: the instructions at which parts of a set merge inside a routine that does not return
+ *   team.c     a thread team: several engines that share the commands of a state
+ *   cut.c      partition of the commands into parts for the team
+ *   fill.c     candidate commands: the templates of a grammar, filled with names
+ *   effects.c  statistics over the verdicts on all commands of a state
  *
- * Nothing here is global: an engine belongs to one thread at a time, and there may be many. */
+ * There are no global variables: an engine belongs to one thread at a time, and there may be many engines. */
 #ifndef ZSET_H
 #define ZSET_H
 
@@ -43,12 +43,12 @@ typedef struct {
     uint16_t same;   /* the number that all lanes of that set have, if they do */
     uint8_t uniform; /* whether they do */
     uint8_t is_byte; /* no lane exceeds 255 */
-    uint8_t asked;   /* how often a number was looked for in the set `filter_epoch` before there was a filter */
+    uint8_t asked;   /* how many times a number was searched in the set `filter_epoch` before the filter was made */
     uint32_t filter_epoch;
     uint64_t filter[4]; /* which numbers may occur in that set: a Bloom filter of 256 bits with one hash */
 } vector;
 
-/* What lies over a byte of RAM: 0, or which byte of which vector. */
+/* What replaces a byte of RAM: 0 for nothing, or a byte of a vector. */
 typedef uint32_t shadow;
 static inline shadow shadow_low(uint32_t vector) { return 2 * vector + 2; }
 static inline shadow shadow_high(uint32_t vector) { return 2 * vector + 3; }
@@ -61,18 +61,18 @@ enum { CONSTANT, STACK, LOCAL, GLOBAL };
 enum { NO_BRANCH, BRANCH_FALSE, BRANCH_TRUE, BRANCH_JUMP }; /* where a branch leads: return 0, return 1, a jump */
 
 typedef struct instruction {
-    uint8_t handler; /* the operation, or MEET if parts of a set may wait here for each other */
+    uint8_t handler; /* the operation, a faster version of it, or MEET at a merge point */
     uint8_t operation, opcode, count, has_store, store, branch, branch_when, kind[8];
     uint16_t operand[8]; /* a constant, the number of a local, or the address of a global */
     uint32_t address, next, target, text;
     struct instruction *following, *jump; /* what `next` and `target` decode to; NULL until needed */
 } instruction;
 
-/* Where lanes meet that an instruction has separated. */
+/* The merge point of lanes that an instruction has separated. */
 typedef struct {
     uint32_t turn_end; /* as in e->turn_ends; 0: not known yet */
     int waits;         /* whether the turn can end in this routine */
-    instruction *at;   /* NULL: nowhere */
+    instruction *at;   /* NULL: there is none */
 } meeting;
 
 /* A text in read-only memory, decoded once. */
@@ -116,8 +116,9 @@ static inline lanes lanes_of(const uint32_t *member, uint32_t count) {
         }                                                                          \
     } while (0)
 
-/* The same where it does no harm to calculate with the lanes between the members too, whatever numbers lie there:
- * vector instructions do eight in the time of one. Every vector has room for them. */
+/* The same, for bodies that may also run for lanes between the members: their numbers have no meaning, but every vector
+has
+ * space for them, and vector instructions process eight lanes in the time of one. */
 #define EACH_LANE_OR_BETWEEN(set, c, ...)                                        \
     do {                                                                         \
         if ((set).dense) {                                                       \
@@ -127,7 +128,7 @@ static inline lanes lanes_of(const uint32_t *member, uint32_t count) {
         }                                                                        \
     } while (0)
 
-/* A piece of memory that is used like a stack; what is in it never moves. */
+/* A block of memory that is used like a stack. Its content never moves. */
 typedef struct {
     uint8_t *base;
     size_t top, size, peak; /* peak: the highest top since the arena was trimmed */
@@ -135,13 +136,13 @@ typedef struct {
 
 enum {
     STACK_WORDS = 1024,            /* as in Frotz; the stack grows downwards */
-    TEXT_STATE = STACK_WORDS,      /* behind it, as if on the stack, so that it is merged likewise: the text automaton, */
-    RANDOM_WORD = STACK_WORDS + 1, /* and the random generator's number, its lowest word first */
+    TEXT_STATE = STACK_WORDS,      /* cells behind the stack, which are merged like it: the state of the text automaton, */
+    RANDOM_WORD = STACK_WORDS + 1, /* and the state of the random generator, lowest word first */
     RANDOM_WORDS = 4,
     STACK_CELLS = RANDOM_WORD + RANDOM_WORDS,
-    STACK_GUARD = 16,              /* words below the stack, so that a damaged story's locals lie in the array */
+    STACK_GUARD = 16,              /* words below the stack, so that locals of a damaged story are still in the array */
     MAX_REDIRECTIONS = 16,
-    MOST_FRAMES = 32,              /* of which the places where they wait for a line are known */
+    MOST_FRAMES = 32,              /* limits the frames whose `turn_ends` are stored */
     MAX_COMMAND = 198,
     MEMORY = 0x10000 + 16          /* every 16-bit address can be read, a word at 0xFFFF too */
 };
@@ -151,18 +152,18 @@ typedef struct {
     int32_t interval, counter;
 } random_state;
 
-/* All of the machine but memory, stack and lanes. */
+/* The state of the machine without memory, stack and lanes. */
 typedef struct {
     instruction *at;
     int32_t sp, fp, frames, redirections, silent; /* silent: the story has turned the screen off */
     uint16_t redirection[MAX_REDIRECTIONS];
-    int32_t interval, counter; /* of a generator that counts */
+    int32_t interval, counter; /* of a random generator in counting mode */
     uint64_t instructions;
 } registers;
 
 typedef struct {
     uint16_t address;
-    uint8_t size; /* bytes written: 1 or 2; the old content of both is kept */
+    uint8_t size; /* bytes written: 1 or 2; the old content of both is stored */
     uint8_t old[2];
     shadow shadows[2];
 } journal_entry;
@@ -175,7 +176,7 @@ typedef struct {
     uint16_t *lane; /* or the numbers themselves */
 } cell;
 
-/* A part of the set that came back to the routine that called the one in which it was split off. */
+/* A part of the set that waits to be merged, in the routine that called the one in which the set was split. */
 typedef struct {
     registers at;
     uint32_t *member;
@@ -188,27 +189,30 @@ typedef struct {
     uint32_t count;
 } group;
 
-/* A place where the set was split: everything needed to start each part from it, and to merge them. */
+/* The state in which the set was split: everything needed to start each part from it, and to merge the parts. */
 typedef struct {
     registers at;
     lanes set;
     uint32_t vectors, journal, stack_copy, stack_cells, first_group, groups, next, first_parked, waiting, end_waiting;
     size_t lane_mark, member_mark, parked_mark;
-    int32_t join;  /* a part parks when it comes back to fewer frames than these; -1: never */
-    const instruction *meet; /* or when it comes to this instruction in the same routine; NULL: there is none */
-    int32_t level; /* how deep inside the deepest of the parked parts is */
-    uint8_t merging; /* the parts are not groups of lanes but classes of parked parts */
+    int32_t join;  /* a part parks when it returns to fewer frames than these; -1: never */
+    const instruction *meet; /* or when it reaches this instruction in the same routine; NULL: there is none */
+    int32_t level; /* frames of the deepest parked part */
+    uint8_t merging; /* the parts are classes of parked parts, not groups of lanes */
 } snapshot;
 
 /* --- verdicts ----------------------------------------------------------------------------------------------- */
 
-enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, UNJUDGED = 128 };
+/* Of a lane that is UNJUDGED because only Jericho's functions can say what its text means, END_OPEN is set as well. */
+enum { CHANGED = 1, TAKEN = 2, RANDOM = 4, STOPPED = 8, EVENT = 16, END_OPEN = 64, UNJUDGED = 128 };
+/* What Jericho says of a text and the memory with it: ENDS_TAKEN may be set beside one of the others. */
+enum { ENDS_NOT, ENDS_OVER, ENDS_WON, ENDS_TAKEN = 4 };
 /* What a printed text says: that something was taken, that Jericho must be asked whether the game has ended, that it is
  * over, that it is won; and that Jericho may cut the text off here, so that it does not see what is said after it. */
 enum { HIT_TAKEN = 1, HIT_ASK = 2, HIT_OVER = 4, HIT_WON = 8, HIT_CUT = 16 };
 enum { MOVED, SET, CLEARED, EVENT_KINDS, EVENT_SLOTS = 16 };
 
-/* What counts as a change of the world; the same as in door.c. */
+/* The definition of a change of the world; the same as in door.c. */
 typedef struct {
     const uint8_t *set_mask, *clear_mask;
     const uint16_t *wanderers;
@@ -221,17 +225,17 @@ typedef struct {
 
 typedef int (*ignores)(uint16_t object, uint16_t other);
 
-/* What happened in one lane so far. It is only added to, and no lane runs any instruction twice, so it needs no
- * journal. */
+/* What happened in one lane so far. It only grows, and no lane executes an instruction twice, so it needs no journal.
+*/
 typedef struct {
     uint64_t events;
     uint8_t seen[EVENT_KINDS], kept[EVENT_KINDS], hits;
 } history;
 
-/* Debug mode: what one lane was like after a merge, to be found again when its command runs alone. */
+/* Debug mode: the state of one lane after a merge, which must occur again when its command runs alone. */
 typedef struct {
-    uint32_t lane, number; /* which merge it was */
-    uint32_t address;      /* of the instruction that comes next */
+    uint32_t lane, number; /* number: index of the merge */
+    uint32_t address;      /* of the next instruction */
     int32_t sp, frames;
     uint64_t state; /* a hash of all of it */
 } check;
@@ -259,8 +263,8 @@ typedef struct {
     char text[28];
 } cached_word;
 
-/* What a command prints. Frotz keeps the last word back until something flushes it: a space, a new line, or an
- * instruction, up to which all is `flushed`. */
+/* The text that a command prints. Frotz buffers the last word until a space, a new line or an instruction flushes it;
+ * `flushed` is the length up to the last such instruction. */
 typedef struct {
     uint8_t *bytes;
     uint32_t length, room, flushed;
@@ -276,30 +280,34 @@ typedef struct {
     meeting *meetings;      /* by address of the instruction that separates lanes */
     instruction *pool;
     uint32_t pool_left;
-    void **allocations; /* pools and strings, to be freed */
+    void **allocations; /* pools and strings, freed with the engine */
     uint32_t allocation_count, allocation_room;
     string **strings; /* by address */
-    /* Abbreviations and alphabet, as far as they lie in RAM: texts are decoded once, which holds while these are what they
-     * were. */
+    /* Abbreviations and alphabet, as far as they are in RAM. Decoded texts are cached, which is valid while these are
+     * unchanged. */
     uint32_t low_first, low_size;
-    uint8_t *low;        /* what the story has there */
+    uint8_t *low;        /* the story's content there */
     uint32_t low_writes; /* entries of the journal that concern them */
     int low_differs;     /* the state to start from has something else there */
+    /* The dictionary, as far as it lies in RAM: words are looked up once, which holds while it is what it was. */
+    uint32_t changeable_words;
+    uint8_t *own_words;
     string *scratch;
-    uint32_t printed; /* bytes, since it was last looked at */
-    value text_differs; /* why the last text could not be read: what differs between lanes, or 0 */
+    uint32_t printed; /* bytes printed since it was last reset */
+    value text_differs; /* the value that differs between lanes because of which the last text could not be read, or 0
+    */
 
-    /* text that is watched for */
+    /* patterns in the text */
     uint16_t (*automaton)[256];
     uint8_t *automaton_hits;
     uint32_t automaton_states;
 
-    /* what a change is */
+    /* the definition of a change */
     world world;
     uint8_t *interesting; /* by address: whether the byte takes part in the verdict */
     uint16_t *special;    /* Jericho's special RAM, in its order */
     int32_t special_count;
-    uint16_t *final; /* bytes of which Jericho's end of the game depends */
+    uint16_t *final; /* bytes on which Jericho's end of the game depends */
     int32_t final_count;
     ignores ignored[EVENT_KINDS];
 
@@ -310,8 +318,8 @@ typedef struct {
     lanes set;
     uint32_t epochs;
     registers now;
-    int32_t prompt_frames; /* how many routines waited for the line: they may not return in this turn */
-    uint32_t turn_ends[MOST_FRAMES]; /* where each of them waited: behind the instruction that led to the end of a turn */
+    int32_t prompt_frames; /* number of routines on the stack at the prompt: they may not return in this turn */
+    uint32_t turn_ends[MOST_FRAMES]; /* the return address in each of them: behind the call that led to the prompt */
     uint64_t limit;
 
     /* sets */
@@ -320,7 +328,7 @@ typedef struct {
     arena lane_arena, member_arena, parked_arena;
     journal_entry *journal;
     uint32_t journal_length, journal_room;
-    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last kept, plus how many bytes were */
+    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last stored, plus the number of bytes */
     snapshot *snapshots;
     uint32_t snapshot_count, snapshot_room;
     group *groups;
@@ -329,7 +337,7 @@ typedef struct {
     uint32_t stack_copy_length, stack_copy_room;
     parked *parked;
     uint32_t parked_count, parked_room;
-    uint16_t *keys; /* by lane: where a split sends it */
+    uint16_t *keys; /* by lane: the group into which a split puts it */
     int yes_or_no;  /* the keys are answers of a predicate: 1 or 0 */
     uint32_t *scratch_lanes;
     memo *memos;
@@ -340,7 +348,7 @@ typedef struct {
     const cell **table;
     size_t table_room;
     cached_word *words;
-    uint8_t separates[256]; /* which characters are words of their own */
+    uint8_t separates[256]; /* whether a character is a word of its own */
 
     /* one run */
     uint32_t lane_count, lane_room;
@@ -350,16 +358,17 @@ typedef struct {
     uint64_t *differences;    /* a hash of what Jericho calls a lane's world difference, for proof; or NULL */
     const uint8_t *watched;   /* by address: the bits that are watched beside; or NULL */
     uint64_t *watches;        /* a hash of how those changed in each lane */
+    const uint8_t *endings;   /* by command: what Jericho says of it, if it was asked; or NULL */
     uint8_t *finals;          /* by command: RAM after it, in rows of ram_size that begin as the state's RAM; or NULL */
     uint8_t *start_ram, *base_ram;
     uint16_t *moved; /* addresses in which those differ */
     uint32_t moved_count;
     random_state start_random;
-    const int64_t *randoms; /* or several numbers to begin with, which take turns */
+    const int64_t *randoms; /* or several start states, used in turn */
     uint32_t random_count;  /* 0 for none */
     const uint32_t *lane_of; /* the commands in the lanes */
-    transcript *transcripts; /* of the commands, where their texts are kept */
-    int stay;                /* the state after the run is wanted */
+    transcript *transcripts; /* of the commands, if their texts are stored; or NULL */
+    int stay;                /* whether the state after the run is needed */
     int merging;
     jmp_buf no_room;
 
@@ -369,7 +378,7 @@ typedef struct {
     uint32_t check_count, check_room;
     const check *expected, *expected_end; /* while one command runs alone */
     uint64_t check_seed;
-    uint32_t merge_number, fault; /* the number of the merge that is spoiled on purpose; 0: none */
+    uint32_t merge_number, fault; /* fault: the number of a merge that is corrupted on purpose; 0: none */
     int64_t checks_passed, wrong_command, wrong_address; /* -1: nothing is wrong; the end of the turn */
 
     uint64_t count_instructions, count_splits, count_parked, count_merges, count_lanes, count_leaves;
@@ -381,19 +390,19 @@ int machine_load(engine *e, const uint8_t *story, uint32_t size);
 void machine_free(engine *e);
 instruction *decode(engine *e, uint32_t address);
 void *keep(engine *e, void *allocation);
-/* Runs the present set from e->now until every lane has reached the end of its turn or was given up. */
+/* Runs the current set from e->now until every lane has reached the end of its turn or was given up. */
 void machine_run(engine *e);
 uint32_t object_address(const engine *e, uint32_t object);
-/* The addresses of the instructions of the same routine that may follow one; their number. */
+/* Writes the addresses of the instructions of the same routine that may follow one; returns their number. */
 int follows(const instruction *in, uint32_t next[2]);
-/* From now on the interpreter looks whether a part of the set has to wait at this instruction. */
+/* Makes an instruction a merge point: from now on the interpreter checks there whether a part of the set must wait. */
 void wait_at(instruction *in);
 
 /* --- meet.c ------------------------------------------------------------------------------------------------- */
 
-/* Notes where the routines on the stack wait for the line. */
+/* Stores the return addresses of the routines on the stack at the prompt. */
 void note_turn_ends(engine *e, const instruction *read, int32_t fp, int32_t frames);
-/* Where the parts of a set meet that this instruction separates, without leaving the routine; NULL: nowhere. */
+/* The merge point of the parts of a set that this instruction separates, inside the routine; NULL: there is none. */
 const instruction *meeting_place(engine *e, const instruction *in, int32_t frames);
 
 /* --- sets.c ------------------------------------------------------------------------------------------------- */
@@ -407,7 +416,7 @@ void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item);
 
 void set_lanes(engine *e, const uint32_t *member, uint32_t count);
 value new_vector(engine *e, int is_byte, uint16_t **lane);
-/* The random generator: its number, as it begins and in one lane, and what it draws from 1 to `range`. */
+/* The random generator: sets its state in all lanes, returns it for one lane, and draws numbers from 1 to `range`. */
 void set_random(engine *e, int64_t a);
 int64_t lane_random(const engine *e, uint32_t lane);
 value draw(engine *e, uint16_t range);
@@ -416,8 +425,8 @@ value load_word_slowly(engine *e, uint32_t address);
 value load_byte_slowly(engine *e, uint32_t address);
 void store_word_vector(engine *e, uint32_t address, value v);
 void store_byte_vector(engine *e, uint32_t address, value v);
-/* From here on everything that is written is kept in the journal once more: to be called before its length is noted as
- * one to go back to. */
+/* From here on every address that is written is journaled again; called before the journal's length is stored for a
+ * rollback. */
 void begin_journal(engine *e);
 void rollback(engine *e, uint32_t length);
 void journal_grow(engine *e);
@@ -442,7 +451,7 @@ static inline uint16_t calculate(enum arithmetic what, uint16_t a, uint16_t b) {
 
 value lanes_calculate(engine *e, enum arithmetic what, value a, value b);
 value lanes_load(engine *e, value base, value index, int word);
-/* Predicates say 0 or 1 if all lanes agree, or -1, and then e->keys says of each lane what holds. */
+/* Predicates return 0 or 1 if all lanes agree; otherwise -1, with each lane's result in e->keys. */
 int lanes_equal(engine *e, const value *v, int count);
 int lanes_compare(engine *e, enum comparison what, value a, value b);
 int lanes_attribute(engine *e, value object, uint32_t attribute);
@@ -456,13 +465,13 @@ value lanes_property_length(engine *e, value address);
 int lanes_scatter(engine *e, const uint16_t *address, const uint8_t *byte);
 void keys_from(engine *e, value v);
 
-/* Puts into e->touched the addresses written since the journal had that length; their number. */
+/* Writes the addresses that were written since the journal had a length to e->touched; returns their number. */
 uint32_t list_touched(engine *e, uint32_t since);
 int was_touched(const engine *e, uint32_t address);
 
 void split(engine *e);
 void park(engine *e);
-/* Goes to the next part of the set; 0 if there is none. */
+/* Continues with the next part of the set; returns 0 if there is none. */
 int resume(engine *e);
 
 /* The second byte of the word at 0xFFFF is the one behind it, as in Frotz; addresses do not wrap there. */
@@ -481,7 +490,7 @@ static inline uint16_t lane_value(const engine *e, value v, uint32_t c) {
     return is_vector(v) ? e->vectors[vector_index(v)].lane[c] : (uint16_t)v;
 }
 
-/* The number itself if all lanes of the present set have the same. */
+/* Replaces a vector by a number if all lanes of the current set have the same. */
 static inline value simplify(engine *e, value v) {
     const vector *x = &e->vectors[vector_index(v)];
     if (LIKELY(x->epoch == e->set.epoch)) return x->uniform ? x->same : v;
@@ -506,7 +515,7 @@ static inline uint32_t in_low(const engine *e, uint32_t address) {
     return address + 1 - e->low_first < e->low_size + 1;
 }
 
-/* Keeps what is about to be written over. */
+/* Stores in the journal what is about to be overwritten. */
 static inline void journal_push(engine *e, uint32_t address, int size) {
     if (UNLIKELY(e->journal_length == e->journal_room)) journal_grow(e);
     journal_entry *entry = &e->journal[e->journal_length++];
@@ -517,7 +526,7 @@ static inline void journal_push(engine *e, uint32_t address, int size) {
     e->low_writes += in_low(e, address);
 }
 
-/* The same, but only once until the journal is begun anew: loops write the same variables again and again. */
+/* The same, but only once between two calls of begin_journal, because loops write the same variables repeatedly. */
 static inline void journal_write(engine *e, uint32_t address, int size) {
     uint32_t stamp = e->journal_stamp + (uint32_t)size;
     if (e->journaled[address] == stamp) return;
@@ -544,7 +553,7 @@ static inline void put_byte(engine *e, uint32_t address, value v) {
     e->shadows[address] = 0;
 }
 
-/* The caller has made sure that the address may be written. */
+/* The caller has checked that the address may be written. */
 static inline void store_word(engine *e, uint32_t address, value v) {
     journal_write(e, address, 2);
     put_word(e, address, v);
@@ -560,17 +569,23 @@ static inline void store_byte(engine *e, uint32_t address, value v) {
 int text_patterns(engine *e, const char *const *pattern, const uint8_t *hit, int count);
 /* The end of an encoded text, or 0 if it has none inside the story. */
 uint32_t text_end(const engine *e, uint32_t address);
-/* Each prints to the screen or into memory. 0: the lanes must first be split by e->keys; -1: they cannot be judged. */
+/* Each prints to the screen or into memory. Returns 1, 0 if the lanes must first be split by e->keys, or -1 if they
+cannot
+* be judged. */
 int print_bytes(engine *e, const uint8_t *bytes, uint32_t count);
 int print_character(engine *e, value zscii);
 int print_number(engine *e, value number);
 int print_string_at(engine *e, uint32_t address);
 int print_strings_at(engine *e, value v, int packed);
 int print_object(engine *e, value object);
-/* Whether texts are wanted as Frotz would show them. */
+/* Whether texts are stored as Frotz would show them. */
 static inline int answering(const engine *e) { return e->transcripts && !e->stay; }
-/* Notes that an instruction made Frotz show all that was printed. */
+/* Records that an instruction made Frotz show all that was printed. */
 void print_flush(engine *e);
+/* The Latin-1 letter that Frotz shows for a character of ZSCII; 0 where it is not known here. */
+uint8_t letter_shown(const engine *e, uint8_t zscii);
+/* The character of ZSCII that stands for one of Unicode; 0 if there is none, and Frotz shows it all the same. */
+uint8_t letter_of_unicode(const engine *e, uint32_t unicode);
 int print_table(engine *e, uint32_t address, uint32_t width, uint32_t height, uint32_t skip);
 
 typedef struct {
@@ -578,13 +593,15 @@ typedef struct {
     uint8_t length, position;
 } token;
 enum { MAX_TOKENS = 255 };
-/* Notes where abbreviations lie; -1 if there is no memory. */
+/* Finds the abbreviations in RAM. Returns -1 if there is no memory. */
 int text_low(engine *e);
+/* Notes which part of the dictionary lies in RAM; -1 if there is no memory. */
+int text_dictionary(engine *e);
 /* Finds out which characters separate words; before the first line is cut. */
 void text_separators(engine *e);
-/* Cuts a line into words as Frotz does; the number of tokens found, at most `room`. */
+/* Splits a line into words as Frotz does; returns the number of tokens, at most `room`. */
 int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int room);
-/* The opcode: from a text buffer into a parse buffer. As above, and 1 for done. */
+/* The opcode `tokenise`: from a text buffer into a parse buffer. Returns as the print functions do. */
 int tokenise_buffer(engine *e, uint32_t text, uint32_t parse);
 /* Writes tokens[k * room ...], counts[k] of them, for the k-th lane of the present set. */
 void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts);
@@ -592,13 +609,13 @@ void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room,
 /* --- verdict.c ---------------------------------------------------------------------------------------------- */
 
 void event(engine *e, int kind, value object, value other);
-/* The present set has come to the end of its turn: judges it. 0: it must first be split by e->keys. */
+/* Judges the current set, which is at the end of its turn. Returns 0 if it must first be split by e->keys. */
 int judge(engine *e);
-/* The present set cannot be judged. */
+/* Marks the lanes of the current set as not judged. */
 void give_up(engine *e);
-/* Debug mode: notes what a random lane of the set that was just merged is like. */
+/* Debug mode: stores the state of a random lane of the set that was just merged. */
 void note_merge(engine *e);
-/* Debug mode, one command alone, come back from a routine: whether this is the state that was noted. */
+/* Debug mode: compares the state of a command that runs alone with the one that was stored. */
 void recognise_merge(engine *e);
 
 enum { ALONE = 0, SPLITTING = 1, MERGING = 2, CHECKING = 3 };
@@ -612,30 +629,31 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
 /* Some commands in a row. */
 typedef struct {
     uint32_t first, count;
-    float expected; /* what they cost compared with others */
-    uint64_t cost;  /* what they did cost */
+    float expected; /* estimated relative cost */
+    uint64_t cost;  /* measured cost in instructions */
 } job;
 
 enum { KINDS = 1024 };
 
-/* What is known of the costs of kinds of commands. */
+/* The average cost of each kind of commands, learned from earlier searches. */
 typedef struct {
     float price[KINDS];
 } prices;
 
-/* What is to be cut. */
+/* The commands to partition. */
 typedef struct {
     const char *const *commands;
-    const uint16_t *groups; /* equal for neighbours that are of one kind, as far as that is known; NULL if it is not */
+    const uint16_t *groups; /* by command: equal for neighbours made from one template; NULL if not known */
     uint32_t count;
 } cutting;
 
-/* Nothing is known yet. */
+/* Initialises the prices. */
 void cut_begin(prices *p);
-/* Cuts the commands, each of which has some lanes, into jobs of about `least` lanes or more, for some engines; the
- * dearest come first. Their number; 0 if there is no memory. The caller frees them. */
+/* Splits the commands, each with `each` lanes, into jobs of about `least` lanes or more for a number of engines, the
+most
+ * expensive first. Returns the number of jobs, 0 if there is no memory. The caller frees *jobs. */
 uint32_t cut(const prices *p, const cutting *c, uint32_t each, uint32_t engines, uint32_t least, job **jobs);
-/* Notes what the jobs did cost. */
+/* Updates the prices by the measured costs of jobs. */
 void cut_learn(prices *p, const cutting *c, const job *jobs, uint32_t count);
 
 static inline uint64_t scramble(uint64_t x) {

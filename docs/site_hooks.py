@@ -1,0 +1,37 @@
+"""Hooks of the documentation site: the command line's reference is made from the program's help."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+MARK = "<!-- command line -->"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the help of every command in the place of the mark."""
+    if MARK not in markdown:
+        return markdown
+    from xtx.cli import COMMANDS
+
+    parts = [f"## xtx\n\n```text\n{read_help()}\n```"]
+    parts += [
+        f"## xtx {name}\n\n{command.summary[0].upper()}{command.summary[1:]}.\n\n```text\n{read_help(name)}\n```"
+        for name, command in COMMANDS.items()
+    ]
+    return markdown.replace(MARK, "\n\n".join(parts))
+
+
+def read_help(name: str = "") -> str:
+    """Return the whole help of a command, 100 columns wide."""
+    option = "--help-all" if name else "--help"
+    done = subprocess.run(
+        [sys.executable, "-m", "xtx.cli", *name.split(), option],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+    )
+    return done.stdout.strip()

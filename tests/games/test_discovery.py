@@ -1,0 +1,267 @@
+"""Stories without a profile: what is found out about them is what is known of them otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from zcode import _encode
+
+from xtx.cli import main
+from xtx.games import catalog
+from xtx.games.collection import add_games
+from xtx.games.discovery.describe import discover_in_child
+from xtx.games.discovery.discover import discover, find_title
+from xtx.games.discovery.transcript import Turn, likeness, read_turns
+from xtx.games.infocom_grammar import infocom_templates
+from xtx.games.jericho import Emulator, Status
+from xtx.games.printed_end import find_ending, reads_as_end, reads_as_victory
+from xtx.games.printed_score import read_number
+from xtx.games.profile import Profile, Word, read_profile
+from xtx.games.profile_format import as_fields, encode_profile, profile_key
+from xtx.games.story import Story, read_story
+
+UNKNOWN = Path(__file__).parents[3] / "shared" / "unknown-stories"
+
+
+def stranger(folder: Path, content: bytes, name: str = "stranger.z5") -> Path:
+    """The story with another serial number, by which nothing knows it."""
+    path = folder / name
+    path.write_bytes(content[:0x12] + b"000000" + content[0x18:])
+    return path
+
+
+@pytest.fixture(scope="module")
+def known() -> Story:
+    return catalog.find_story(catalog.default_game())
+
+
+@pytest.fixture(scope="module")
+def found(known: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Profile]]:
+    """The embedded adventure as a story that nobody knows, and what is found out about it."""
+    story = read_story(stranger(tmp_path_factory.mktemp("stories"), known.content))
+    yield story, discover(story)
+
+
+def test_found_as_the_compiler_says(known: Story, found: tuple[Story, Profile]) -> None:
+    profile, said = found[1], known.profile
+    assert said is not None
+    assert (profile.score, profile.moves) == (said.score, said.moves)
+    assert (profile.end, profile.player, profile.max_score) == (said.end, said.player, said.max_score)
+    assert set(said.grammar) <= set(profile.grammar)
+    assert not profile.verified
+    assert {f.what: f.sureness for f in profile.findings}["end"] == "sure"
+
+
+def test_the_same_story_gives_the_same_profile(found: tuple[Story, Profile]) -> None:
+    story, profile = found
+    assert encode_profile(discover_in_child(story)) == encode_profile(profile)
+
+
+def test_plays_along_the_walkthrough(known: Story, found: tuple[Story, Profile]) -> None:
+    story, profile = found
+    one, other = Emulator(known), Emulator(replace(story, profile=profile))
+    one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)
+    for command in one.walkthrough:
+        assert one.step(command) is other.step(command) is Status.DONE
+        assert (one.score, one.moves, one.over, one.won) == (other.score, other.moves, other.over, other.won)
+    assert other.won
+    one.close(), other.close()
+
+
+def test_add_verify_export_and_back(
+    known: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = stranger(tmp_path, known.content)
+    assert main(["games", "add", str(path)]) == 0
+    assert "unverified" in capsys.readouterr().out
+    commands = tmp_path / "commands.txt"
+    assert known.profile is not None
+    commands.write_text("# the way\n" + "\n".join(known.profile.walkthrough))
+    assert main(["games", "verify", "stranger", str(commands)]) == 0
+    assert "marked as verified" in capsys.readouterr().out
+    assert main(["games", "export-profile", "stranger", "-o", "out.json"]) == 0
+    exported = read_profile(tmp_path / "out.json")
+    assert exported.verified
+    assert exported.walkthrough == known.profile.walkthrough
+    assert main(["games", "info", "stranger"]) == 0
+    assert "found: score" in capsys.readouterr().out
+    for file in catalog.user_folder().glob("stranger.*"):
+        file.unlink()
+    assert main(["games", "add", str(path), "--profile", "out.json"]) == 0
+    assert catalog.find_story("stranger").profile == exported
+
+
+def test_a_wrong_score_is_not_verified(known: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = stranger(tmp_path, known.content)
+    assert known.profile is not None
+    assert known.profile.moves is not None
+    address = known.profile.moves.address
+    assert main(["games", "add", str(path), "--score", hex(address)]) == 0
+    profile = catalog.find_story("stranger").profile
+    assert profile is not None
+    assert profile.score == Word(address)
+    commands = tmp_path / "commands.txt"
+    commands.write_text("\n".join(known.profile.walkthrough))
+    capsys.readouterr()
+    assert main(["games", "verify", "stranger", str(commands)]) == 1
+    assert "not marked as verified" in capsys.readouterr().out
+
+
+def test_a_printed_score(known: Story, found: tuple[Story, Profile]) -> None:
+    story, profile = found
+    printed = msgspec.structs.replace(profile, score=None, printed_score=r"scored (\d+)")
+    one, other = Emulator(known), Emulator(replace(story, profile=printed))
+    one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)
+    for command in one.walkthrough:
+        one.step(command), other.step(command)
+        assert one.score == other.score
+        assert one.ram[64:].tobytes() == other.ram[64:].tobytes()
+    one.close(), other.close()
+
+
+@pytest.mark.parametrize("hint", ["(", "no group", "5", "0xfffff"])
+def test_a_bad_place_for_the_score(known: Story, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = stranger(tmp_path, known.content)
+    assert main(["games", "add", str(path), "--score", hint]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "--score" in captured.err
+
+
+def test_names_that_are_taken_get_a_number(known: Story, tmp_path: Path) -> None:
+    path = stranger(tmp_path, known.content, f"{catalog.default_game()}.z5")
+    assert add_games(path)[0].detail == f"{catalog.default_game()}-2"
+
+
+def test_keys_of_earlier_profiles_stay(known: Story) -> None:
+    profile = known.profile
+    assert profile is not None
+    new = {"printed_score", "opening", "prompt", "findings", "verified"}
+    assert not new & as_fields(profile).keys()
+    assert profile_key(profile) == profile_key(msgspec.structs.replace(profile, verified=False))
+    assert profile_key(profile) != profile_key(msgspec.structs.replace(profile, printed_score="(1)"))
+
+
+def test_a_bad_pattern_in_a_profile(known: Story, tmp_path: Path) -> None:
+    assert known.profile is not None
+    path = tmp_path / "bad.json"
+    path.write_bytes(encode_profile(msgspec.structs.replace(known.profile, printed_score="(")))
+    with pytest.raises(ValueError, match="printed_score is no regular expression"):
+        read_profile(path)
+
+
+# --- what is printed ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "over", "won"),
+    [
+        ("*** You have won ***\n\nWould you like to RESTART, RESTORE a saved game or QUIT?", True, True),
+        ("*** You have died ***\n\nWould you like to RESTART, RESTORE a saved game or QUIT?", True, False),
+        ("Type RESTART, RESTORE, or QUIT:", True, False),
+        ("You may restart the clock.", False, False),
+        ("Congratulations!", False, True),
+    ],
+)
+def test_endings(text: str, over: bool, won: bool) -> None:
+    assert (reads_as_end(text), reads_as_victory(text)) == (over, won)
+
+
+def test_words_of_an_ending() -> None:
+    assert find_ending("...\n    *** You have starved ***\n\n") == "You have starved"
+    assert find_ending("two * stars **") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("12", 12), ("-3", -3), ("Ten", 10), ("no", 0), ("1,024", 1024), ("?", 0)]
+)
+def test_numbers(text: str, number: int) -> None:
+    assert read_number(text) == number
+
+
+def test_title() -> None:
+    assert find_title("\nLOW WATER\nAn Interactive Fiction by N. N.\nRelease 1") == "LOW WATER"
+    assert find_title("Nothing here") == ""
+
+
+def test_transcripts() -> None:
+    assert read_turns("Welcome\n\n>look\nA room.\n\n> take lamp\nTaken.\n") == [
+        Turn("look", "A room."),
+        Turn("take lamp", "Taken."),
+    ]
+    assert read_turns("look\r\n# a note\n\ntake lamp") == [Turn("look"), Turn("take lamp")]
+    assert likeness("A dark room", "a DARK hall") == pytest.approx(2 / 3)
+
+
+# --- Infocom's grammar ----------------------------------------------------------------------------------------------
+
+
+START, GRAMMAR = 0x100, 0x200
+PREPOSITION_IN = 0xFB
+WORDS = {"in": (0x08, PREPOSITION_IN, 0), "put": (0x41, 254, 0), "save": (0x41, 253, 0), "take": (0x41, 255, 0)}
+
+
+def infocom_story(fixed: bool, padding: int) -> bytes:
+    """A story of version 3 that is a dictionary and a grammar: `take OBJ`, `put OBJ in OBJ` and `save`."""
+    content = bytearray(0x400)
+    content[0] = 3
+    content[0x08:0x0A] = START.to_bytes(2, "big")
+    content[0x0E:0x10] = GRAMMAR.to_bytes(2, "big")
+    entries = b"".join(_encode(word, 6) + bytes(data) for word, data in WORDS.items())
+    content[START : START + 4 + len(entries)] = bytes([0, 7, 0, len(WORDS)]) + entries
+    if fixed:
+        lines = [bytes([1] + 7 * [0]), bytes([2, 0, PREPOSITION_IN] + 5 * [0]), bytes(8)]
+    else:
+        lines = [bytes([1 << 6, 1, 0, 0]), bytes([2 << 6, 2, 0, 0, PREPOSITION_IN & 63, 0, 0]), bytes([0, 3])]
+    at = GRAMMAR + 2 * len(lines)
+    for i, line in enumerate(lines):
+        content[GRAMMAR + 2 * i : GRAMMAR + 2 * i + 2] = at.to_bytes(2, "big")
+        content[at : at + 1 + len(line)] = b"\1" + line
+        at += 1 + len(line) + padding
+    return bytes(content)
+
+
+@pytest.mark.parametrize(("fixed", "padding"), [(True, 0), (True, 1), (False, 0), (False, 1)])
+def test_infocom_grammar(fixed: bool, padding: int) -> None:
+    assert infocom_templates(infocom_story(fixed, padding)) == ["take OBJ", "put OBJ in OBJ"]
+
+
+def test_no_infocom_grammar(known: Story) -> None:
+    for content in (known.content, bytes(infocom_story(True, 0)[:START]) + bytes(0x300)):
+        with pytest.raises(ValueError, match=r"grammar|dictionary|verbs"):
+            infocom_templates(content)
+
+
+# --- real stories ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.roms
+@pytest.mark.parametrize("name", ["detective", "zork1", "trinity", "lostpig"])
+def test_found_as_jericho_says(name: str, tmp_path: Path) -> None:
+    known = catalog.find_story(name)
+    story = read_story(stranger(tmp_path, known.content, f"stranger{known.path.suffix}"))
+    one, other = Emulator(known), Emulator(replace(story, profile=discover(story)))
+    one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)
+    assert (one.player, one.max_score) == (other.player, other.max_score)
+    for command in one.walkthrough:
+        assert one.step(command) is other.step(command) is Status.DONE
+        assert (one.score, one.over, one.won) == (other.score, other.over, other.won)
+        if one.over:
+            break
+    one.close(), other.close()
+
+
+@pytest.mark.roms
+@pytest.mark.skipif(not UNKNOWN.is_dir(), reason="no stories that Jericho does not know are here")
+@pytest.mark.parametrize("name", ["bunny", "building", "candy", "cia", "fable", "spot"])
+def test_stories_that_nobody_knows(name: str) -> None:
+    profile = discover(read_story(UNKNOWN / f"{name}.z5"))
+    assert profile.player is not None
+    assert profile.score is not None
+    assert len(profile.grammar) > 50

@@ -1,0 +1,107 @@
+"""What a person sees of a training run in a terminal: the panel, Ctrl-C, and what comes at the end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xtx.commands.summary import WIDTH, beside, draw, plot_scores, score_curve
+from xtx.core import EpisodeRecord
+
+
+def episode(number: int, step: int, score: int) -> EpisodeRecord:
+    return EpisodeRecord(number, step, 0, score, score, 10, "limit", 1)
+
+
+def type_into(words: list[str], until: str, typed: bytes) -> tuple[int, str]:
+    """Runs a command in a terminal of 80x24, types when it has shown something; its exit status and its output."""
+    main, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen(words, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True,
+                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # fmt: skip
+    echo = termios.tcgetattr(inner)[3] & termios.ECHOCTL
+    shown, is_typed, end = b"", False, time.monotonic() + 120
+    try:
+        while time.monotonic() < end:
+            if select.select([main], [], [], 0.2)[0]:
+                shown += os.read(main, 1 << 16)
+            elif process.poll() is not None:
+                break
+            if not is_typed and until.encode() in shown:
+                is_typed = True
+                os.write(main, typed)
+        assert termios.tcgetattr(inner)[3] & termios.ECHOCTL == echo, "the terminal is as it was"
+    finally:
+        process.kill()
+        process.wait()
+        os.close(inner)
+        os.close(main)
+    return process.returncode, shown.decode()
+
+
+def test_ctrl_c_leaves_the_panel_whole_and_says_the_score(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "xtx.cli", "train", "toy:corridor-5", "--agent", "random", "--steps", "100M"]
+    words += ["--out", str(tmp_path / "r"), "--workers", "0", "--device", "cpu", "--no-atlas"]
+    status, shown = type_into(words, "best score", b"\x03")
+    assert status == 130
+    assert "^C" not in shown
+    end = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[shown.rindex("╭") :])
+    last = [line.strip() for line in end.replace("\r", "").split("\n")]
+    assert any("saving and stopping; Ctrl-C again ends it at once" in line for line in last), "in its frame"
+    box = last[: next(place for place, line in enumerate(last) if line.startswith("╰")) + 1]
+    assert all(line[-1] in "╮│╯" for line in box)
+    said = " ".join(" ".join(last[len(box) :]).split())
+    assert "of 100,000,000 steps" in said and "of 10 points" in said and "best" in said
+    assert "stopped and saved; go on with: xtx resume" in said
+
+
+def test_the_curve_in_the_terminal_scales_to_the_data() -> None:
+    """Of a game with very many points, too: it knows nothing of the maximum."""
+    curve = score_curve([episode(n, 10 * n, 3 if n < 30 else 4) for n in range(1, 61)], 600)
+    lines = draw(curve, 600)
+    assert lines[0].split()[0] == "4", "the axis ends at the best score"
+    assert "─" in lines[0]
+    assert sum("█" in line for line in lines) >= 7
+    assert max(map(len, lines)) <= 80 and len(curve) == WIDTH
+    below = draw(np.array([[-5.0, -5.0], [-4.0, -2.0]]), 10)
+    assert below[-2].split()[0] == "-5" and below[0].split()[0] == "-2"
+
+
+def test_the_picture_has_steps_on_its_axis() -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    axes = figure.add_subplot()
+    plot_scores(axes, [episode(1, 100, 0), episode(2, 300, 4), episode(3, 300_000, 2)], "a title")
+    assert axes.get_xlabel() == "game steps"
+    assert axes.get_xlim() == (0, 300_000)
+    assert axes.xaxis.get_major_formatter()(300_000, 0) == "300,000"
+    mean, best = axes.get_lines()
+    assert list(mean.get_ydata()) == [0, 2, 2] and list(best.get_ydata()) == [0, 4, 4]
+    assert {line.get_drawstyle() for line in (mean, best)} == {"steps-post"}
+
+
+def test_commands_are_not_broken() -> None:
+    assert beside({"xtx a": "one", "xtx bc": "two"}, 80) == ["  xtx a    one", "  xtx bc   two"]
+    long = f"xtx best runs/{'x' * 60}"
+    assert beside({long: "read the best episode"}, 80) == ["  read the best episode:", f"    {long}"]
+
+
+def test_an_unknown_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xtx.live import control_characters_hidden
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace())
+    with control_characters_hidden():
+        pass

@@ -1,0 +1,161 @@
+"""Agents from a Python file, named as `path/to/my_agent.py:MyAgent`, and agents given as a class.
+
+Naming such a file runs it, as `python my_agent.py` would. A run folder keeps the name alone, and must not run code that
+the user never asked for: a file is loaded only if the user named it on this machine before (`accept_agent`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from xtx.core import Agent, UserError
+
+_given: dict[str, type[Agent]] = {}
+"""Classes that this process was given itself, by the name that stands for them in configs."""
+_VARIABLE = "XTX_AGENT_FILES"
+"""Environment variable: files that may be run, for processes that this one starts."""
+_NO_FILE = "class:"
+"""Begins the names of classes that lie in no file, as those of a notebook."""
+
+
+def split_file_agent(name: str) -> tuple[Path, str] | None:
+    """The file and the class that such a name means; None for other names."""
+    path, colon, kind = name.rpartition(":")
+    return (Path(path), kind) if colon and path.endswith(".py") and kind.isidentifier() else None
+
+
+def is_given_class(name: str) -> bool:
+    """Whether the name stands for a class that lies in no file."""
+    return name.startswith(_NO_FILE)
+
+
+def accept_agent(name: str) -> str:
+    """The name of an agent as the user gave it, with an absolute path, so that it means the same in another folder and
+    tomorrow. From now on its file may be run for this user."""
+    found = split_file_agent(name)
+    if found is None:
+        return name
+    file = Path(os.path.abspath(found[0].expanduser()))
+    if file.is_file():
+        _accept_file(file)
+    return f"{file}:{found[1]}"
+
+
+def _accept_file(file: Path) -> None:
+    accepted = _accepted_files()
+    if str(file) in accepted:
+        return
+    # For the processes that this one starts, also where nothing can be written.
+    os.environ[_VARIABLE] = os.pathsep.join([*os.environ.get(_VARIABLE, "").split(os.pathsep), str(file)]).lstrip(
+        os.pathsep
+    )
+    with contextlib.suppress(OSError):
+        _list_of_files().parent.mkdir(parents=True, exist_ok=True)
+        with _list_of_files().open("a", encoding="utf-8", errors="surrogateescape") as lines:
+            lines.write(f"{file}\n")
+
+
+def _accepted_files() -> set[str]:
+    found = set(os.environ.get(_VARIABLE, "").split(os.pathsep))
+    with contextlib.suppress(OSError):
+        found.update(_list_of_files().read_text("utf-8", errors="surrogateescape").splitlines())
+    return found
+
+
+def _list_of_files() -> Path:
+    base = os.environ.get("XDG_DATA_HOME", "")
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share"
+    return root / "xtx" / "agent-files"
+
+
+def agent_label(name: str) -> str:
+    """A short name for tables and folders: the class of an agent from a file, else the name itself."""
+    found = split_file_agent(name)
+    return found[1] if found else name.removeprefix(_NO_FILE)
+
+
+def register_agent(kind: type[Agent]) -> str:
+    """Make a class known to this process, and return the name that stands for it in a run's config: its file and its
+    name, or its name alone where it lies in no file that another process could read."""
+    if not (isinstance(kind, type) and issubclass(kind, Agent)):
+        raise UserError(f"an agent is a name or a class made from xtx.Agent, not {kind!r}")
+    name = f"{_NO_FILE}{kind.__name__}"
+    try:
+        file = Path(inspect.getsourcefile(kind) or "")
+    except (TypeError, OSError):  # a notebook's cell
+        file = Path()
+    if file.suffix == ".py" and file.is_file() and kind.__qualname__.isidentifier():
+        name = accept_agent(f"{file}:{kind.__qualname__}")
+    _given[name] = kind
+    return name
+
+
+def load_file_agent(name: str) -> Any:
+    """What a name of a file and a class, or of a class that was given, stands for. Raises `UserError`."""
+    if name in _given:
+        return _given[name]
+    if is_given_class(name):
+        raise UserError(
+            f"the agent {agent_label(name)} is a class that lies in no file: only the program that has it can go on "
+            "with this run (xtx.resume(run, agent=...)); put it into a file to use it everywhere"
+        )
+    path, kind = split_file_agent(name) or (Path(name), "")
+    file = Path(os.path.abspath(path.expanduser()))
+    if not file.is_file():
+        raise UserError(f"the agent {kind} should be in {file}, but there is no such file; put it back there")
+    if str(file) not in _accepted_files():
+        raise UserError(
+            f"the agent of this run is in {file}, which was never named on this machine; if you trust that file, add "
+            f"--agent {file}:{kind}"
+        )
+    module = _load_module(file)
+    if not hasattr(module, kind):
+        names = [n for n, one in vars(module).items() if isinstance(one, type) and issubclass(one, Agent)]
+        own = ", ".join(n for n in names if getattr(module, n).__module__ == module.__name__)
+        raise UserError(f"{file} has no class {kind}; " + (f"it has: {own}" if own else "it has no agent at all"))
+    return getattr(module, kind)
+
+
+def _load_module(file: Path) -> ModuleType:
+    """Run the file once; it may import what lies beside it, after everything that is installed."""
+    try:
+        key = f"{file}\0{file.stat().st_mtime_ns}"
+        name = f"xtx_agent_{hashlib.blake2b(key.encode('utf-8', 'surrogateescape'), digest_size=8).hexdigest()}"
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise UserError(f"{file} cannot be loaded as Python")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up there
+        if str(file.parent) not in sys.path:
+            sys.path.append(str(file.parent))
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error})") from None
+    except SyntaxError as error:
+        raise UserError(f"{file} is not Python: line {error.lineno}: {error.msg}") from None
+    except Exception as error:
+        raise UserError(f"{file} fails at line {_line_of(error, file)}: {type(error).__name__}: {error}") from error
+
+
+def _line_of(error: BaseException, file: Path) -> int:
+    """The last line of the file that was at work when the error came."""
+    lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return lines[-1] if lines else 0

@@ -1,0 +1,244 @@
+"""Games as plain objects: `make` and `make_vector`.
+
+Stories run in processes of their own. A command that ends such a process, or never ends, does nothing; the calling
+program goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from xtx.core import Observation, Step, UserError, warn
+from xtx.games.catalog import default_game, entries, find_story, locate
+from xtx.games.game import GameSpec
+from xtx.games.guarded import GuardedGame
+from xtx.games.vector import GameVector
+
+if TYPE_CHECKING:
+    from xtx.games.gym import StoryEnv
+
+Actions = Literal["templates", "whole"]
+Atlas = bool | str | os.PathLike[str]
+
+
+def list_games(*, found: bool = False) -> list[str]:
+    """The names of all games that are known, or of those whose stories are on this machine."""
+    return [entry.name for entry in entries() if not found or locate(entry)[0] is not None]
+
+
+def make(
+    game: str | os.PathLike[str] = "",
+    *,
+    seed: int | None = None,
+    extra_actions: bool = False,
+    wide_grammar: bool = False,
+    actions: Actions = "templates",
+    valid_actions: bool = True,
+    atlas: Atlas = True,
+    on_survey: Callable[[float], None] | None = None,
+) -> GameEnv:
+    """One game as a plain object.
+
+    Arguments:
+        game: name of a game, path of a story file, or `toy:corridor-5`; the adventure that comes with xtx if not given
+        seed: the emulator's seed for every `reset` that names none; the walkthrough's if not given
+        extra_actions: also try the actions that the XTX paper adds to the game's grammar
+        wide_grammar: also try object and direction, numbers, orders, and all but
+        actions: what is tried for valid actions: the grammar's templates, or the whole dictionary as well
+        valid_actions: False finds no valid actions, look and inventory, and steps much faster
+        atlas: where found actions are kept: True for the user's cache folder, False for memory only, or a folder
+        on_survey: is told which share (0 to 1) of the survey of a new story is done, which can take some seconds
+
+    Raises `UserError` if there is no such game, or its story is not on this machine.
+    """
+    spec = _make_spec(game, extra_actions, wide_grammar, actions, valid_actions, atlas, 1)
+    return GameEnv(spec, seed, on_survey)
+
+
+def make_vector(
+    game: str | os.PathLike[str] = "",
+    num_envs: int = 8,
+    workers: int | None = None,
+    *,
+    extra_actions: bool = False,
+    wide_grammar: bool = False,
+    actions: Actions = "templates",
+    valid_actions: bool = True,
+    atlas: Atlas = True,
+    search_threads: int | None = None,
+    on_survey: Callable[[float], None] | None = None,
+) -> GameVector:
+    """Several games of one kind that are stepped together over worker processes.
+
+    `num_envs` is how many, `workers` over how many processes (one for each processor if not given), `search_threads`
+    with how many threads each of them searches; the other arguments are those of `make`. What comes of an action does
+    not depend on the number of workers.
+
+    Returns a `GameVector`: `reset(indices, seeds)` gives observations, `step(actions)` steps, `save()` and
+    `restore(states)` the states of all games, `len()` their number. A game that has ended must be reset.
+    """
+    if num_envs < 1 or (workers is not None and workers < 0):
+        raise UserError(f"num_envs takes a number from 1 and workers from 0, not {num_envs} and {workers}")
+    from xtx.training.prepare import search_threads as usual_threads
+
+    threads = search_threads or usual_threads(num_envs, workers)
+    spec = _make_spec(game, extra_actions, wide_grammar, actions, valid_actions, atlas, threads)
+    at_least_one = 1 if workers == 0 else workers  # no story runs in the calling process
+    return GameVector(spec, num_envs, at_least_one, on_survey=on_survey)
+
+
+def _make_spec(
+    game: str | os.PathLike[str],
+    extra_actions: bool,
+    wide_grammar: bool,
+    actions: str,
+    valid_actions: bool,
+    atlas: Atlas,
+    threads: int,
+) -> GameSpec:
+    from xtx.games.atlas import default_path
+
+    if actions not in ("templates", "whole"):
+        raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
+    name = os.fspath(game) or default_game()
+    if name.startswith("toy:"):
+        return GameSpec(name, details=True)
+    folder = (default_path() if atlas else None) if isinstance(atlas, bool) else Path(atlas).expanduser()
+    return GameSpec(
+        path=str(find_story(name).path.absolute()),
+        extra_actions=extra_actions,
+        wide_grammar=wide_grammar,
+        atlas=None if folder is None else str(folder),
+        search=valid_actions,
+        threads=threads,
+        actions=actions,
+        details=True,
+    )
+
+
+class GameEnv:
+    """One game in a process of its own, made by `xtx.make`. Close it, or use it within `with`."""
+
+    def __init__(
+        self, spec: GameSpec, seed: int | None = None, on_survey: Callable[[float], None] | None = None
+    ) -> None:
+        self._spec = spec
+        self._seed = seed
+        self._game = GuardedGame(spec, warn, on_survey)
+        self._observation: Observation | None = None
+        self._is_over = False
+
+    # --- play ---------------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """Begin a new game. `seed`: the emulator's; if not given that of `make`, or else the walkthrough's."""
+        chosen = self._seed if seed is None else seed
+        if chosen is not None and not 0 <= chosen < 2**31:
+            raise UserError(f"a seed is a number from 0 to {2**31 - 1}, not {chosen}")
+        self._observation = self._game.reset(self.walkthrough_seed if chosen is None else chosen)
+        self._is_over = False
+        return self._observation
+
+    def step(self, action: str) -> Step:
+        """Give a command and return what comes of it. One that the story does not survive does nothing."""
+        if self._observation is None or self._is_over:
+            raise UserError("the game has not begun or is over: call reset() first")
+        step = self._game.step(action)
+        self._observation, self._is_over = step.observation, step.terminated
+        return step
+
+    def valid_actions(self) -> tuple[str, ...]:
+        """The commands that change the world in the present state; none at the end of a game."""
+        return self.observation.actions
+
+    def save(self) -> bytes:
+        """The state of the game, to be given to `restore` of any game of the same story. Not after its end."""
+        if self._observation is None or self._is_over:
+            raise UserError("only a game that has begun and is not over can be saved: call reset() first")
+        return self._game.save()
+
+    def restore(self, state: bytes) -> Observation:
+        """Go to a saved state. Raises `UserError` if it is damaged or another story's."""
+        self._observation = self._game.restore(state)
+        self._is_over = False
+        return self._observation
+
+    # --- the present state --------------------------------------------------------------------------------------
+
+    @property
+    def observation(self) -> Observation:
+        """What is seen now; the game is begun if it has not been."""
+        return self._observation if self._observation is not None else self.reset()
+
+    @property
+    def score(self) -> int:
+        """The present score."""
+        return self.observation.score
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the game has ended by itself."""
+        return self._is_over
+
+    @property
+    def room(self) -> str:
+        """The name of the room that the player is in; empty where the story does not say."""
+        _ = self.observation
+        return self._game.details.room
+
+    # --- the story ----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The game's name."""
+        return self._game.facts.name
+
+    @property
+    def max_score(self) -> int:
+        """The points that the game has to give; 0 where that is not known."""
+        return self._game.max_score
+
+    @property
+    def walkthrough(self) -> tuple[str, ...]:
+        """The known solution; empty where there is none. It works under `walkthrough_seed`."""
+        return self._game.facts.walkthrough
+
+    @property
+    def walkthrough_seed(self) -> int:
+        """The emulator's seed under which the walkthrough works."""
+        return self._game.walkthrough_seed
+
+    def as_gym(self, *, render_mode: str | None = None) -> StoryEnv:
+        """A new Gymnasium environment of the same story with the same settings; it has a process of its own."""
+        from xtx.games.gym import StoryEnv
+
+        spec = self._spec
+        if spec.path.startswith("toy:"):
+            raise UserError(f"{spec.path} is no story, and only stories are Gymnasium environments")
+        return StoryEnv(
+            spec.path,
+            extra_actions=spec.extra_actions,
+            wide_grammar=spec.wide_grammar,
+            actions="whole" if spec.actions == "whole" else "templates",
+            atlas=False if spec.atlas is None else spec.atlas,
+            render_mode=render_mode,
+        )
+
+    def close(self) -> None:
+        """End the game's process."""
+        self._game.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<xtx.GameEnv {self.name}, {self.max_score} points>"

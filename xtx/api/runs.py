@@ -1,0 +1,146 @@
+"""Runs that are on disk: `load_run`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+
+from xtx.bounded_files import BadFileError
+from xtx.config import RunConfig
+from xtx.core import Agent, EpisodeRecord, UserError
+from xtx.runs import checkpoints, read_config, read_episodes, read_lines
+
+if TYPE_CHECKING:
+    from xtx.commands.loading import Loaded
+    from xtx.evaluate import Figures
+
+Checkpoint = Literal["newest", "best"]
+Device = Literal["auto", "cpu", "cuda"]
+_Row = TypeVar("_Row")
+
+
+class Records(list[_Row]):
+    """A list of records: dictionaries, or dataclasses such as `EpisodeRecord`."""
+
+    def to_pandas(self) -> Any:
+        """The records as a `pandas.DataFrame`, one row each. Raises `UserError` where pandas is not installed."""
+        if importlib.util.find_spec("pandas") is None:
+            raise UserError("pandas is not installed: pip install pandas")
+        pandas: Any = importlib.import_module("pandas")
+        rows: list[Any] = list(self)
+        return pandas.DataFrame([asdict(row) if _is_record(row) else row for row in rows])
+
+    def column(self, name: str) -> list[Any]:
+        """One field of all records that have it."""
+        if any(_is_record(row) for row in self):
+            return [getattr(row, name) for row in self]
+        return [row[name] for row in self if isinstance(row, dict) and name in row]
+
+
+def _is_record(row: object) -> Any:
+    return is_dataclass(row) and not isinstance(row, type)
+
+
+def load_run(path: str | os.PathLike[str]) -> SavedRun:
+    """The run in a folder, finished or not. Raises `UserError` if it is not the folder of a run."""
+    return SavedRun(Path(path))
+
+
+class SavedRun:
+    """A run in its folder, as it is on disk now; made by `xtx.load_run`, `xtx.train` and `xtx.sweep`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config: RunConfig = read_config(path)
+        """What the run was asked for: game, agent, settings, seed, steps, ..."""
+
+    @property
+    def metrics(self) -> Records[dict[str, Any]]:
+        """The lines of metrics.jsonl: `step`, `episodes`, `score_mean`, `score_max`, and what the agent logs."""
+        return Records(self._read("metrics", read_lines(self.path, "metrics")))
+
+    @property
+    def episodes(self) -> Records[EpisodeRecord]:
+        """All episodes that have ended."""
+        return Records(self._read("episodes", _episodes(self.path)))
+
+    def _read(self, name: str, lines: Iterable[_Row]) -> list[_Row]:
+        try:
+            return list(lines)
+        except FileNotFoundError:
+            return []
+        except (BadFileError, msgspec.MsgspecError) as error:
+            raise UserError(f"{self.path / f'{name}.jsonl'} is damaged ({error})") from None
+        except OSError as error:
+            raise UserError(f"{self.path / f'{name}.jsonl'} cannot be read ({error.strerror})") from None
+
+    @property
+    def steps(self) -> int:
+        """Game steps at the newest checkpoint; 0 if there is none."""
+        return max((int(path.name) for path in checkpoints(self.path)), default=0)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the newest checkpoint has all steps of the run."""
+        return self.steps >= self.config.steps
+
+    def best(self) -> EpisodeRecord:
+        """The best episode, with its `actions` and `seed`. Raises `UserError` if no episode has ended yet."""
+        from xtx.commands.loading import read_records
+
+        return max(read_records(self.path), key=lambda episode: episode.score)
+
+    def agent(self, checkpoint: Checkpoint = "newest", *, device: Device = "auto") -> Agent:
+        """The trained agent: `act(observations)` gives a `Decision` for each observation."""
+        return self._load(checkpoint, device).agent
+
+    @cached_property
+    def max_score(self) -> int:
+        """The points that the game has to give; 0 where that is not known."""
+        from xtx.commands.loading import Means, open_stage
+
+        return open_stage(self.config, Means()).max_score
+
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        greedy: bool = False,
+        checkpoint: Checkpoint = "newest",
+        seed: int = 0,
+        workers: int | None = None,
+        device: Device = "auto",
+    ) -> Figures:
+        """Let the agent play without learning. `greedy`: always its likeliest action; `seed`: in a stochastic run,
+        another number gives other games. Returns mean, best, normalised scores and where episodes ended."""
+        from xtx.evaluate import evaluation_seeds, figures, play
+
+        if episodes < 1:
+            raise UserError(f"episodes takes a number from 1, not {episodes}")
+        loaded = self._load(checkpoint, device)
+        with loaded.open_games(min(loaded.config.games, episodes), workers) as games:
+            seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, seed)
+            played = [one.outcome() for one in play(loaded.agent, games, seeds, episodes, greedy=greedy)]
+        return figures(sorted(played, key=lambda one: one.number), loaded.stage.max_score)
+
+    def _load(self, checkpoint: Checkpoint, device: Device) -> Loaded:
+        from xtx.commands.loading import Means, load_agent
+
+        if device not in ("auto", "cpu", "cuda"):
+            raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
+        return load_agent(self.path, checkpoint, Means(device=device))
+
+    def __repr__(self) -> str:
+        return f"<xtx.SavedRun {self.path}: {self.config.agent} on {self.config.game}, {self.steps:,} steps>"
+
+
+def _episodes(path: Path) -> Iterable[EpisodeRecord]:
+    return read_episodes(path)

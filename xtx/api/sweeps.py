@@ -1,0 +1,150 @@
+"""Many runs at once, and reports of runs: `sweep` and `report`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from xtx.api.runs import Records, SavedRun, load_run
+from xtx.core import UserError
+
+if TYPE_CHECKING:
+    from xtx.sweep.conduct import Places
+    from xtx.sweep.plan import PlannedRun
+    from xtx.sweep.spec import Spec
+
+
+def sweep(
+    sweep: str | os.PathLike[str] = "",
+    *,
+    games: Sequence[str] | None = None,
+    agents: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: int | None = None,
+    stochastic: bool | Literal["both"] | None = None,
+    settings: dict[str, dict[str, object]] | None = None,
+    small: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    available: bool = False,
+    jobs: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int | None = None,
+    workers: int | None = None,
+    atlas: bool | str | os.PathLike[str] = True,
+    checkpoint_seconds: float = 60.0,
+    retries: int = 2,
+    progress: bool = True,
+) -> Records[SavedRun]:
+    """Train games x agents x seeds, several runs at a time, each in a process of its own; return the runs.
+
+    Arguments:
+        sweep: a sweep that comes with xtx (`demo`, ...) or a TOML file; the arguments below take the place of its own
+        games, agents, seeds: what is combined; agents also as `path/to/file.py:Class`
+        steps: game steps of each run; each agent's own number if not given
+        stochastic: another emulator seed in every episode; "both" plays each game in both ways
+        settings: by the agent's name, what is not as in its preset
+        small: the demo's small settings, for agents that have them
+        out: folder of the runs; runs/SWEEP if not given
+        available: leave out games whose stories are not on this machine
+        jobs, device, threads, workers, atlas, checkpoint_seconds, retries: how they are carried out
+        progress: whether a table of the runs is shown meanwhile
+
+    What is finished already is not run again, and what was cut off goes on: the same call continues an interrupted
+    sweep. Raises `UserError` for what does not fit, and if a run failed.
+    """
+    from xtx.sweep.launch import SweepOptions, find_stories, open_places
+    from xtx.sweep.plan import make_plan
+    from xtx.training.prepare import check_config
+
+    chosen = {"games": games, "agents": agents, "seeds": seeds, "steps": steps, "stochastic": stochastic}
+    spec = _choose_spec(os.fspath(sweep), {**chosen, "settings": settings, "small": small or None})
+    plan = make_plan(spec, find_stories(spec, available=available))
+    for planned in plan:
+        check_config(planned.config)
+    folder = Path(out) if out is not None else Path("runs") / (Path(os.fspath(sweep)).stem or "sweep")
+    options = SweepOptions(
+        jobs=jobs,
+        device=device,
+        threads=threads,
+        workers=workers,
+        atlas=None if isinstance(atlas, bool) else Path(atlas),
+        no_atlas=atlas is False,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    with open_places(folder, plan, options) as places:
+        _conduct(folder, plan, places, retries, progress)
+    return Records(load_run(folder / planned.folder) for planned in plan)
+
+
+def _choose_spec(name: str, chosen: dict[str, object]) -> Spec:
+    """The sweep of that name with what was chosen instead. Raises `UserError` if there is nothing to run."""
+    import msgspec
+
+    from xtx.agents.from_file import accept_agent
+    from xtx.sweep.spec import Spec, read_spec
+
+    base = msgspec.to_builtins(read_spec(name) if name else Spec())
+    base |= {key: value for key, value in chosen.items() if value is not None}
+    base["agents"] = [accept_agent(agent) for agent in base["agents"]]
+    base["settings"] = {accept_agent(agent): own for agent, own in base["settings"].items()}
+    if chosen["agents"] is not None:  # those that the sweep has settings for may be gone
+        base["settings"] = {agent: own for agent, own in base["settings"].items() if agent in base["agents"]}
+    try:
+        spec = msgspec.convert(base, Spec)
+    except msgspec.ValidationError as error:
+        raise UserError(f"these arguments make no sweep ({error})") from None
+    for key in ("games", "agents", "seeds"):
+        if not getattr(spec, key):
+            raise UserError(f"there are no {key} in the sweep; give {key}=[...]")
+    return spec
+
+
+def _conduct(folder: Path, plan: list[PlannedRun], places: Places, retries: int, progress: bool) -> None:
+    """Carries out all runs. Ctrl-C saves and stops them, and is raised then."""
+    from rich.console import Console
+
+    from xtx.sweep.conduct import Conductor, State
+    from xtx.sweep.table import Show
+    from xtx.training.stop import stop_on_signal
+
+    with stop_on_signal() as stop, Show(Console(quiet=not progress)) as show:
+        conductor = Conductor(folder.absolute(), plan, places, retries, show.tell)
+        conductor.conduct(show.show, lambda: stop.asked)
+    states = [item.state for item in conductor.items]
+    if State.STOPPED in states:
+        raise KeyboardInterrupt
+    failed = [item for item in conductor.items if item.state is State.FAILED]
+    if failed:
+        raise UserError(f"{len(failed)} of {len(plan)} runs failed, first {failed[0].run.folder}: {failed[0].why}")
+
+
+def report(
+    runs: str | os.PathLike[str] | SavedRun | Iterable[str | os.PathLike[str] | SavedRun],
+    out: str | os.PathLike[str] = "report.html",
+    *,
+    title: str | None = None,
+    figures: str | os.PathLike[str] | None = None,
+    walkthroughs: bool = True,
+) -> Path:
+    """Set runs beside the paper's tables, on one page, and return the page's path.
+
+    `runs`: runs, their folders, or folders with runs in them. `out`: the file, whose ending says what it is: .html, .md
+    or .csv. `figures`: a folder for all plots. `walkthroughs`: False does not open the games, so that there is no
+    progress along their walkthroughs. Raises `UserError`.
+    """
+    from xtx.commands import report as command
+    from xtx.report.build import TITLE
+
+    given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else list(runs)
+    paths = tuple(run.path if isinstance(run, SavedRun) else Path(run) for run in given)
+    args = command.Args(
+        runs=paths,
+        out=Path(out),
+        title=title or TITLE,
+        figures=None if figures is None else Path(figures),
+        no_walkthroughs=not walkthroughs,
+    )
+    command.run(args)
+    return args.out

@@ -1,0 +1,49 @@
+"""Sets up processes that were started as children of this program, and describes how a process ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+"""The operation of prctl(2) that sets the signal at the parent's end."""
+
+
+def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL, status: int = 1) -> None:
+    """Ask the kernel, on Linux, to send this process a signal when its parent ends.
+
+    parent: the parent's process id; number: the signal; status: exit status of this process if the parent has ended
+    already. The signal comes when the *thread* that started this process ends.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the request
+        os._exit(status)
+
+
+def set_up_emulator_process(parent: int) -> None:
+    """Set up a process that runs stories: it ends with its parent, ignores Ctrl-C, and hides what libfrotz prints."""
+    end_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    # libfrotz prints to the terminal; only this program's messages still go there.
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+
+
+def describe_end(code: int) -> str:
+    """Return a description of how a process ended, from its return code, which is negative for a signal."""
+    if code >= 0:
+        return f"ended with status {code}"
+    return f"died of {name_signal(-code)}"
+
+
+def name_signal(number: int) -> str:
+    """Return the name of a signal, such as SIGSEGV."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

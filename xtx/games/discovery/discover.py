@@ -1,0 +1,85 @@
+"""A profile of a story of which neither Jericho nor a compiler says anything, found from its file and by trying."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+
+from xtx.games.discovery.ending import find_end
+from xtx.games.discovery.from_file import SEED, bare_profile, file_findings
+from xtx.games.discovery.player import find_player
+from xtx.games.discovery.probe import Probe, commonest_prompt
+from xtx.games.discovery.score import find_scoring
+from xtx.games.discovery.walk import find_opening, walk
+from xtx.games.finding import Finding
+from xtx.games.jericho import Emulator
+from xtx.games.profile import Profile
+from xtx.games.story import Story
+from xtx.games.survey_budget import Budget, Progress
+from xtx.games.zmachine import ObjectTree
+from xtx.games.zset import Engine
+
+BUDGET = 2_000_000_000
+"""Work units that are spent on a story at most, in `survey_budget`'s terms: about ten seconds."""
+
+
+def discover(story: Story, on_progress: Progress | None = None) -> Profile:
+    """What can be found out about a story. Runs it, so it must be called in a process of its own. The same story always
+    gives the same profile."""
+    profile = bare_profile(story.content, story.md5, story.path)
+    profile = msgspec.structs.replace(profile, findings=file_findings(story.content))
+    emulator = Emulator(replace(story, profile=profile))
+    engine = None
+    try:
+        with suppress(ValueError):
+            engine = Engine.of(emulator)
+        return _discover(profile, Probe(emulator, engine, Budget(BUDGET, on_progress)))
+    finally:
+        if engine is not None:
+            engine.close()
+        emulator.close()
+
+
+def _discover(profile: Profile, probe: Probe) -> Profile:
+    emulator, budget = probe.emulator, probe.budget
+    budget.begin("going through the opening", 0.1)
+    opening = find_opening(emulator, SEED)
+    profile = msgspec.structs.replace(profile, opening=opening, title=find_title(emulator.narration) or profile.name)
+    if emulator.halted or not emulator.wants_line_in(emulator.save_registers()):
+        missing = Finding("prompt", "not found", "not found", "the story never asks for a command")
+        return msgspec.structs.replace(profile, findings=(*profile.findings, missing))
+    first = emulator.save()
+    answers = [answer for c in ("look", "wait", "inventory") if (answer := probe.give(first, c)) is not None]
+    prompt = commonest_prompt(answers)
+    states = walk(probe, first)
+    budget.begin("looking for the score", 0.45)
+    scoring = find_scoring(probe, states)
+    budget.begin("looking for the end of the game", 0.7)
+    end, end_finding = find_end(probe, states)
+    budget.begin("looking for the player", 1.0)
+    tree = ObjectTree(emulator.story.content, emulator.header, profile.objects)
+    player, player_finding = find_player(probe, tree, states)
+    return msgspec.structs.replace(
+        profile,
+        max_score=scoring.max_score,
+        player=player,
+        score=scoring.score,
+        moves=scoring.moves,
+        end=end,
+        printed_score=scoring.printed,
+        prompt=prompt,
+        findings=(*profile.findings, player_finding, *scoring.findings, end_finding),
+    )
+
+
+def find_title(opening: str) -> str:
+    """The title in the opening text: the line above the one that says what it is and who wrote it."""
+    lines = [line.strip() for line in opening.split("\n")]
+    for above, line in pairwise(lines):
+        if above and re.search(r"\binteractive\b|\bcopyright\b|\(c\)|\brelease \d|\bby [A-Z]", line, re.I):
+            return above.strip("\"'* ")[:80]
+    return ""

@@ -1,0 +1,38 @@
+"""How the end of a game reads: for stories in which no number in memory says it."""
+
+from __future__ import annotations
+
+import re
+
+_TAIL = 400
+"""Characters at the end of a narration in which the question stands that follows the end of a game."""
+
+_QUESTION = re.compile(r"\brestart\b.*\b(restore|quit|end)\b|\b(restore|quit)\b.*\brestart\b", re.I | re.S)
+"""What a story asks at the end of a game: whether to restart, to restore a saved game or to quit."""
+
+_ENDING = re.compile(r"\*{2,}\s*(?P<words>[^*\n]{3,80}?)\s*\*{2,}")
+"""What a story prints at the end of a game, as in "*** You have won ***"."""
+
+_VICTORY = re.compile(
+    r"\b(you|you've|you have)\s+(have\s+)?(finally\s+)?(won|triumphed|succeeded|finished|completed)\b"
+    r"|\b(victory|congratulations|well done)\b",
+    re.I,
+)
+
+
+def reads_as_end(narration: str) -> bool:
+    """Whether a narration ends with the question whether to restart, restore or quit. A story may also say so in an
+    answer of its help: whoever asks must know that the prompt is not the usual one."""
+    return bool(_QUESTION.search(narration[-_TAIL:]))
+
+
+def find_ending(narration: str) -> str:
+    """The words between asterisks with which a story ends a game; empty for none."""
+    found = _ENDING.search(narration)
+    return found["words"] if found else ""
+
+
+def reads_as_victory(narration: str) -> bool:
+    """Whether the end of a game is a victory: by the words between asterisks, or else by the last paragraphs."""
+    words = find_ending(narration)
+    return bool(_VICTORY.search(words or narration[-2 * _TAIL :]))

@@ -1,0 +1,195 @@
+"""What a run needs before it begins: its game, its device and its agent, checked, from the run's config."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from xtx.agents import find_agent
+from xtx.agents.from_file import agent_label
+from xtx.bounds import check_settings
+from xtx.config import RunConfig
+from xtx.config_file import ConfigError, check_numbers, replace_old_settings
+from xtx.core import Agent, Brief, UserError
+from xtx.games.catalog import default_game, is_story_path
+
+if TYPE_CHECKING:
+    from xtx.games.stage import Stage
+
+_SMALL = 128
+"""Width of networks under which several threads do not pay."""
+
+
+class Resources(Protocol):
+    """Device, processes and threads with which a run is carried out. `RunResources` is a plain one; the options of the
+    command line are another."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def workers(self) -> int | None: ...
+    @property
+    def search_threads(self) -> int | None: ...
+    @property
+    def threads(self) -> int | None: ...
+    @property
+    def ahead(self) -> bool | None: ...
+    @property
+    def tie_workers(self) -> str: ...
+    @property
+    def atlas(self) -> Path | None: ...
+    @property
+    def no_atlas(self) -> bool: ...
+    @property
+    def search(self) -> str: ...
+    @property
+    def checkpoint_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class RunResources:
+    """Device, processes and threads with which a run is carried out. Nothing but device and threads changes results."""
+
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
+    workers: int | None = None
+    """Processes that run the games; None for one for each processor."""
+    search_threads: int | None = None
+    """Threads with which each of them searches; None for as many as leave no processor idle."""
+    threads: int | None = None
+    """Threads of torch; None for the usual number, or the number that a resumed run had."""
+    ahead: bool | None = None
+    """Whether games that wait for others search ahead; None if there are processors to spare."""
+    tie_workers: str = "auto"
+    atlas: Path | None = None
+    """Folder of the atlas; None for the user's cache folder."""
+    no_atlas: bool = False
+    search: str = "zset"
+    checkpoint_seconds: float = 60.0
+
+
+def lasting_name(game: str) -> str:
+    """What names the game also tomorrow and in another folder."""
+    return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuses numbers that make no run, in one line."""
+    try:
+        check_numbers(config)
+    except ValueError as error:
+        name, _, rest = str(error).partition(" ")
+        raise UserError(f"--{name.replace('_', '-')} {rest}") from None
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who plays what, and where it is computed."""
+
+    stage: Stage
+    agent: Agent
+    device: str
+
+
+def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> Cast:
+    """Finds the game and the device and makes the agent: whatever is wrong with them shows here. `source`: the file
+    that the config was read from, if there is one."""
+    for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
+        value = getattr(means, name)
+        if value is not None and not value >= least:
+            raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
+    # Not at the top: these take a while to load, and a wrong option should be answered at once.
+    import torch
+
+    from xtx.games.stage import set_stage
+
+    device = pick_device(means.device)
+    torch.set_num_threads(means.threads or usual_threads(config, torch.get_num_threads()))
+    stage = set_stage(
+        config.game,
+        extra_actions=config.extra_actions,
+        byte_score=config.byte_score,
+        wide_grammar=config.wide_grammar,
+        actions=config.actions,
+        thorough_survey=config.thorough_survey,
+        atlas=means.atlas,
+        no_atlas=means.no_atlas,
+        engine=means.search,
+        threads=means.search_threads or search_threads(config.games, means.workers),
+    )
+    return Cast(stage, make_agent(config, device, stage.walkthrough, source=source), device)
+
+
+def new_run_folder(config: RunConfig) -> Path:
+    """A folder that says what is in it, and does not exist yet."""
+    game = Path(config.game).stem.replace(":", "-")
+    name = f"{game}-{agent_label(config.agent)}-{config.seed}" + ("-stochastic" if config.stochastic else "")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        folder = Path("runs") / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
+        if not folder.exists():
+            return folder
+    raise UserError("runs/ is full of runs of this second; give --out")
+
+
+def search_threads(games: int, workers: int | None) -> int:
+    """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
+    games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than
+    eight in two of three measurements.)"""
+    processors = len(os.sched_getaffinity(0))
+    each = processors // max(1, min(games, workers or processors))
+    return min(12, processors, 6 * each) if processors > 1 else 1
+
+
+def usual_threads(config: RunConfig, processors: int) -> int:
+    """Threads of torch. Small networks, as in the demo, are quicker with one than with several that wait for each
+    other."""
+    q = config.settings.get("q")
+    small = isinstance(q, dict) and q.get("hidden", _SMALL) < _SMALL
+    return 1 if small else min(8, processors)
+
+
+def make_agent(
+    config: RunConfig, device: str, walkthrough: tuple[str, ...], games: int | None = None, source: Path | None = None
+) -> Agent:
+    """The run's agent, at its beginning. `source`: the file that the config was read from, for complaints."""
+    kind = find_agent(config.agent)
+    try:
+        settings = _convert_settings(config, kind)
+        check_settings(settings)
+    except ConfigError as error:
+        raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"the settings of {config.agent} do not fit ({error}); see: xtx agents {config.agent}"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{error} (see: xtx agents {config.agent})") from None
+    if config.agent == "walkthrough" and not walkthrough:
+        raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
+    brief = Brief(games or config.games, config.seed, device, walkthrough)
+    try:
+        return kind(settings, brief)
+    except ValueError as error:
+        raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
+
+
+def _convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
+    """The agent's settings. Raises `ConfigError` for unknown keys, and `msgspec.ValidationError` for wrong types."""
+    return msgspec.convert(replace_old_settings(config.settings, kind.Settings()), kind.Settings)
+
+
+def pick_device(wanted: str) -> str:
+    """cpu or cuda."""
+    # Must be there before the GPU is first used: without it, sums of matrix products have no fixed order.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    import torch
+
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no GPU that torch can use here; leave out --device cuda, or see `nvidia-smi`")
+    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"

@@ -1,0 +1,42 @@
+"""Preparing to go on with a run, whose files may have been changed since its checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from xtx.core import UserError
+from xtx.runs import Run, read_config
+from xtx.training.prepare import Cast, Resources, make_agent, prepare
+
+
+def check_same_agent(folder: Path, agent: str) -> None:
+    """Raise `UserError` if an agent that was named to go on with a run is not the run's own."""
+    own = read_config(folder).agent
+    if agent != own:
+        raise UserError(f"the agent of {folder} is {own}, and a run goes on with its own agent; leave out {agent}")
+
+
+def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = False) -> Cast:
+    """Check the run's files and make its agent. `accept_changes`: also where files were changed since the checkpoint.
+    Raises `UserError` for what does not fit."""
+    changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
+    cast = prepare(run.config, resources, run.folder / "config.json")
+    if any(change.startswith("config.json") for change in changes):
+        _try_state(run, cast, resources)
+    return cast
+
+
+def _try_state(run: Run, cast: Cast, resources: Resources) -> None:
+    """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
+    from xtx.games.vector import GameVector
+    from xtx.train import check_state, load_agent_state, restore_games
+
+    state = run.saved_state
+    if state is not None:
+        check_state(run, state)
+        load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
+        with contextlib.closing(
+            GameVector(cast.stage.spec, run.config.games, cast.stage.count_workers(resources.workers))
+        ) as games:
+            restore_games(run, games, state)

@@ -1,0 +1,64 @@
+"""Opening a run to train it: the state that it goes on from, and its games."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from xtx.core import State
+from xtx.games.vector import GameVector
+from xtx.runs import Run
+from xtx.train import check_state
+from xtx.training.prepare import Cast, Resources
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a run goes on from."""
+
+    state: State | None
+    """The newest checkpoint's; None at the beginning."""
+
+    def adopt_threads(self, threads: int | None, on_report: Callable[[str], None]) -> None:
+        """Give torch as many threads as the run had before, unless another number is asked for, which is reported:
+        the last bits of sums depend on it."""
+        if self.state is None or self.state["threads"] == torch.get_num_threads():
+            return
+        had = self.state["threads"]
+        if threads is None:
+            torch.set_num_threads(had)
+        else:
+            on_report(f"the run had {had} threads so far; with {threads} it will not be the same")
+
+
+def restore_run(run: Run) -> Restored:
+    """Read what the run goes on from, and cut its files back to it. Raises `UserError` if that does not fit."""
+    state = run.restore()
+    if state is not None:
+        check_state(run, state)
+    return Restored(state)
+
+
+def open_games(
+    run: Run,
+    restored: Restored,
+    resources: Resources,
+    cast: Cast,
+    on_report: Callable[[str], None],
+    on_survey: Callable[[float], None] | None = None,
+) -> GameVector:
+    """The run's games in their processes. `on_report` is told in one line what goes wrong in them, `on_survey` which
+    share of the survey of a new story is done."""
+    state = restored.state
+    return GameVector(
+        cast.stage.spec,
+        run.config.games,
+        cast.stage.count_workers(resources.workers),
+        forbidden=[] if state is None else state["forbidden"],
+        on_report=on_report,
+        on_survey=on_survey,
+        ahead=resources.ahead,
+        tie=resources.tie_workers == "auto",
+    )

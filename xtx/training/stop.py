@@ -1,0 +1,65 @@
+"""Stopping a run on Ctrl-C or SIGTERM: the step under way is finished and the run saved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+class Stop:
+    """Whether the user asked to stop, and whether that can be done at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.is_immediate = False
+        self.show: Callable[[], bool] = lambda: False
+        """Shows at once that a stop was asked for; False if it cannot. Called in a signal handler."""
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For what leaves nothing to be saved: Ctrl-C ends it at once."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.is_immediate = True
+        try:
+            yield
+        finally:
+            self.is_immediate = False
+
+
+@contextlib.contextmanager
+def stopper() -> Iterator[Stop]:
+    """Ctrl-C, or the end of a session, asks the loop to save and stop; a second Ctrl-C ends it at once. SIGTERM may
+    come more than once for one reason: when a sweep with several threads is killed, the kernel sends it for each of
+    those that its run belonged to in turn."""
+    stop = Stop()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
+            raise KeyboardInterrupt
+        stop.asked = True  # before anything that could wait
+        is_shown = stop.show()
+        if number == signal.SIGINT and not is_shown:  # at once: what is under way may take half a minute
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nstopping when this is done, and saving; Ctrl-C again ends it at once\n")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def stop_on_signal() -> Iterator[Stop]:
+    """`stopper` in the main thread; in others, where Python allows no signal handlers, nothing asks to stop."""
+    if threading.current_thread() is threading.main_thread():
+        with stopper() as stop:
+            yield stop
+    else:
+        yield Stop()

@@ -12,7 +12,7 @@ from xtx.report.document import Block, Cell, Row, Section, Table, Text
 from xtx.report.groups import Group
 from xtx.report.load import RunData
 from xtx.report.stats import curve_at
-from xtx.report.words import DASH, count, number, some
+from xtx.report.words import DASH, count, number, percent, some
 
 SHARES = (0.25, 0.5, 0.75)
 """Of an agent's best mean score."""
@@ -29,7 +29,7 @@ def section(groups: Sequence[Group]) -> Section:
         "agent",
         *(f"at {step:,}" for step in COMPARED_STEPS),
         "area under curve",
-        *(f"{share:.0%} of its best after" for share in SHARES),
+        *(f"{percent(share)} of its best after" for share in SHARES),
         "handicaps",
     )
     return Section("Milestones", [Text(text), Table(header, [_row(group) for group in groups])])

@@ -15,7 +15,7 @@ LOCKED := $(INSTALL) --require-hashes --no-build-isolation --use-pep517
 TORCH_NEEDS_CUDA := import importlib.metadata as m, sys; \
 	sys.exit(not any("cuda" in line or "nvidia" in line for line in m.requires("torch") or []))
 
-.PHONY: run compare results test check verify bench story portable extras lock docs docs-serve
+.PHONY: run compare results test check verify bench story portable extras dist lock docs docs-serve
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
@@ -73,6 +73,10 @@ portable: .venv/stamp
 	@echo "== packing xtx for a machine on which nothing can be installed"
 	@$(BIN)/python tools/portable.py $(ARGS)
 
+dist: .venv/dist-tools
+	@echo "== building the packages: sdist and manylinux wheel, in dist/"
+	@$(BIN)/python tools/dist.py $(ARGS)
+
 extras: .venv/extras
 
 docs: .venv/extras
@@ -108,4 +112,8 @@ lock: .venv/stamp
 .venv/extras: .venv/stamp constraints-extras.txt
 	@echo "== installing the extras: Ray, Weights & Biases, the documentation tools"
 	@$(LOCKED) -r constraints-extras.txt
+	@touch $@
+
+.venv/dist-tools: .venv/stamp constraints-dist.txt
+	@$(LOCKED) -r constraints-dist.txt
 	@touch $@

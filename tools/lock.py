@@ -8,6 +8,7 @@
 | constraints-build.txt | what building xtx and Jericho needs; installed first, because nothing is built in isolation |
 | constraints.txt | what xtx needs, and its extra `dev` |
 | constraints-extras.txt | what the extras `cluster`, `docs` and `wandb` need beyond that |
+| constraints-dist.txt | what the extra `dist` (building packages) needs beyond constraints.txt |
 | constraints-cuda.txt | what torch's usual wheel needs beyond that; its wheel for machines without a GPU does not |
 
 Each package has the checksums of all files of that version that a Linux machine with CPython 3.11 or newer can install,
@@ -48,6 +49,7 @@ TITLES = {
     "constraints-build.txt": "What building xtx and Jericho needs.",
     "constraints.txt": "What xtx and its extra `dev` need, in the versions it is tested with.",
     "constraints-extras.txt": "What the extras `cluster`, `docs` and `wandb` need beyond constraints.txt.",
+    "constraints-dist.txt": "What the extra `dist` needs beyond constraints.txt: building packages.",
     "constraints-cuda.txt": "What torch's wheel for machines with a GPU needs beyond constraints.txt.",
 }
 _WHEEL = re.compile(
@@ -216,7 +218,7 @@ def write_pins(path: Path, pins: Pins, index: Index) -> None:
 
 
 def main() -> None:
-    """Resolve what pyproject.toml asks for and write the four files."""
+    """Resolve what pyproject.toml asks for and write the five files."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions, not those in the files")
     upgrade = parser.parse_args().upgrade
@@ -229,10 +231,13 @@ def main() -> None:
     build = resolve(project["build-system"]["requires"], {})
     main_pins = resolve(needed, keep | build)
     more = resolve(needed + [line for name in EXTRAS for line in extras[name]], keep | build | main_pins)
+    dist = resolve(extras["dist"], keep | build | main_pins)
     cuda = resolve_cuda(index, main_pins["torch"], more, keep)
     write_pins(ROOT / "constraints-build.txt", build, index)
     write_pins(ROOT / "constraints.txt", {n: v for n, v in main_pins.items() if n not in build}, index)
     write_pins(ROOT / "constraints-extras.txt", {n: v for n, v in more.items() if n not in main_pins}, index)
+    known = build | main_pins | more
+    write_pins(ROOT / "constraints-dist.txt", {n: v for n, v in dist.items() if n not in known}, index)
     write_pins(ROOT / "constraints-cuda.txt", cuda, index)
 
 

@@ -395,6 +395,27 @@ addEventListener("load", () => {
     const tips = document.querySelectorAll(".tip").length;
     if (tips !== (svg.dataset.plot || mark ? 1 : 0)) wrong.push("values under the pointer: " + tips);
     svg.dispatchEvent(new PointerEvent("pointerleave"));
+    if (mark && svg.closest(".pan")) {
+      const turn = { ...where, deltaY: -200, bubbles: true, cancelable: true };
+      const wheel = () => svg.dispatchEvent(new WheelEvent("wheel", turn));
+      const button = svg.closest("figure").querySelector(".larger");
+      const box = () => svg.getAttribute("viewBox"), fits = box();
+      const frame = svg.closest(".pan").getBoundingClientRect();
+      if (whole.width > frame.width || whole.height > frame.height) wrong.push("the map does not fit its box");
+      wheel();
+      if (box() !== fits) wrong.push("a map that is not enlarged was zoomed");
+      button.click();
+      wheel();
+      const zoomed = box();
+      if (!(zoomed.split(" ")[2] < Number(fits.split(" ")[2]))) wrong.push("an enlarged map was not zoomed");
+      svg.dispatchEvent(at("pointerdown", 0));
+      document.dispatchEvent(at("pointermove", 30));
+      document.dispatchEvent(at("pointerup", 30));
+      if (box() === zoomed) wrong.push("an enlarged map was not dragged");
+      button.click();
+      const numbers = (words) => words.split(" ").map(Number).join();
+      if (numbers(box()) !== numbers(fits)) wrong.push("the map stayed zoomed");
+    }
     if (!svg.dataset.plot) continue;
     const before = svg.innerHTML, zoomed = () => svg.closest("figure").classList.contains("zoomed");
     for (const [kind, x] of [["pointerdown", -40], ["pointermove", 0], ["pointermove", 40], ["pointerup", 40]])
@@ -428,7 +449,7 @@ addEventListener("load", () => {
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, 390, 1280])
 def test_the_page_in_a_browser(full: Path, tmp_path: Path, width: int) -> None:
     """No error, nothing outside its plot, nothing wider than a phone; pointing shows values; agents can be hidden."""
     page = to_html(build(read_board(full)))

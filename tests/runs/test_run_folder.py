@@ -462,6 +462,7 @@ def test_every_number_is_defined(tmp_path: Path) -> None:
         assert defined(f"{name}.jsonl") == keys
     assert defined("config.json") == {field.name for field in fields(RunConfig)} | settings
     live = json.loads((tmp_path / "random" / "live.json").read_text())
-    assert defined("live.json") == set(live) | {f"turns.{name}" for name in live["turns"][0]}
+    inner = {f"{name}.{key}" for name in ("turns", "envs") for key in live[name][0]}
+    assert defined("live.json") == set(live) | inner and len(live["envs"]) == 4
     start = json.loads((tmp_path / "random" / "versions.json").read_text())[0]
     assert defined("versions.json") == set(start)

@@ -239,6 +239,9 @@ def test_a_run_is_watched(browser: Any, tmp_path: Path, add_run: AddRun) -> None
             page.until(f"{ROOMS} > 3", 60)
             first = page.evaluate("document.querySelector('.turns').textContent")
             page.until("document.querySelectorAll('[data-name^=training-]').length === 2")
+            page.until("document.querySelectorAll('.now [data-plot], .envs .shown').length === 2", 60)
+            for what in (".now [data-plot]", ".envs .shown"):  # curve and current game are on the first screen
+                assert page.evaluate(f"document.querySelector('{what}').getBoundingClientRect().bottom < innerHeight")
             newest = '[data-name="training-toy:corridor-9"]'
             page.evaluate("document.querySelector('#runs').nextElementSibling.open = true")
             page.evaluate(f"""zoom(document.querySelector('{newest} svg'), [0, 50])""")

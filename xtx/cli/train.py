@@ -104,9 +104,9 @@ def _kind(agent: str, game: str) -> Any:
 def _agent_named(options: Sequence[str]) -> str | None:
     for place, word in enumerate(options):
         if word == "--agent" and place + 1 < len(options):
-            return options[place + 1]
+            return accept_agent(options[place + 1])
         if word.startswith("--agent="):
-            return word.partition("=")[2]
+            return accept_agent(word.partition("=")[2])
     return None
 
 

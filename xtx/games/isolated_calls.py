@@ -23,6 +23,7 @@ from typing import Any
 
 from xtx.child_processes import describe_end, set_up_emulator_process
 from xtx.core import UserError
+from xtx.cpu_count import usable_processors
 from xtx.out_of_memory import explain_lack_of_memory
 
 Report = Callable[[int, int], None]
@@ -116,7 +117,7 @@ def run_in_children(
     at_once: most processes at a time; one for each processor if not given. patience: seconds without any message after
     which the running calls fail; None for no limit.
     """
-    max_running = at_once or len(os.sched_getaffinity(0))
+    max_running = at_once or len(usable_processors())
     waiting = list(enumerate(calls))[::-1]
     running: dict[int, _Child] = {}
     with selectors.DefaultSelector() as selector:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.core import FALLBACK_ACTIONS, UserError
+from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import find_profile
 from xtx.games.emulator.frotz import Snapshot, jericho
 from xtx.games.frotz_process import FrotzProcess, ProcessLost, give_back, take_process
@@ -91,7 +92,7 @@ class FrotzEnv:
         if actions not in ("templates", "whole"):
             raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
         self._atlas, self._actions, self._patience = atlas, actions, patience
-        self._search_threads = search_threads or min(12, len(os.sched_getaffinity(0)))
+        self._search_threads = search_threads or min(12, len(usable_processors()))
         self._process: FrotzProcess | None = None
         self._searcher: GuardedGame | None = None
         self._status = Status()

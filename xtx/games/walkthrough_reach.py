@@ -311,8 +311,9 @@ def _choose(
             for a, after in reached
             if a in _same_tree(verdicts, offered) and (after.score, after.over) == (wanted.score, wanted.over)
         ]
-        near.sort(key=lambda one: one[1].memory_distance(wanted))
-        if near and not wanted.over and _shows_same(game, near[0][1], wanted):
+        # The one that names the same things first: what a person was told may show much later.
+        near.sort(key=lambda one: (-_shared_words(one[0], command), one[1].memory_distance(wanted)))
+        if near and not wanted.over and (_names_all(near[0][0], command) or _shows_same(game, near[0][1], wanted)):
             return (near[0][0],), ""
     # As in walkthrough_coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
@@ -322,6 +323,19 @@ def _choose(
         return found or (), ""
     seen = game.findings_in(here.state)
     return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
+
+
+def _shared_words(one: str, other: str) -> int:
+    """How many words two commands have in common, as far as short dictionaries tell them apart."""
+    first, second = ({word[:6] for word in command.lower().split()[1:]} for command in (one, other))
+    return len(first & second)
+
+
+def _names_all(action: str, command: str) -> bool:
+    """Whether an action has all the words of a command but the verb, as `answer yellow to jemima` has those of `say
+    yellow`."""
+    words = {word[:6] for word in command.lower().split()[1:]}
+    return bool(words) and _shared_words(action, command) == len(words)
 
 
 def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:

@@ -60,6 +60,7 @@ from xtx.config.settings import RunConfig
 from xtx.config.config_file import ConfigError, decode_config, dump_config, encode_config, list_differences
 from xtx.core import EpisodeRecord, State, UserError
 from xtx.core import warn as warn
+from xtx.cpu_count import usable_processors
 from xtx.files.regular_files import (
     check_folders,
     check_regular,
@@ -740,7 +741,7 @@ def versions() -> dict[str, object]:
         "python": platform.python_version(),
         "packages": packages,
         "machine": platform.platform(),
-        "processors": len(os.sched_getaffinity(0)),
+        "processors": len(usable_processors()),
         "git": git_state(),
         "searching": search_versions(),
     }

@@ -12,7 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -75,6 +75,17 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class EnvState:
+    """Where one of the environments that are played together is."""
+
+    score: int
+    phase: str
+    """Which policy chose its newest action; empty for agents without phases."""
+    number: int
+    """Commands of its episode so far."""
+
+
+@dataclass(frozen=True)
 class Live:
     """The content of live.json."""
 
@@ -84,6 +95,8 @@ class Live:
     """When it was written, in seconds since 1970."""
     turns: list[Turn]
     """The newest turns of the first game, oldest first; they may belong to several episodes."""
+    envs: list[EnvState] = field(default_factory=list)
+    """All environments, the first one first; files of earlier versions have none."""
 
 
 class Witness:
@@ -93,6 +106,7 @@ class Witness:
         self._run = run
         self._actions_by_pair: dict[tuple[str, str], list[str]] = {}
         self._turns: deque[Turn] = deque(maxlen=TURNS)
+        self._envs: list[EnvState] = []
         self._live_file = _LiveFile(run.folder / "live.json")
 
     def see(
@@ -103,13 +117,17 @@ class Witness:
             if observation.look != step.observation.look:
                 self._record_move(total, room_name(observation.look), decision.action, room_name(step.observation.look))
         self._add_turn(before[0], decisions[0], steps[0])
-        if self._live_file.write_if_due(total, self._turns):
+        self._envs = [
+            EnvState(step.observation.score, decision.phase, observation.step + 1)
+            for observation, decision, step in zip(before, decisions, steps, strict=True)
+        ]
+        if self._live_file.write_if_due(total, self._turns, self._envs):
             with contextlib.suppress(OSError):  # the lines stay in the buffer: a later write raises the error
                 self._run.flush()
 
     def end(self, total: int) -> None:
         """Write the last turns to live.json. `total`: game steps of the run."""
-        self._live_file.write_if_due(total, self._turns, now=True)
+        self._live_file.write_if_due(total, self._turns, self._envs, now=True)
 
     def _record_move(self, total: int, origin: str, action: str, target: str) -> None:
         """Write a line to rooms.jsonl, unless this action between these rooms is recorded already."""
@@ -152,14 +170,14 @@ class _LiveFile:
             for unfinished in path.parent.glob(f".{path.name}.*"):  # left by a process that was killed while writing
                 system_calls.current.unlink(unfinished)
 
-    def write_if_due(self, total: int, turns: deque[Turn], *, now: bool = False) -> bool:
+    def write_if_due(self, total: int, turns: deque[Turn], envs: list[EnvState], *, now: bool = False) -> bool:
         """Write the file if enough time has passed since the last version, or with `now`; returns whether it did."""
         began = time.monotonic()
         if began < self._next and not now:
             return False
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            content = msgspec.json.encode(Live(total, time.time(), list(turns)))
+            content = msgspec.json.encode(Live(total, time.time(), list(turns), envs))
             with create_file(temporary) as file:
                 file.write(content)
             system_calls.current.rename(temporary, self._path)

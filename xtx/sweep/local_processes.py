@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.child_processes import describe_end
+from xtx.cpu_count import usable_processors
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import FINISHED, MISTAKE, STOPPED, Means, spawn
 from xtx.sweep.scheduler import Event, Outcome
@@ -107,4 +107,4 @@ def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
 
 def processors() -> int:
     """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(usable_processors())

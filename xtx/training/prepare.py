@@ -16,6 +16,7 @@ from xtx.config.bounds import check_settings
 from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError
+from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import default_game, is_story_path
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def search_threads(games: int, workers: int | None) -> int:
     """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
     games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than
     eight in two of three measurements.)"""
-    processors = len(os.sched_getaffinity(0))
+    processors = len(usable_processors())
     each = processors // max(1, min(games, workers or processors))
     return min(12, processors, 6 * each) if processors > 1 else 1
 

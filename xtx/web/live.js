@@ -18,8 +18,12 @@ const carry = (old, fresh) => {
       if (!before) continue;
       figure.classList.toggle("wide", before.classList.contains("wide"));
       const [was, is] = [before, figure].map((one) => one.querySelector("svg[data-plot]"));
-      const range = was && is && plot(was).range;
-      if (range) zoom(is, range);
+      if (was && is && (plot(was).range || plot(was).log)) zoom(is, plot(was).range, plot(was).log);
+      const [mapWas, mapIs] = [before, figure].map((one) => one.querySelector(".pan svg"));
+      if (mapWas && mapIs && mapWas.dataset.whole === mapIs.getAttribute("viewBox")) {
+        whole(mapIs);
+        mapIs.setAttribute("viewBox", mapWas.getAttribute("viewBox"));
+      }
     }
     within(fresh, ".scroll, .pan, .turns").forEach((box, number) => {
       const [left, top, end] = scrolled[number] || [0, 0, true];
@@ -38,7 +42,7 @@ const swap = (old, fresh) => {
 
 // Who reads what was played further up is not disturbed until the end is in sight again; who points or drags, neither.
 const waiting = new Map();
-const busy = (old) => (old.matches(".follow") && !atEnd(old)) || (drag && old.contains(drag.svg)) || old.contains(tip);
+const busy = (old) => (old.matches(".follow") && !atEnd(old)) || (drag && old.contains(drag.svg)) || (held && old.contains(held.svg)) || old.contains(tip);
 const settle = () => {
   for (const [name, html] of waiting) {
     const old = document.querySelector(`[data-piece="${CSS.escape(name)}"]`);

@@ -13,10 +13,11 @@ from xtx.report.data import statistics
 from xtx.report.data.load_runs import RunData
 from xtx.report.formats.html import Piece, figure_html, transcript_html
 from xtx.report.number_format import count, duration, number, some
+from xtx.report.pages.by_run import learning_figure
 from xtx.report.pages.document import Figure
 from xtx.report.plots.room_layout import chart, lay_out
 from xtx.report.plots.room_map import MapPlot
-from xtx.runs.viewer_files import Live, Turn
+from xtx.runs.viewer_files import EnvState, Live, Turn
 
 FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl",
          "evaluations.jsonl", "live.json")  # fmt: skip
@@ -75,7 +76,13 @@ def _panel(run: RunData, live: Live) -> Iterator[Piece]:
     yield Piece(f'<section><h3 id="{name}">{escape(title)}</h3>')
     yield Piece(_progress(run, live, f"{name}-progress"), f"{name}-progress")
     yield Piece('<div class="panel">')
+    if run.digest.episodes:
+        figure = figure_html(learning_figure(run, f"now-{name}", config.agent, 0))
+        yield Piece(f'<div data-piece="{name}-curve">{figure}</div>', f"{name}-curve")
+    yield Piece('<div class="playing">')
+    yield Piece(_envs(run, live, f"{name}-envs"), f"{name}-envs")
     yield Piece(_transcript(live.turns, f"{name}-turns"), f"{name}-turns")
+    yield Piece("</div>")
     if run.moves:
         known = chart(run.moves)
         plot = MapPlot(known, lay_out(run.moves), max(move.step for move in run.moves))
@@ -84,6 +91,19 @@ def _panel(run: RunData, live: Live) -> Iterator[Piece]:
         yield Piece(f'<div data-piece="{name}-map">{drawn}</div>', f"{name}-map")
     links = " · ".join(f'<a href="/runs/{key(run.folder)}/{file}">{file}</a>' for file in FILES)
     yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
+
+
+def _envs(run: RunData, live: Live, name: str) -> str:
+    """Which of the environments is read below, and where each of them is."""
+    first = live.turns[-1] if live.turns else None
+    envs = live.envs or ([EnvState(first.score, first.phase, first.number)] if first else [])
+    items = []
+    for place, env in enumerate(envs, start=1):
+        words = [f"{count(env.score)} points", *([env.phase] if env.phase else []), some(env.number, "step")]
+        kind = ' class="shown"' if place == 1 else ""
+        items.append(f"<li{kind}><b>{place}</b> {escape(' · '.join(words))}</li>")
+    said = f"Environment 1 of {run.config.games} is read below."
+    return f'<div data-piece="{name}"><p class="soft">{said}</p><ol class="envs">{"".join(items)}</ol></div>'
 
 
 def _progress(run: RunData, live: Live, name: str) -> str:

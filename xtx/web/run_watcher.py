@@ -101,22 +101,25 @@ class _Paced(Generic[_Item, _Found]):
         self._nothing = nothing
         self._known: dict[Hashable, _Found] = {}
         self._until = 0.0
+        self._has_called = False
         self.has_missed = False
         """Whether something was asked for since `begin` for which there was no time."""
 
     def begin(self, seconds: float) -> None:
         """From now on there is so much time."""
         self._until = time.monotonic() + seconds
-        self.has_missed = False
+        self.has_missed = self._has_called = False
         if len(self._known) > MOST_KEPT:
             self._known.clear()
 
     def __call__(self, item: _Item) -> _Found:
         key = self._key(item)
         if key not in self._known:
-            if time.monotonic() > self._until:
+            # One at least, so that all have their turn even where making the page takes all of that time.
+            if self._has_called and time.monotonic() > self._until:
                 self.has_missed = True
                 return self._nothing
+            self._has_called = True
             self._known[key] = self._find(item)
         return self._known[key]
 

@@ -11,7 +11,7 @@ import pytest
 
 from xtx.games.canonical.canonical_state import World
 from xtx.games.canonical.shipped_layouts import pack_layouts, read_shipped_layout, strip_layout
-from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey import _Survey, read_layout
 from xtx.games.canonical.survey_budget import QUICK, Budget
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
@@ -63,6 +63,34 @@ def test_a_layout_that_was_cut_short_tells_states_apart_as_it_should() -> None:
             break
     engine.close()
     assert wrong <= 0.03 * tried
+
+
+def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every room with a state that the check did not get to, the canonical state keeps all that changes."""
+    skipped: list[Snapshot] = []
+    note = _Survey._room
+
+    def noting(self: _Survey, state: Snapshot) -> int:
+        skipped.append(state)
+        return note(self, state)
+
+    monkeypatch.setattr(_Survey, "_room", noting)
+    emulator = blind()
+    layout = read_layout(emulator, budget=Budget(SMALL // 2))
+    assert skipped and layout.unchecked and layout.cut_short
+    world = World(emulator, layout)
+    free = {*emulator.moves_addresses, *emulator.score_addresses, *layout.stamped, *range(64)}
+    room_bytes = next(iter(layout.unchecked.values()))
+    for state in skipped:
+        emulator.restore(state)
+        canonical = world.canonical(RNG)
+        differ = {a for a, (x, y) in enumerate(zip(canonical.ram, state.ram, strict=True)) if x != y}
+        assert not differ & set(room_bytes) - free
+    # What is kept there is not watched: that a command changes it means nothing.
+    emulator.restore(skipped[0])
+    watched = world.watched(emulator.ram)
+    mask = layout.mask
+    assert not any(watched[a] and not mask[a] for a in room_bytes if a not in sum(layout.local.values(), ()))
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

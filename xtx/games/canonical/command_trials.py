@@ -5,7 +5,6 @@ set-execution engine is safe against that, and Frotz is not: nothing here runs i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from xtx.cpu_count import usable_processors
 from xtx.games.canonical.canonical_state import Layout
 from xtx.games.canonical.survey_budget import Budget
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
@@ -98,7 +98,7 @@ class Trials:
         self.copies: list[int] = []
         """Bytes that hold the score too."""
         self._engines: list[Engine] = []
-        for _ in range(min(_MOST_THREADS, len(os.sched_getaffinity(0))) if ENGINE not in self.avoid else 0):
+        for _ in range(min(_MOST_THREADS, len(usable_processors())) if ENGINE not in self.avoid else 0):
             try:
                 self._engines.append(Engine.of(emulator))
             except ValueError:  # a story that it cannot run

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.core import UserError
+from xtx.files.bounded_reads import read_json
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_formats import find_foreign_format, is_blorb, read_blorb
 from xtx.games.zmachine.story_memory import Header
@@ -48,7 +49,8 @@ def read_story(path: Path) -> Story:
     check_story(content, str(path))
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
     companion = path.with_suffix(".json")
-    profile = _read_companion(companion, path, content, md5) if companion.is_file() else None
+    described = companion.is_file() and not _is_of_another_program(companion)
+    profile = _read_companion(companion, path, content, md5) if described else None
     return Story(path, content, md5, profile, is_packaged)
 
 
@@ -63,6 +65,15 @@ def _read_content(path: Path) -> bytes:
         raise UserError(f"{path} does not exist; give the path of a story file (.z3, .z5, .z8)") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); check its permissions") from None
+
+
+def _is_of_another_program(companion: Path) -> bool:
+    """Whether a JSON file beside a story was not meant as a profile: TextWorld writes one of its own."""
+    try:
+        fields = read_json(companion)
+    except (OSError, ValueError):
+        return False  # which `read_profile` complains of
+    return isinstance(fields, dict) and not {"name", "md5"} & fields.keys()
 
 
 def _read_companion(companion: Path, path: Path, content: bytes, md5: str) -> Profile:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 
+from xtx.cpu_count import usable_processors
 from xtx.games.vector.requests import Task
 from xtx.games.vector.worker_client import Remote
 
@@ -22,7 +22,7 @@ class Placement:
     def __init__(self, workers: int | None, games: int, tie: bool) -> None:
         """workers: number of workers; None for one for each processor. games: number of games, the most workers that
         there can be. tie: whether workers may be bound; not if other programs need the processors too."""
-        self._processors = sorted(os.sched_getaffinity(0))
+        self._processors = usable_processors()
         self.workers = min(games, len(self._processors) if workers is None else workers)
         """Number of workers."""
         tied = self._processors if tie and self.workers == len(self._processors) else []

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from enum import Enum
@@ -56,6 +57,15 @@ class Phase(Enum):
     """Trying alone the command at which another worker was lost."""
 
 
+def _open_memory() -> int:
+    """A descriptor of memory that has no name; of a file that has none any more where there is no such memory."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("xtx-desk")
+    descriptor, path = tempfile.mkstemp(prefix="xtx-desk-")
+    os.unlink(path)
+    return descriptor
+
+
 class Remote:
     """A worker process, as the parent sees it."""
 
@@ -67,7 +77,7 @@ class Remote:
         """How many verdicts it was sent; None until its games are in the states of their slots."""
         self.unsent = b""
         """The rest of messages that the socket did not take yet."""
-        self._memory = os.memfd_create("xtx-desk")
+        self._memory = _open_memory()
         os.ftruncate(self._memory, DESK_SIZE)
         self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
         self._trace = self.desk.trace
@@ -111,7 +121,7 @@ class Remote:
     def stay_on(self, processor: int) -> None:
         """Bind the worker to one processor, but not its search threads."""
         if self.process is not None:
-            with contextlib.suppress(OSError):  # the process has ended, or the processor is offline
+            with contextlib.suppress(OSError, AttributeError):  # ended, offline; macOS has no such call
                 os.sched_setaffinity(self.process.pid, {processor})
 
     def fileno(self) -> int:

@@ -1,9 +1,7 @@
 /* The Z-machine: loading a story, decoding its instructions, and the interpreter.
  *
  * It behaves as Frotz does. Instructions that it does not implement (saving, undo, keyboards), and everything that a
- * correct story does not do (illegal objects, writing outside RAM), end in `give_up`: the caller then runs the command
- * in
- * Frotz. */
+ * correct story does not do (illegal objects, writing outside RAM), end in `give_up`: the command is not judged. */
 #include "zset.h"
 
 #include <stdlib.h>
@@ -60,7 +58,7 @@ void machine_free(engine *e) {
 
 /* --- decoding ----------------------------------------------------------------------------------------------- */
 
-/* UNKNOWN also stands for everything that is left to Frotz. NOTHING takes operands and changes neither memory nor text;
+/* UNKNOWN also stands for everything that is not judged. NOTHING takes operands and changes neither memory nor text;
  * FLUSH is the same, but makes Frotz show its buffered word. */
 #define OPERATIONS(X) \
     X(UNKNOWN) X(NOTHING) X(FLUSH) X(BUFFER_MODE) X(SHOW_STATUS) \
@@ -216,7 +214,7 @@ static uint8_t handler_of(const instruction *in) {
     return in->operation;
 }
 
-/* The instruction at an address, or NULL. Code in RAM, which could change, is left to Frotz. */
+/* The instruction at an address, or NULL. Code in RAM, which could change, is not judged. */
 instruction *decode(engine *e, uint32_t address) {
     if (address < e->ram_size || address >= e->size) return NULL;
     if (e->decoded[address]) return e->decoded[address];

@@ -14,6 +14,21 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Which processors threads may run on can be asked and set on Linux only. */
+#if defined(__linux__) && !defined(XTX_NO_AFFINITY)
+typedef cpu_set_t processor_set;
+static void read_processors(processor_set *set) {
+    if (sched_getaffinity(0, sizeof *set, set)) CPU_ZERO(set);
+}
+static void allow_processors(pthread_attr_t *thread, const processor_set *set) {
+    if (CPU_COUNT(set)) pthread_attr_setaffinity_np(thread, sizeof *set, set);
+}
+#else
+typedef char processor_set;
+static void read_processors(processor_set *set) { *set = 0; }
+static void allow_processors(pthread_attr_t *thread, const processor_set *set) { (void)thread, (void)set; }
+#endif
+
 typedef struct {
     const start_state *state;
     const int64_t *randoms;
@@ -49,7 +64,7 @@ typedef struct team {
     atomic_uint busy;        /* threads that are working */
     int closing;
     /* not shared */
-    cpu_set_t processors; /* on which the threads may run, even if the thread that made the team is bound later */
+    processor_set processors; /* on which the threads may run, even if the thread that made the team is bound later */
     prices prices;
     member members[];
 } team;
@@ -121,7 +136,7 @@ static void start_threads(team *t) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&everywhere);
-    if (CPU_COUNT(&t->processors)) pthread_attr_setaffinity_np(&everywhere, sizeof t->processors, &t->processors);
+    allow_processors(&everywhere, &t->processors);
     while (t->started + 1 < t->count) {
         member *m = &t->members[t->started + 1];
         if (pthread_create(&m->thread, &everywhere, wait_for_work, m) && pthread_create(&m->thread, NULL, wait_for_work, m))
@@ -177,7 +192,7 @@ team *zset_team(engine *const *engines, int32_t count) {
     if (!t) return NULL;
     t->count = (uint32_t)count;
     for (uint32_t i = 0; i < t->count; i++) t->members[i] = (member){.team = t, .e = engines[i]};
-    if (sched_getaffinity(0, sizeof t->processors, &t->processors)) CPU_ZERO(&t->processors);
+    read_processors(&t->processors);
     cut_begin(&t->prices);
     settle(t);
     return t;

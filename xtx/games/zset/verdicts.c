@@ -364,10 +364,10 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     if (p->text < 64 || p->text + 3 + p->most > e->ram_size) return 0;
     if (p->parse && (p->parse < 64 || p->parse + 2 + 4 * p->room > e->ram_size)) return 0;
     /* Some stories' buffers are a byte too short: the last letter of the longest line overwrites the maximal number of
-     * words. Such lines are left to Frotz. */
+     * words. Such lines are not judged. */
     uint32_t fits = p->parse > p->text + 2 ? p->parse - p->text - 2 : 0;
     if (p->parse > p->text && p->most > fits) p->most = fits;
-    return e->version <= 4 || e->memory[p->text + 1] == 0; /* a line that is already begun is left to Frotz */
+    return e->version <= 4 || e->memory[p->text + 1] == 0; /* a line that is already begun is not judged */
 }
 
 /* Whether Frotz would read the line unchanged; writes it in lower case. */

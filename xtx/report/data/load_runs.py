@@ -161,7 +161,7 @@ def read_run(folder: Path) -> RunData:
         notes.append(f"not finished: {reached:,} of {config.steps:,} steps")
     if not episodes:
         notes.append("no episode has ended yet")
-    changes = _accepted_changes(folder, notes)
+    changes, evaluations = _accepted_changes(folder, notes), read_evaluations(folder, notes)
     time = _working_time(timing, starts)
     return RunData(
         folder=folder,
@@ -176,7 +176,7 @@ def read_run(folder: Path) -> RunData:
         notes=notes + changes,
         changes=changes,
         numbers=read_numbers(metrics),
-        evaluations=read_evaluations(folder, notes),
+        evaluations=evaluations,
     )
 
 

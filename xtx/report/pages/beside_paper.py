@@ -176,7 +176,9 @@ def _duplicate(label: str, run: RunData, told: Collection[str]) -> Row:
     """A run whose seed is counted already: it is in no mean, but its figures are seen."""
     own = run.digest
     figures = [number(own.avg_by_game), DASH, DASH, number(own.avg), number(own.max), DASH, DASH]
-    name = Cell(f"↳ seed {run.config.seed} again, not counted: {run.folder.name}", str(run.folder))
+    name = Cell(
+        f"↳ seed {run.config.seed} again, not counted: {run.folder.name.removesuffix('.json')}", str(run.folder)
+    )
     return Row([name, *figures, "", steps_cell(run.reached, marks_of_runs([run]), told)], label, "absent")
 
 

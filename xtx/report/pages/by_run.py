@@ -78,7 +78,8 @@ def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turn
     if run.notes:
         blocks.append(Notes(run.notes))
     if run.digest.episodes:
-        blocks += [_curve(run, title, label, colour), _thresholds(run), _endings(run)]
+        figure = learning_figure(run, f"run-{title}-{label}-seed-{run.config.seed}", label, colour)
+        blocks += [Gallery([figure]), _thresholds(run), _endings(run)]
         if run.digest.best and run.digest.best.actions:
             blocks.append(_best(run, run.digest.best, find_turns(run)))
     blocks += [_settings(run, game), *_versions(run)]
@@ -92,7 +93,8 @@ def _summary(run: RunData) -> str:
     return f"{run.folder}: {some(run.reached, 'step')}, {some(run.digest.episodes, 'episode')}{speed}."
 
 
-def _curve(run: RunData, title: str, label: str, colour: int) -> Gallery:
+def learning_figure(run: RunData, name: str, label: str, colour: int) -> Figure:
+    """The learning curve of one run."""
     at = np.linspace(0, run.reached, POINTS + 1)[1:]
     curve = run.digest.curve
     lines = [
@@ -108,8 +110,7 @@ def _curve(run: RunData, title: str, label: str, colour: int) -> Gallery:
         ),
     ]
     plot = LinePlot(lines, "steps", "score", unit="steps")
-    name = f"run-{title}-{label}-seed-{run.config.seed}"
-    return Gallery([Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")])
+    return Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")
 
 
 def _thresholds(run: RunData) -> Section:

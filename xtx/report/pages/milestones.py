@@ -10,7 +10,7 @@ from xtx.report.data.episode_digest import COMPARED_STEPS, curve_points
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group
 from xtx.report.data.statistics import curve_at
-from xtx.report.number_format import DASH, count, number, some
+from xtx.report.number_format import DASH, count, number, percent, some
 from xtx.report.pages.beside_paper import over_seeds
 from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
 
@@ -29,7 +29,7 @@ def section(groups: Sequence[Group]) -> Section:
         "agent",
         *(f"at {step:,}" for step in COMPARED_STEPS),
         "area under curve",
-        *(f"{share:.0%} of its best after" for share in SHARES),
+        *(f"{percent(share)} of its best after" for share in SHARES),
         "handicaps",
     )
     return Section("Milestones", [Text(text), Table(header, [_row(group) for group in groups])])

@@ -1,0 +1,141 @@
+"""`--agent FILE.py:CLASS`: found again when a run goes on, refused in one line otherwise."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import xtx
+from xtx.agents.from_file import accept_agent, agent_label, register_agent
+from xtx.agents.registry import find_agent, preset
+from xtx.cli.main import main
+from xtx.core import Agent, UserError
+
+PROGRAM = """
+from dataclasses import dataclass
+import beside
+import xtx
+
+class FirstAgent(xtx.Agent):
+    @dataclass(frozen=True)
+    class Settings:
+        shift: int = 0
+
+    def act(self, observations):
+        return [xtx.Decision(beside.choose(o.actions, self.settings.shift)) for o in observations]
+
+    def insight(self, observation, previous):
+        return xtx.Insight({a: float(a == observation.actions[0]) for a in observation.actions})
+
+not_an_agent = 3
+"""
+BESIDE = "def choose(actions, shift):\n    return actions[shift % len(actions)]\n"
+WORDS = ["--steps", "40", "--workers", "1", "--threads", "1", "--quiet"]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An agent's file, with a module beside it."""
+    monkeypatch.delenv("XTX_AGENT_FILES", raising=False)
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    (tmp_path / "beside.py").write_text(BESIDE)
+    (tmp_path / "my_agent.py").write_text(PROGRAM)
+    return tmp_path / "my_agent.py"
+
+
+def test_it_is_trained_with_its_settings_evaluated_and_resumed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "toy:corridor-5", "--agent", "my_agent.py:FirstAgent", "--shift", "1", "--games", "2"]
+    assert main([*words, *WORDS, "--out", "run"]) == 0
+    run = xtx.load_run("run")
+    assert run.config.agent == f"{file}:FirstAgent"
+    assert run.config.settings == {"shift": 1}
+    monkeypatch.chdir("/")  # the name has a whole path
+    assert main(["resume", str(tmp_path / "run"), "--workers", "1", "--quiet"]) == 0
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "1", "--workers", "1", "--no-save"]) == 0
+
+
+def test_what_is_missing_is_said_in_one_line(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    file.rename(tmp_path / "elsewhere.py")
+    assert main(["resume", str(run.path)]) == 2
+    assert capsys.readouterr().err.strip() == (
+        f"xtx: the agent FirstAgent should be in {file}, but there is no such file; put it back there"
+    )
+
+
+def test_a_run_from_elsewhere_runs_no_file_that_was_not_named_here(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
+    monkeypatch.delenv("XTX_AGENT_FILES")
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{PROGRAM}")
+    for command in (["evaluate", str(run.path)], ["resume", str(run.path)]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "was never named on this machine" in said
+        assert said.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
+    assert main(["resume", str(run.path), "--agent", f"{file}:FirstAgent", "--workers", "1", "--quiet"]) == 0
+    assert (tmp_path / "ran").exists()
+    assert main(["resume", str(run.path), "--agent", "drrn"]) == 2
+    assert "goes on with its own agent" in capsys.readouterr().err
+
+
+def test_it_can_be_compared_and_swept(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"{file}:FirstAgent"
+    words = ["compare", "toy:corridor-5", "--agents", name, "--out", str(tmp_path / "compare"), *WORDS]
+    assert main(words) == 0
+    assert "FirstAgent" in capsys.readouterr().out
+    runs = xtx.sweep(
+        games=["toy:corridor-5"], agents=[name], steps=40, out=tmp_path / "sweep", jobs=1, workers=1, progress=False,
+        settings={name: {"shift": 1}},
+    )  # fmt: skip
+    assert [run.path.relative_to(tmp_path / "sweep").parts for run in runs] == [
+        ("toy-corridor-5", "FirstAgent", "seed-0")
+    ]
+    assert runs[0].config.settings == {"shift": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "complaint"),
+    [
+        ("", "Agent1", "has no class Agent1; it has no agent at all"),
+        (PROGRAM, "Agent1", "has no class Agent1; it has: FirstAgent"),
+        (PROGRAM, "not_an_agent", "is not a class made from xtx.core.Agent"),
+        ("import nothing_like_that", "A", "fails at line 1: ModuleNotFoundError"),
+        ("x = 1\n\n1 / 0", "A", "fails at line 3: ZeroDivisionError"),
+        ("def f(:", "A", "is not Python: line 1"),
+        (None, "A", "but there is no such file"),
+    ],
+)
+def test_a_bad_file_is_one_line(file: Path, content: str | None, name: str, complaint: str) -> None:
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    with pytest.raises(UserError, match=complaint) as found:
+        find_agent(accept_agent(f"{file}:{name}"))
+    assert "\n" not in str(found.value)
+
+
+def test_a_file_that_was_changed_is_loaded_again(file: Path) -> None:
+    name = accept_agent(f"{file}:FirstAgent")
+    assert preset(name, "").shift == 0
+    shutil.copystat(__file__, file)  # another time of change
+    file.write_text(PROGRAM.replace("shift: int = 0", "shift: int = 5"))
+    assert preset(name, "").shift == 5
+
+
+def test_a_class_without_a_file_is_known_to_its_program_alone() -> None:
+    namespace: dict[str, type[Agent]] = {}
+    exec("import xtx\nclass Cell(xtx.Agent):\n    def act(self, observations): return []", namespace)
+    name = register_agent(namespace["Cell"])
+    assert (name, agent_label(name), find_agent(name)) == ("class:Cell", "Cell", namespace["Cell"])
+    with pytest.raises(UserError, match="lies in no file"):
+        find_agent("class:Other")

@@ -1,0 +1,106 @@
+"""What a report shows of the course of training: losses and speed, milestones, evaluations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_runs import read_board, write_lines, write_run
+
+from xtx.report.data.load_runs import read_run
+from xtx.report.formats.html import to_html
+from xtx.report.formats.markdown import to_markdown
+from xtx.report.pages.build import build
+from xtx.report.pages.document import Gallery, Section, Table
+from xtx.report.pages.milestones import handicaps, steps_to_share
+from xtx.report.pages.training_numbers import SPEED, curve_of, section
+from xtx.report.plots.svg_plots import LinePlot
+
+
+def write_metrics(folder: Path, **columns: list[float]) -> None:
+    """Lines of metrics.jsonl after every 1,000 steps."""
+    rows = zip(*columns.values(), strict=True)
+    lines = [{"step": 1000 * n, **dict(zip(columns, row, strict=True))} for n, row in enumerate(rows, start=1)]
+    write_lines(folder, "metrics", lines)
+
+
+def test_losses_are_plotted_as_means_over_seeds(tmp_path: Path) -> None:
+    for seed, values in enumerate(([4.0, 2.0], [2.0, 1.0])):
+        folder = write_run(tmp_path / str(seed), [1] * 20, seed=seed, steps=2000)
+        write_metrics(folder, loss_td=values, imitation_accuracy=[0.5, 0.9])
+    board = read_board(tmp_path)
+    found = section(board, board.variants[0])
+    assert found is not None and found.folded
+    gallery = found.blocks[1]
+    assert isinstance(gallery, Gallery)
+    plots = {figure.caption: figure.plot for figure in gallery.figures}
+    assert list(plots) == ["TD loss", "imitation accuracy", "steps/s"]
+    loss = plots["TD loss"]
+    assert isinstance(loss, LinePlot)
+    (line,) = loss.lines
+    assert line.y[-1] == 1.5 and line.y[np.searchsorted(line.x, 1000)] == 3.0
+    assert np.isnan(line.y[0]), "nothing is known before the first line"
+
+
+def test_the_speed_is_that_of_each_stretch(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [1] * 20, steps=2000)
+    start = 1_000_000_000
+    write_lines(folder, "timing", [{"step": 1000, "time": start + 10}, {"step": 2000, "time": start + 110}])
+    found = curve_of(read_run(folder), SPEED)
+    assert found is not None
+    assert (found[0].tolist(), found[1].tolist()) == ([1000, 2000], [100, 10])
+
+
+@pytest.mark.parametrize("value", ['"x"', "null", "NaN", "Infinity", "true", "[1]", "1e999"])
+def test_what_is_no_number_is_left_out(value: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [1] * 20, steps=2000)
+    (folder / "metrics.jsonl").write_text(f'{{"step": 1000, "loss_td": {value}, "q": 2}}\n')
+    assert "loss_td" not in read_run(folder).numbers
+    to_html(build(read_board(tmp_path)))
+
+
+def test_milestones(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0] * 10 + [8] * 190, every=1000, steps=200_000, extra_actions=True)
+    board = read_board(tmp_path)
+    text = to_markdown(build(board))
+    row = next(line for line in text[text.index("# Milestones") :].splitlines() if line.startswith("| xtx |"))
+    cells = [cell.strip() for cell in row.split("|")[2:6]]
+    assert cells == ["0.0", "0.0", "7.2", "–"]  # noqa: RUF001
+    run = board.runs[0]
+    found = [steps_to_share(run, share) for share in (0.25, 0.5, 0.75)]
+    exact = [next(n for n in range(11, 200) if 8 * (n - 10) / n >= share * 8) * 1000 for share in (0.25, 0.5, 0.75)]
+    assert all(at is not None and 0 <= at - true <= 200_000 / 180 for at, true in zip(found, exact, strict=True))
+    assert handicaps(board.groups[0]).text == "fixed seed · valid actions · extra actions · restore"
+    write_run(tmp_path / "b", [0] * 5, game="zork3", stochastic=True)
+    group = next(group for group in read_board(tmp_path).groups if group.variant.stochastic)
+    assert handicaps(group).text == "valid actions · restore" and steps_to_share(group.runs[0], 0.5) is None
+
+
+def test_evaluations_are_listed_one_by_one(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [1] * 20, steps=2000)
+    numbers = {"episodes": 10, "score_mean": 3.0, "score_std": 1.0, "score_max": 5, "length_mean": 20.0}
+    line = {"trained_steps": 2000, "checkpoint": "best", "greedy": False, "date": "2001-09-09", "figures": numbers}
+    write_lines(folder, "evaluations", [line, {**line, "greedy": True}])
+    text = to_markdown(build(read_board(tmp_path)))
+    assert "| xtx · seed 0 | 2,000 (best) | drawn | 10 | 3.0 ± 1.0 | 5 | 20.0 | 2001-09-09 |" in text
+    assert text.count("| xtx · seed 0 | 2,000 (best)") == 2
+    with (folder / "evaluations.jsonl").open("a") as file:
+        file.write(json.dumps({**line, "figures": 7}) + "\n")
+    run = read_run(folder)
+    assert len(run.evaluations) == 2 and any("evaluations.jsonl is damaged after line 2" in note for note in run.notes)
+
+
+def test_what_says_nothing_is_not_shown(tmp_path: Path) -> None:
+    """Off the paper's games no columns of the paper; with one game and one agent no averages and no comparison."""
+    write_run(tmp_path / "a", [5] * 20, game="905", agent="drrn", steps=2000)
+    document = build(read_board(tmp_path))
+    titles = [block.title for block in document.sections]
+    assert "Averages over games" not in to_markdown(document) and not any(t.startswith("Across") for t in titles)
+
+    def tables(section: Section) -> list[Table]:
+        inner = [table for block in section.blocks if isinstance(block, Section) for table in tables(block)]
+        return [*(block for block in section.blocks if isinstance(block, Table)), *inner]
+
+    assert not any("paper" in table.header for one in document.sections for table in tables(one))

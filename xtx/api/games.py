@@ -36,7 +36,7 @@ def make(
     seed: int | None = None,
     extra_actions: bool = False,
     wide_grammar: bool = False,
-    actions: Actions = "templates",
+    actions: Actions = "whole",
     valid_actions: bool = True,
     atlas: Atlas = True,
     on_survey: Callable[[float], None] | None = None,
@@ -48,7 +48,8 @@ def make(
         seed: the emulator's seed for every `reset` that names none; the walkthrough's if not given
         extra_actions: also try the actions that the XTX paper adds to the game's grammar
         wide_grammar: also try object and direction, numbers, orders, and all but
-        actions: what is tried for valid actions: the grammar's templates, or the whole dictionary as well
+        actions: what is tried for valid actions: `templates`, the grammar's templates with the things in sight, or
+            `whole`, also every word of the dictionary
         valid_actions: False finds no valid actions, look and inventory, and steps much faster
         atlas: where found actions are kept: True for the user's cache folder, False for memory only, or a folder
         on_survey: is told which share (0 to 1) of the survey of a new story is done, which can take some seconds
@@ -66,7 +67,7 @@ def make_vector(
     *,
     extra_actions: bool = False,
     wide_grammar: bool = False,
-    actions: Actions = "templates",
+    actions: Actions = "whole",
     valid_actions: bool = True,
     atlas: Atlas = True,
     search_threads: int | None = None,

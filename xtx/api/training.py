@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xtx.agents.from_file import accept_agent, register_agent
 from xtx.agents.registry import find_agent, preset
 from xtx.api.runs import SavedRun
-from xtx.config.settings import RunConfig, usual_length
+from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
 from xtx.core import Agent, UserError
 from xtx.training.prepare import RunResources, check_config, lasting_name, new_run_folder
 
@@ -59,7 +59,7 @@ def train(
     stochastic: bool = False,
     extra_actions: bool = False,
     wide_grammar: bool = False,
-    actions: Literal["templates", "whole"] = "templates",
+    actions: Actions | None = None,
     log_every: int = 100,
     out: str | os.PathLike[str] | None = None,
     device: Device = "auto",
@@ -80,7 +80,8 @@ def train(
         seed: where all random numbers begin
         num_envs: games played in lock-step; 8, or the agent's own number, if not given
         stochastic: another emulator seed in every episode
-        extra_actions, wide_grammar, actions: what is tried for valid actions; see `make`
+        extra_actions, wide_grammar, actions: what is tried for valid actions; see `make`. `actions` is `templates` for
+            the paper's agents and `whole` for others if not given
         log_every: vector steps between two lines of metrics
         out: folder of the run; a new one in runs/ if not given
         device, workers, threads, atlas, checkpoint_seconds: how it is computed; nothing but device and threads changes
@@ -110,7 +111,7 @@ def train_steps(
     stochastic: bool = False,
     extra_actions: bool = False,
     wide_grammar: bool = False,
-    actions: Literal["templates", "whole"] = "templates",
+    actions: Actions | None = None,
     log_every: int = 100,
     out: str | os.PathLike[str] | None = None,
     device: Device = "auto",
@@ -124,8 +125,8 @@ def train_steps(
     name = register_agent(agent) if isinstance(agent, type) else accept_agent(agent)
     config = _make_config(
         lasting_name(os.fspath(game)), name, settings, steps, num_envs,
-        seed=seed, stochastic=stochastic, extra_actions=extra_actions, wide_grammar=wide_grammar, actions=actions,
-        log_every=log_every,
+        seed=seed, stochastic=stochastic, extra_actions=extra_actions, wide_grammar=wide_grammar,
+        actions=actions or usual_actions(name), log_every=log_every,
     )  # fmt: skip
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
     folder = new_run_folder(config) if out is None else Path(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +159,12 @@ def prepare(config: RunConfig, means: Means, source: Path | None = None) -> Cast
         engine=means.search,
         threads=means.search_threads or search_threads(config.games, means.workers),
     )
+    if not stage.has_score:
+        print(
+            f"xtx: no score of {stage.name} is known, so every reward is 0; if you know where it is: "
+            f"xtx games add {stage.spec.path} --score ADDRESS_OR_REGEX",
+            file=sys.stderr,
+        )
     return Cast(stage, make_agent(config, device, stage.walkthrough, source=source), device)
 
 

@@ -55,8 +55,8 @@ _QUANTITIES = frozenset(
 """Words that parsers take for "so many of what is here", or for whatever is."""
 SETTINGS = frozenset(
     ("pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "normal", "long", "short", "score", "fullscore",
-     "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author", "authors", "places",
-     "objects"),
+     "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author", "authors",
+     "places", "objects"),
 )  # fmt: skip
 """Words that change how the program talks, or tell about the program."""
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layouts import layout_of
 
-from games.layouts import layout_of
 from xtx.games.jericho import Emulator
 from xtx.games.scratch_bytes import find_scratch, harmless_commands
 from xtx.games.search import RANDOM_STATES

@@ -214,7 +214,9 @@ def test_a_change_beside_many_others_is_no_commands_own() -> None:
 
 
 def test_a_change_that_many_verbs_make_with_anything_is_the_parsers() -> None:
-    anything = [f"{verb} {name}" for verb in ("rub", "smell", "taste", "kiss") for name in ("lamp", "box", "tin", "hat")]
+    anything = [
+        f"{verb} {name}" for verb in ("rub", "smell", "taste", "kiss") for name in ("lamp", "box", "tin", "hat")
+    ]
     dragon = [f"{verb} dragon" for verb in ("hit", "kill", "cut", "stab", "kick")]
     for commands, expected in ((anything, {7}), (dragon, set())):
         count = len(commands)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 AT_THE_TOP = {
     ".gitignore", "LICENSE", "Makefile", "README.md", "constraints-build.txt", "constraints-cuda.txt",
-    "constraints-dist.txt", "constraints-extras.txt", "constraints.txt", "pyproject.toml",
+    "constraints-dist.txt", "constraints-extras.txt", "constraints.txt", "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
 STORIES = {"xtx/games/catalog/data/lowwater.z5", "stories/hang/hang.z5"}
 """Our own; no other may be here."""

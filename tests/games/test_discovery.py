@@ -11,6 +11,8 @@ import pytest
 from zcode import _encode
 
 from xtx.cli.main import main
+from xtx.cli.training_session import Means, prepare
+from xtx.config.settings import RunConfig
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import Profile, Word, read_profile
 from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
@@ -132,6 +134,16 @@ def test_a_bad_place_for_the_score(known: Story, hint: str, tmp_path: Path, caps
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert "--score" in captured.err
+
+
+def test_training_without_a_score_says_so(
+    known: Story, found: tuple[Story, Profile], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = stranger(tmp_path, known.content)
+    blind = msgspec.structs.replace(found[1], score=None, printed_score="", md5=found[0].md5)
+    path.with_suffix(".json").write_bytes(encode_profile(blind))
+    prepare(RunConfig(game=str(path), agent="random", settings={}, steps=8, games=1), Means(no_atlas=True))
+    assert capsys.readouterr().err.count("every reward is 0") == 1
 
 
 def test_names_that_are_taken_get_a_number(known: Story, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from games.layouts import layout_of
+from layouts import layout_of
 
 from xtx.games.actions.search import RANDOM_STATES
 from xtx.games.canonical.canonical_state import World

@@ -26,6 +26,8 @@ class Stage:
     max_score: int
     walkthrough: tuple[str, ...]
     """Empty where none is known."""
+    has_score: bool = True
+    """Whether there is a score, and so a reward other than 0."""
 
     def count_workers(self, asked: int | None) -> int | None:
         """The number of workers that commands use where `asked` are asked for: a story may crash the process that runs
@@ -85,4 +87,5 @@ def set_stage(
         engine=engine,
         threads=threads,
     )
-    return Stage(name, spec, most, walkthrough)
+    described = find_story(str(story.path.absolute())).profile  # with what was found just now, if anything was
+    return Stage(name, spec, most, walkthrough, described is None or described.has_score)

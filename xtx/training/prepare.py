@@ -15,7 +15,7 @@ from xtx.agents.registry import find_agent
 from xtx.config.bounds import check_settings
 from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.config.settings import RunConfig
-from xtx.core import Agent, Brief, UserError
+from xtx.core import Agent, Brief, UserError, warn
 from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import default_game, is_story_path
 
@@ -123,6 +123,11 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
         engine=means.search,
         threads=means.search_threads or search_threads(config.games, means.workers),
     )
+    if not stage.has_score:
+        warn(
+            f"no score of {stage.name} is known, so every reward is 0; if you know where it is: "
+            f"xtx games add {stage.spec.path} --score ADDRESS_OR_REGEX"
+        )
     return Cast(stage, make_agent(config, device, stage.walkthrough, source=source), device)
 
 

@@ -19,7 +19,7 @@ from xtx.games.isolated_discovery import discover_in_child
 class Args:
     """Writes what was found out about a game, without its story, so that people can pass it on.
 
-    Who has the story reads it back with `xtx games add STORY --profile FILE`.
+    With the story at hand it is read back by `xtx games add STORY --profile FILE`.
     """
 
     name: Annotated[Positional[str], arg(metavar="GAME")]

@@ -612,6 +612,9 @@ class _Found:
         answers = trial.ask([(command, command) for command in sound])
         real = [command for command, answer in zip(sound, answers, strict=True) if grammar.is_real(command, answer)]
         real = [c for c in real if not (_ONESELF in c.split() and trial.is_fatal(c))]
+        # Numbers that stand in the text, and the next ones, before those that were only guessed.
+        told = {n for number in map(int, _NUMBER.findall(text)) for n in (number - 1, number, number + 1)}
+        real.sort(key=lambda c: any(word.isdigit() and int(word) not in told for word in c.split()))
         return [grammar.spell_out(command, text) for command in real[:most]]
 
     def _careless(self, form: str) -> int:

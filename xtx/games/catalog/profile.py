@@ -102,6 +102,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return not self.verified and not self.findings
 
     @property
+    def has_score(self) -> bool:
+        """Whether the score can be read, in memory or from what is printed."""
+        return self.score is not None or bool(self.printed_score)
+
+    @property
     def places(self) -> tuple[Word, ...]:
         """All the numbers in RAM that are known."""
         return tuple(place for place in (self.score, self.moves, self.end, self.location) if place is not None)

@@ -32,7 +32,7 @@ from xtx.games.catalog.profile import Word, overshadowed_readings, unlisted_temp
 from xtx.games.catalog.story_file import Story
 from xtx.games.emulator.printed_end import reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
-from xtx.games.zmachine.story_memory import Header, ObjectTree, Ram, count_objects
+from xtx.games.zmachine.story_memory import Header, ObjectTree, Ram, count_objects, read_dictionary
 
 COMMAND_LENGTH = 198
 """Longest command in bytes that Jericho's input buffer takes."""
@@ -51,6 +51,9 @@ STEP_LIMIT = 40_000_000
 CANDIDATE_LIMIT = 3_000_000
 """The same for a candidate of the valid-action search."""
 
+
+_SHORT_DIRECTIONS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
+"""Some of Infocom's stories know these by their short names only."""
 
 _NOT_TYPED = dict.fromkeys((*range(32), 127, ord("\\")), " ")
 """Characters that libfrotz would take for more than letters: a backslash begins commands to the interpreter, some of
@@ -520,7 +523,11 @@ class Emulator:
             "grammar": ";".join(profile.grammar),
             "max_word_length": profile.word_length,
         }
-        return tuple(TemplateActionGenerator(bindings).templates)
+        dictionary = read_dictionary(self.story.content, self.header)
+        return tuple(
+            short if (short := _SHORT_DIRECTIONS.get(t)) and not dictionary.knows(t) and dictionary.knows(short) else t
+            for t in TemplateActionGenerator(bindings).templates
+        )
 
     @cached_property
     def unlisted(self) -> tuple[str, ...]:

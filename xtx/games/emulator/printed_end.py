@@ -22,7 +22,7 @@ _VICTORY = re.compile(
 
 def reads_as_end(narration: str) -> bool:
     """Whether a narration ends with the question whether to restart, restore or quit. A story may also say so in an
-    answer of its help: whoever asks must know that the prompt is not the usual one."""
+    answer of its help: so it is an end only at a prompt that is not the usual one."""
     return bool(_QUESTION.search(narration[-_TAIL:]))
 
 

@@ -276,8 +276,9 @@ def variant_of(config: RunConfig, facts: GameFacts | None) -> Variant:
     paper = read_paper()
     maximum = facts.maximum if facts else paper.maximum(name)
     row = paper.row_name(name, config.extra_actions)
-    wide = config.wide_grammar or config.actions != "templates"
-    return Variant(name, row, config.stochastic, wide, maximum, facts, config.actions)
+    actions = "templates" if config.game.startswith("toy:") else config.actions  # a toy world has no dictionary
+    wide = config.wide_grammar or actions != "templates"
+    return Variant(name, row, config.stochastic, wide, maximum, facts, actions)
 
 
 def flat(tree: object, path: str = "") -> dict[str, Any]:

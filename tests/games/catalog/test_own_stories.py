@@ -20,7 +20,7 @@ from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.zmachine.story_memory import Header, ObjectTree, read_dictionary
 
 ROOT = Path(__file__).parents[3]
-DATA = ROOT / "xtx" / "games" / "data"
+DATA = ROOT / "xtx" / "games" / "catalog" / "data"
 HANG = ROOT / "stories" / "hang"
 DIED, WON, MUD, DROWNED, SEA = 1, 2, 3, 4, 5
 DIRECTIONS = ("north", "south", "east", "west", "up", "down", "northeast", "northwest", "southeast", "southwest")

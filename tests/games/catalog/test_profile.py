@@ -28,7 +28,7 @@ from xtx.games.catalog.profile import (
 )
 
 ROOT = Path(__file__).parents[3]
-DATA = ROOT / "xtx" / "games" / "data"
+DATA = ROOT / "xtx" / "games" / "catalog" / "data"
 
 
 def small_profile() -> Profile:

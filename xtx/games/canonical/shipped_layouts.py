@@ -19,7 +19,7 @@ from xtx.games.canonical.canonical_state import SURVEY_VERSION, Layout
 from xtx.games.emulator.frotz import Emulator
 
 FILE = "layouts.xz"
-"""In xtx/games/data."""
+"""In xtx/games/catalog/data."""
 
 
 class ShippedLayout(msgspec.Struct, frozen=True, array_like=True):

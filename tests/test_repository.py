@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 AT_THE_TOP = {
-    ".gitignore", "LICENSE", "Makefile", "README.md", "constraints-build.txt", "constraints-cuda.txt",
+    ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
+    "constraints-build.txt", "constraints-cuda.txt",
     "constraints-dist.txt", "constraints-extras.txt", "constraints.txt", "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
 STORIES = {"xtx/games/catalog/data/lowwater.z5", "stories/hang/hang.z5"}

@@ -16,7 +16,7 @@ from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import default_game, find_story
 from xtx.games.story_game import GameSpec
 from xtx.play.interactive import Keyboard, Session
-from xtx.play.played_game import Table
+from xtx.play.played_game import GameSession
 from xtx.play.screen import Screen
 
 COMMANDS = ("/actions", "down", "/undo", "north")
@@ -51,7 +51,7 @@ def main() -> None:
         record=True, width=80, file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False,
         legacy_windows=False, color_system="truecolor",
     )  # fmt: skip
-    table = Table(GameSpec(str(find_story(default_game()).path), atlas=str(default_path()), search=False))
+    table = GameSession(GameSpec(str(find_story(default_game()).path), atlas=str(default_path()), search=False))
     table.begin()
     table.actions()  # so that the picture does not speak of the first time
     Session(table, Screen(console), Typist(console)).run()

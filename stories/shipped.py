@@ -19,7 +19,7 @@ from pathlib import Path
 import lmdb
 
 from xtx.games.atlas.archive import pack
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.games.story_game import StoryGame
 
 SEEDS = (0, 1, 2)
@@ -40,7 +40,7 @@ def main(atlas: Path) -> None:
 
 def stroll(atlas: Path) -> None:
     """Looks around along the walkthrough."""
-    stage = set_stage("", atlas=atlas)
+    stage = set_up_game("", atlas=atlas)
     game = StoryGame(stage.spec)
     chance = random.Random(0)
     for length in range(len(stage.walkthrough)):
@@ -64,7 +64,7 @@ def write(atlas: Path) -> None:
     environment.close()
     path = Path(__file__).parents[1] / "xtx/games/catalog/data/lowwater.shipped"
     path.write_bytes(pack(found))
-    print(f"{len(found)} states of {set_stage('').name}, {path.stat().st_size} bytes")
+    print(f"{len(found)} states of {set_up_game('').name}, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

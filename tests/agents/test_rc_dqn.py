@@ -22,7 +22,7 @@ from xtx.agents.state_ids import Library
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
 from xtx.core import FALLBACK_ACTIONS, Brief, Decision, Observation, Transition
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import Run, read_lines
 from xtx.training.loop import Progress, Training
@@ -378,7 +378,7 @@ class Stop:
 def run(folder: Path, settings: RcDqnSettings, steps: int, stops: tuple[int, ...] = (), games: int = 1) -> Any:
     """A run on a toy world, stopped and gone on with at these steps. Gives the last state and the progress."""
     torch.set_num_threads(1)
-    stage = set_stage("toy:corridor-5")
+    stage = set_up_game("toy:corridor-5")
     config = RunConfig("toy:corridor-5", "rc-dqn", asdict(settings), steps=steps, games=games, log_every=20)
     for number, stop in enumerate((*stops, steps)):
         with Run.open(folder) if number else Run.create(folder, config) as opened:

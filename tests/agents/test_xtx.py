@@ -15,8 +15,8 @@ import xtx.agents.state_ids
 from xtx.agents.action_choice import draw, softmax, uniform
 from xtx.agents.registry import AGENTS, preset
 from xtx.agents.state_ids import Seen
-from xtx.agents.xtx.retrace import Way
-from xtx.agents.xtx.xtx_agent import EXPLOIT, EXPLORE, Plan, XtxAgent
+from xtx.agents.xtx.retrace import TrajectoryReplay
+from xtx.agents.xtx.xtx_agent import EXPLOIT, EXPLORE, ReturnTarget, XtxAgent
 from xtx.config.settings import ALPHA1, ImitationSettings, QSettings, TextSettings, TrajectorySettings, XtxSettings
 from xtx.core import Brief, Decision, Observation, Transition
 
@@ -58,13 +58,13 @@ def observation(score: int = 0, step: int = 0, text: str = "here") -> Observatio
     ],
 )
 def test_phases(target: int, l_max: int, score: int, step: int, phase: str) -> None:
-    assert Plan(target, l_max).phase(observation(score, step)) == phase
+    assert ReturnTarget(target, l_max).phase(observation(score, step)) == phase
 
 
 def test_phases_are_never_latched() -> None:
     """An episode that reaches the target and loses points before step l_max is in `exploit` again."""
     scores = [0, 5, 10, 10, 4, 10, 4, 4]
-    phases = [Plan(10, 7).phase(observation(score, step)) for step, score in enumerate(scores)]
+    phases = [ReturnTarget(10, 7).phase(observation(score, step)) for step, score in enumerate(scores)]
     assert phases == [EXPLOIT, EXPLOIT, EXPLORE, EXPLORE, EXPLOIT, EXPLORE, EXPLOIT, EXPLORE]
 
 
@@ -109,7 +109,7 @@ def test_the_mixture_is_drawn_at_every_step(monkeypatch: pytest.MonkeyPatch) -> 
     """lambda = 0.5 / l_max while returning, 1 while exploring: by frequencies and as `insight` tells it."""
     agent = XtxAgent(tiny("xtx"), Brief(games=2, seed=0))
     Fixed(agent, monkeypatch)
-    agent._plan = Plan(target_score=10, l_max=4)
+    agent._plan = ReturnTarget(target_score=10, l_max=4)
     n = 8000
     drawn = [agent.act([observation(3, 2), observation(10, 2)]) for _ in range(n)]
     assert {decisions[1] for decisions in drawn} == {Decision("stay", EXPLORE)}
@@ -139,9 +139,9 @@ def test_how_often_each_system_explores(
     agent = XtxAgent(tiny(name), Brief(games=1, seed=0))
     fixed = Fixed(agent, monkeypatch)
     for plan, seen, share in (
-        (Plan(), observation(0, 0), beginning),
-        (Plan(10, 4), observation(3, 2), returning),
-        (Plan(10, 4), observation(10, 2), exploring),
+        (ReturnTarget(), observation(0, 0), beginning),
+        (ReturnTarget(10, 4), observation(3, 2), returning),
+        (ReturnTarget(10, 4), observation(10, 2), exploring),
     ):
         agent._plan = plan
         fixed.imitated = fixed.explored = 0
@@ -156,7 +156,7 @@ def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPat
     """Drawn among the imitated trajectories when it begins, and kept until it ends."""
     agent = XtxAgent(tiny("xtx", own_targets=True), Brief(games=2, seed=0))
     Fixed(agent, monkeypatch)
-    agent._trajectory_targets = [Plan(5, 2), Plan(10, 4), Plan(10, 4)]
+    agent._trajectory_targets = [ReturnTarget(5, 2), ReturnTarget(10, 4), ReturnTarget(10, 4)]
     explored = 0
     for _ in range(1000):
         agent.act([observation(), observation()])
@@ -189,7 +189,7 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
 
 def test_a_way_is_known_by_its_texts() -> None:
     """At the same step first, else the last time that it came by."""
-    way = Way(np.array([[1, 2, 3, 10], [4, 2, 3, 11], [1, 2, 3, 12]], np.int32))
+    way = TrajectoryReplay(np.array([[1, 2, 3, 10], [4, 2, 3, 11], [1, 2, 3, 12]], np.int32))
     assert [way.action(Seen(1, 2, 3, 0), step) for step in (0, 1, 2, 3)] == [10, 12, 12, 12]
     assert way.action(Seen(4, 2, 3, 7), 0) == 11
     assert way.action(Seen(1, 2, 4, 0), 0) is None
@@ -203,8 +203,8 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     known, new = observation(0, 0), observation(0, 0, text="elsewhere")
     beyond = observation(10, 0)
     rows = [[text(known.text), text(known.look), text(known.inventory), text(known.actions[-1])]]
-    agent._replays = [Way(np.array([[0, 0, 0, 0]], np.int32)), Way(np.array(rows, np.int32))]
-    agent._plan = Plan(10, 4, 1)
+    agent._replays = [TrajectoryReplay(np.array([[0, 0, 0, 0]], np.int32)), TrajectoryReplay(np.array(rows, np.int32))]
+    agent._plan = ReturnTarget(10, 4, 1)
     decisions = agent.act([known, new])
     assert decisions[0].action == known.actions[-1]
     assert (fixed.imitated, fixed.explored) == (1, 0) and agent._replayed_share == 0.5
@@ -213,7 +213,7 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fixed.explored == 2 and agent._replayed_share is None
     # What it did may not be possible any more, for all that can be read.
     rows[0][3] = text("an action that is not offered")
-    agent._replays[1] = Way(np.array(rows, np.int32))
+    agent._replays[1] = TrajectoryReplay(np.array(rows, np.int32))
     fixed.imitated = 0
     agent.act([known, known])
     assert fixed.imitated == 2
@@ -375,18 +375,18 @@ def test_the_schedule_of_imitation_by_episodes() -> None:
 def test_the_exploring_share_on_the_way_back(mix_over: str, share: float) -> None:
     """The authors' program divides by l_max, the paper by the limit T = l_max + R; here R is 5."""
     agent = XtxAgent(tiny("xtx", mix_over=mix_over), Brief(games=1, seed=0))
-    assert agent._explore_share(observation(0, 3), Plan(10, 20)) == pytest.approx(share)
-    assert agent._explore_share(observation(10, 3), Plan(10, 20)) == 1
+    assert agent._explore_share(observation(0, 3), ReturnTarget(10, 20)) == pytest.approx(share)
+    assert agent._explore_share(observation(10, 3), ReturnTarget(10, 20)) == 1
 
 
 def test_a_shorter_limit_ends_episodes_under_way() -> None:
     """A plan with a smaller l_max than an episode is old already ends it with its next step."""
     agent = XtxAgent(tiny("xtx", first_training=1000), Brief(games=1, seed=0))
     script = Script(agent, 1, lambda game, step: 0)
-    agent._plan = Plan(0, 20)
+    agent._plan = ReturnTarget(0, 20)
     for _ in range(10):
         script.step()
-    agent._plan = Plan(0, 1)
+    agent._plan = ReturnTarget(0, 1)
     script.step()
     assert script.lengths == [[11]]
 

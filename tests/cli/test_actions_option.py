@@ -95,7 +95,7 @@ def test_playing(words: list[str], usual: str, monkeypatch: pytest.MonkeyPatch) 
         opened.append(spec)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xtx.play.played_game.Table", see)
+    monkeypatch.setattr("xtx.play.played_game.GameSession", see)
     assert main(words) == 130
     assert [spec.actions for spec in opened] == [usual]
 

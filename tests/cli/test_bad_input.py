@@ -20,7 +20,7 @@ from xtx.config.bounds import check_settings
 from xtx.config.settings import DrrnSettings, InvDySettings, QSettings, RcDqnSettings, RunConfig, XtxSettings, demo
 from xtx.core import UserError
 from xtx.files.user_paths import open_out, run_written
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.runs.run_folder import SAVED, Run, read_config
 
 TOY = "toy:corridor-5"
@@ -169,7 +169,7 @@ def test_damaged_episodes_are_told_of_at_the_end(tmp_path: Path, capsys: pytest.
     (folder / "episodes.jsonl").write_bytes(content[:5] + b"?!" + content[7:])
     capsys.readouterr()
     with Run.open(folder) as run:
-        print_summary(Console(), run, set_stage(TOY), "1 s")
+        print_summary(Console(), run, set_up_game(TOY), "1 s")
     assert "is damaged" in " ".join(capsys.readouterr().out.split())
     assert main(["resume", str(folder), "--workers", "0"]) == 2
     assert "episodes.jsonl is damaged: line 1 cannot be read" in complaint(capsys)

@@ -11,7 +11,7 @@ import pytest
 from zcode import _encode
 
 from xtx.cli.main import main
-from xtx.cli.training_session import Means, prepare
+from xtx.cli.training_session import TrainOptions, prepare
 from xtx.config.settings import RunConfig
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import Profile, Word, read_profile
@@ -142,7 +142,7 @@ def test_training_without_a_score_says_so(
     path = stranger(tmp_path, known.content)
     blind = msgspec.structs.replace(found[1], score=None, printed_score="", md5=found[0].md5)
     path.with_suffix(".json").write_bytes(encode_profile(blind))
-    prepare(RunConfig(game=str(path), agent="random", settings={}, steps=8, games=1), Means(no_atlas=True))
+    prepare(RunConfig(game=str(path), agent="random", settings={}, steps=8, games=1), TrainOptions(no_atlas=True))
     assert capsys.readouterr().err.count("every reward is 0") == 1
 
 

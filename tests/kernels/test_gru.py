@@ -22,9 +22,9 @@ VOCABULARY = 40
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def plan(rows: Rows) -> gru.Plan:
+def plan(rows: Rows) -> gru.PrefixTree:
     offsets = np.cumsum([0, *map(len, rows)])
-    return gru.Plan(np.array([word for row in rows for word in row], np.int32), offsets)
+    return gru.PrefixTree(np.array([word for row in rows for word in row], np.int32), offsets)
 
 
 def weights(size: int, width: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -133,12 +133,12 @@ def test_rows_that_all_begin_alike_are_not_cut_in_vain() -> None:
 def test_a_window_of_the_flat_array_and_its_order_do_not_matter() -> None:
     given = weights(32, 8)
     flat = np.array([39, 1, 2, 3, 1, 2, 39], np.int32)
-    some = gru.last_states(gru.Plan(flat, np.array([1, 4, 6])), *given)
+    some = gru.last_states(gru.PrefixTree(flat, np.array([1, 4, 6])), *given)
     other = gru.last_states(plan([[1, 2], [1, 2, 3]]), *given)
     assert torch.equal(some, other.flip(0))
 
 
-def run(tree: gru.Plan, given: list[Tensor], threads: int) -> list[Tensor]:
+def run(tree: gru.PrefixTree, given: list[Tensor], threads: int) -> list[Tensor]:
     last = gru.last_states(tree, *given, threads=threads)
     return [last, *torch.autograd.grad(last.sin().sum(), given)]
 
@@ -213,13 +213,13 @@ def test_on_a_gpu() -> None:
 
 def test_a_plan_without_rows_or_words_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one row"):
-        gru.Plan(np.empty(0, np.int32), np.zeros(1, np.int64))
+        gru.PrefixTree(np.empty(0, np.int32), np.zeros(1, np.int64))
     with pytest.raises(ValueError, match="row 1 has no tokens"):
-        gru.Plan(np.array([1, 2], np.int32), np.array([0, 1, 1, 2]))
+        gru.PrefixTree(np.array([1, 2], np.int32), np.array([0, 1, 1, 2]))
     with pytest.raises(ValueError, match="outside of 2 tokens"):
-        gru.Plan(np.array([1, 2], np.int32), np.array([0, 3]))
+        gru.PrefixTree(np.array([1, 2], np.int32), np.array([0, 3]))
     with pytest.raises(ValueError, match="outside of 2 tokens"):
-        gru.Plan(np.array([1, 2], np.int32), np.array([-1, 2]))
+        gru.PrefixTree(np.array([1, 2], np.int32), np.array([-1, 2]))
 
 
 def test_words_outside_of_the_vocabulary_are_refused() -> None:

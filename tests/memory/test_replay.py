@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtx.memory import ROW, TEXT_COLUMNS, AboveRunningMean, BestScore, Part, ReplayMemory, Verdict
+from xtx.memory import ROW, TEXT_COLUMNS, AboveRunningMean, BestScore, EpisodeRank, Part, ReplayMemory
 
 TINY = np.dtype([("id", np.int32), ("reward", np.float32)])
 
@@ -263,7 +263,7 @@ def test_unfit_arguments() -> None:
 def test_best_score() -> None:
     rule = BestScore()
     verdicts = [rule.judge(score) for score in (-5, 0, 0, 3, 2, 3, 4)]
-    reject, append, replace = Verdict.REJECT, Verdict.APPEND, Verdict.REPLACE
+    reject, append, replace = EpisodeRank.REJECT, EpisodeRank.APPEND, EpisodeRank.REPLACE
     assert verdicts == [reject, append, append, replace, reject, append, replace]
 
 
@@ -273,7 +273,7 @@ def test_above_running_mean_by_hand() -> None:
     verdicts = []
     means = []
     for outcome in (2, 4, 3, 3.1):
-        verdicts.append(rule.judge(outcome) is Verdict.APPEND)
+        verdicts.append(rule.judge(outcome) is EpisodeRank.APPEND)
         means.append(rule.mean)
     assert means == pytest.approx([2, 5.9 / 1.95, 8.605 / 2.8525, 11.27475 / 3.709875])
     assert verdicts == [False, True, False, True]
@@ -283,7 +283,7 @@ def test_above_running_mean_by_hand() -> None:
 @given(st.integers(-30, 30), st.integers(1, 300))
 def test_an_outcome_that_never_changes_does_not_exceed_its_mean(outcome: int, times: int) -> None:
     rule = AboveRunningMean()
-    assert all(rule.judge(outcome) is Verdict.REJECT for _ in range(times))
+    assert all(rule.judge(outcome) is EpisodeRank.REJECT for _ in range(times))
 
 
 @settings(deadline=None)

@@ -15,24 +15,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtx.memory import Episode, TrajectoryStore
+from xtx.memory import StoredEpisode, TrajectoryStore
 from xtx.memory.trajectories import length_log_probabilities, prefix_lengths, score_probabilities
 
 
-def episode(scores: list[int], mark: int = 0, terminated: bool = False) -> Episode:
+def episode(scores: list[int], mark: int = 0, terminated: bool = False) -> StoredEpisode:
     """An episode whose steps can be told from those of other marks."""
     steps = np.array([(mark, t, t + 1, mark + t) for t in range(len(scores))], np.int32).reshape(-1, 4)
-    return Episode(steps, scores, terminated)
+    return StoredEpisode(steps, scores, terminated)
 
 
-def store(*episodes: Episode, **settings: Any) -> TrajectoryStore:
+def store(*episodes: StoredEpisode, **settings: Any) -> TrajectoryStore:
     filled = TrajectoryStore(**settings)
     for each in episodes:
         filled.add(each)
     return filled
 
 
-def reach(score: int, length: int, mark: int = 0) -> Episode:
+def reach(score: int, length: int, mark: int = 0) -> StoredEpisode:
     """An episode that reaches a score after so many steps, and is at 0 until then."""
     return episode([0] * (length - 1) + [score], mark)
 
@@ -47,7 +47,7 @@ class Everything:
 
     def __init__(self, beta1: float, beta2: float) -> None:
         self.beta1, self.beta2 = beta1, beta2
-        self.episodes: list[Episode] = []
+        self.episodes: list[StoredEpisode] = []
 
     def prefixes(self) -> dict[int, list[list[list[int]]]]:
         bins: dict[int, list[list[list[int]]]] = {}
@@ -146,7 +146,7 @@ def test_without_prefixes_there_is_nothing_to_draw() -> None:
 
 def test_unfit_arguments() -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        store(Episode(np.zeros((2, 4), np.int32), [1, 2, 3], False))
+        store(StoredEpisode(np.zeros((2, 4), np.int32), [1, 2, 3], False))
     with pytest.raises(ValueError, match="at least 1"):
         TrajectoryStore(reservoir=0)
 
@@ -198,8 +198,8 @@ def test_scores_are_a_set_and_lengths_a_multiset() -> None:
 def test_scores_below_the_floor_are_not_drawn() -> None:
     """Unless there is nothing else; and the others are drawn as if there were no such scores."""
     free, floored = TrajectoryStore(), TrajectoryStore(floor=0)
-    low = Episode(np.zeros((3, 4), np.int32), [-2, -4, -6], False)
-    high = Episode(np.ones((3, 4), np.int32), [0, 5, 9], False)
+    low = StoredEpisode(np.zeros((3, 4), np.int32), [-2, -4, -6], False)
+    high = StoredEpisode(np.ones((3, 4), np.int32), [0, 5, 9], False)
     floored.add(low)
     assert {score for score, _ in floored.probabilities()} == {-2, -4, -6}
     floored.add(high)
@@ -221,7 +221,7 @@ def test_the_shortest_is_drawn_and_ties_by_occurrence() -> None:
 
 @settings(deadline=None)
 @given(EPISODES, st.sampled_from([0.0, 0.5, 1.0, 3.0]), st.sampled_from([0.0, 0.3, 1.0, 4.0, 10_000.0]))
-def test_probabilities_are_those_of_the_slow_way(episodes: list[Episode], beta1: float, beta2: float) -> None:
+def test_probabilities_are_those_of_the_slow_way(episodes: list[StoredEpisode], beta1: float, beta2: float) -> None:
     slow = Everything(beta1, beta2)
     fast = TrajectoryStore(beta1=beta1, beta2=beta2, reservoir=2, budget=20)
     for each in episodes:
@@ -232,7 +232,7 @@ def test_probabilities_are_those_of_the_slow_way(episodes: list[Episode], beta1:
 
 @settings(deadline=None)
 @given(EPISODES, st.integers(0, 100))
-def test_what_is_drawn_was_played(episodes: list[Episode], seed: int) -> None:
+def test_what_is_drawn_was_played(episodes: list[StoredEpisode], seed: int) -> None:
     slow = Everything(1.0, 1.0)
     slow.episodes = episodes
     bins = slow.prefixes()
@@ -279,7 +279,9 @@ def test_identical_prefixes_are_stored_once() -> None:
 
 
 def test_live_texts() -> None:
-    filled = store(Episode(np.array([[3, 9, 4, 100], [7, 9, 4, 101], [50, 51, 52, 53]], np.int32), [0, 5, 5], False))
+    filled = store(
+        StoredEpisode(np.array([[3, 9, 4, 100], [7, 9, 4, 101], [50, 51, 52, 53]], np.int32), [0, 5, 5], False)
+    )
     assert filled.live_texts().tolist() == [3, 4, 7, 9, 100, 101]  # the last step belongs to no prefix
 
 
@@ -329,12 +331,12 @@ def test_a_dropped_length_that_is_drawn_is_replaced_by_the_nearest() -> None:
     assert abs(filled.replaced_draws - 100) < 4 * math.sqrt(300 * 2 / 9)
 
 
-def played(number: int, rng: np.random.Generator) -> Episode:
+def played(number: int, rng: np.random.Generator) -> StoredEpisode:
     """Make an episode of realistic length with a mostly rising score and steps that no other episode has."""
     length = int(rng.integers(20, 120))
     scores = np.cumsum(rng.random(length) < 0.08) * 5
     steps = rng.integers(0, 50_000, (length, 4)).astype(np.int32)
-    return Episode(steps, scores, bool(number % 3 == 0))
+    return StoredEpisode(steps, scores, bool(number % 3 == 0))
 
 
 def test_memory_stays_bounded_over_many_episodes() -> None:
@@ -414,7 +416,7 @@ def plain(state: Any) -> Any:
 OPERATIONS = st.lists(st.one_of(st.none(), EPISODES.filter(bool).map(lambda episodes: episodes[0])), max_size=40)
 
 
-def apply(target: TrajectoryStore, todo: list[Episode | None]) -> list[Any]:
+def apply(target: TrajectoryStore, todo: list[StoredEpisode | None]) -> list[Any]:
     seen = []
     for each in todo:
         if each is not None:
@@ -429,7 +431,7 @@ def apply(target: TrajectoryStore, todo: list[Episode | None]) -> list[Any]:
 @settings(deadline=None)
 @given(OPERATIONS, OPERATIONS, st.sampled_from([0, 15, 1000]), st.sampled_from([1.0, 10_000.0]))
 def test_a_loaded_store_goes_on_exactly(
-    before: list[Episode | None], after: list[Episode | None], budget: int, beta2: float
+    before: list[StoredEpisode | None], after: list[StoredEpisode | None], budget: int, beta2: float
 ) -> None:
     def fresh() -> TrajectoryStore:
         return TrajectoryStore(reservoir=2, k=4, seed=7, budget=budget, beta2=beta2)

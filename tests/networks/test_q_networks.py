@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from xtx.agents.q_learning.plain_engine import make_network
 from xtx.config.settings import InverseSettings
-from xtx.kernels.cpu.gru import Plan
+from xtx.kernels.cpu.gru import PrefixTree
 from xtx.networks.losses import mean_over_tokens, mean_per_action, td_loss
 from xtx.networks.q_networks import DrrnNetwork, Encoder, InvDyNetwork, TextEncoders
 from xtx.text.text_table import END, START
@@ -21,8 +21,8 @@ from xtx.text.text_table import END, START
 VOCABULARY, HIDDEN = 11, 5
 
 
-def plan(rows: list[list[int]]) -> Plan:
-    return Plan(np.concatenate(rows).astype(np.int32), np.cumsum([0, *map(len, rows)]))
+def plan(rows: list[list[int]]) -> PrefixTree:
+    return PrefixTree(np.concatenate(rows).astype(np.int32), np.cumsum([0, *map(len, rows)]))
 
 
 def plain_gru(encoder: Encoder) -> nn.GRU:
@@ -192,7 +192,7 @@ def test_gradients_of_all_losses(kind: type[DrrnNetwork] | type[InvDyNetwork]) -
 
 class _Whole(nn.Module):
     def __init__(
-        self, network: DrrnNetwork | InvDyNetwork, looks: Plan, says: Plan, tokens: Tensor, lengths: Tensor
+        self, network: DrrnNetwork | InvDyNetwork, looks: PrefixTree, says: PrefixTree, tokens: Tensor, lengths: Tensor
     ) -> None:
         super().__init__()
         self.network = network

@@ -18,7 +18,7 @@ from xtx.cli.main import main
 from xtx.games.catalog import known_games
 from xtx.games.story_game import GameSpec
 from xtx.games.zmachine.typed_input import fault, fit, plain, to_the_program
-from xtx.play.played_game import BROKEN, Table, paragraphs
+from xtx.play.played_game import BROKEN, GameSession, paragraphs
 from xtx.play.saved_games import folder, saved_games
 from xtx.play.screen import status_line
 
@@ -373,7 +373,7 @@ def test_hints_know_the_persons_own_commands(trained: str) -> None:
             self.asked.append((observation.step, list(previous)))
             return Insight({})
 
-    table = Table(GameSpec("toy:corridor-5"), GuardedGame)
+    table = GameSession(GameSpec("toy:corridor-5"), GuardedGame)
     with contextlib.closing(table):
         session = Session(table, screen := Screen(), Keyboard(), Adviser(NoSettings(), Brief(1, 0)))
         table.begin()
@@ -495,7 +495,7 @@ def test_no_story_runs_in_the_process_of_the_player() -> None:
     ],
 )
 def test_rooms_of_real_games(name: str, rooms: list[str]) -> None:
-    table = Table(GameSpec(str(known_games.find_story(name).path), search=False))
+    table = GameSession(GameSpec(str(known_games.find_story(name).path), search=False))
     seen = [table.begin().room]
     seen += [table.move(command)[0].room for command in table.walkthrough[:8]]
     table.close()

@@ -8,14 +8,14 @@ import xml.etree.ElementTree as ElementTree
 from xtx.report.plots.room_layout import MOST_ROOMS, chart, in_order, lay_out
 from xtx.report.plots.room_map import LETTERS, SHADES, MapPlot, wrap
 from xtx.report.plots.svg_plots import standalone
-from xtx.runs.viewer_files import Move
+from xtx.runs.viewer_files import RoomMove
 
 MOVES = [
-    Move(8, "House", "north", "Field"),
-    Move(16, "Field", "south", "House"),
-    Move(24, "House", "enter cellar", "Cellar"),
-    Move(32, "House", "go down", "Cellar"),
-    Move(800, "Field", "west", "Hut & Shed"),
+    RoomMove(8, "House", "north", "Field"),
+    RoomMove(16, "Field", "south", "House"),
+    RoomMove(24, "House", "enter cellar", "Cellar"),
+    RoomMove(32, "House", "go down", "Cellar"),
+    RoomMove(800, "Field", "west", "Hut & Shed"),
 ]
 
 
@@ -30,7 +30,7 @@ def test_rooms_and_ways() -> None:
 
 
 def test_runs_are_put_together_by_steps() -> None:
-    early = [Move(4, "House", "east", "Barn")]
+    early = [RoomMove(4, "House", "east", "Barn")]
     assert [move.step for move in in_order([MOVES, early])] == [4, 8, 16, 24, 32, 800]
 
 
@@ -44,14 +44,14 @@ def test_rooms_lie_as_the_compass_says_and_stay_there() -> None:
 
 
 def test_rooms_in_one_place_are_moved_apart() -> None:
-    moves = [Move(n, "Hub", f"press button {n}", f"Cell {n}") for n in range(60)]
+    moves = [RoomMove(n, "Hub", f"press button {n}", f"Cell {n}") for n in range(60)]
     places = lay_out(moves)
     assert len(set(places.values())) == 61
     assert max(max(abs(x), abs(y)) for x, y in places.values()) <= 4
 
 
 def test_there_is_an_end_to_what_is_drawn() -> None:
-    moves = [Move(n, f"Room {n}", "east", f"Room {n + 1}") for n in range(2 * MOST_ROOMS)]
+    moves = [RoomMove(n, f"Room {n}", "east", f"Room {n + 1}") for n in range(2 * MOST_ROOMS)]
     assert len(lay_out(moves)) == MOST_ROOMS
     ElementTree.fromstring(MapPlot(chart(moves), lay_out(moves), 800).svg())
 

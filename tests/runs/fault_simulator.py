@@ -45,7 +45,7 @@ import xtx.runs.run_folder
 import xtx.training.loop
 import xtx.runs.viewer_files
 from xtx.files import system_calls
-from xtx.cli.training_session import Means
+from xtx.cli.training_session import TrainOptions
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files.system_calls import AnyPath, FileCalls
@@ -482,10 +482,12 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
         yield
 
 
-MEANS = Means(device="cpu", workers=0, threads=1, no_atlas=True, quiet=True)
+MEANS = TrainOptions(device="cpu", workers=0, threads=1, no_atlas=True, quiet=True)
 
 
-def start(folder: Path, config: RunConfig, save_every: int, calls: SimulatedCalls, means: Means = MEANS) -> Outcome:
+def start(
+    folder: Path, config: RunConfig, save_every: int, calls: SimulatedCalls, means: TrainOptions = MEANS
+) -> Outcome:
     """Start a run or resume it, as the commands do, until it is done or the process is gone."""
     outcome = Outcome()
     is_begun = (folder / "config.json").exists()
@@ -535,7 +537,7 @@ class Simulation:
             self._undisturbed[key] = read_results(folder), outcome.num_calls
         return self._undisturbed[key]
 
-    def play(self, seed: int, means: Means = MEANS) -> list[str]:
+    def play(self, seed: int, means: TrainOptions = MEANS) -> list[str]:
         """Play a schedule. Gives what happened at each start, in words; raises AssertionError if something does not
         hold."""
         schedule = draw_schedule(seed, lambda config, save_every: self.undisturbed(config, save_every)[1])
@@ -555,7 +557,7 @@ class Simulation:
         with _with_stalls(stalls):
             return [str(stalls), *self.play(seed, replace(MEANS, workers=WORKERS))]
 
-    def _play(self, schedule: Schedule, folder: Path, means: Means, told: list[str]) -> None:
+    def _play(self, schedule: Schedule, folder: Path, means: TrainOptions, told: list[str]) -> None:
         rng = random.Random(f"{schedule.seed} calls")
         num_saves = 0
         for fault in [*schedule.faults, None]:

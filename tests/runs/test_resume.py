@@ -20,7 +20,7 @@ import xtx.agents.state_ids
 from xtx.agents.registry import AGENTS, preset
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import Run, checkpoints
 from xtx.training.loop import Progress, Training
@@ -87,7 +87,7 @@ def go(
     """
     with Run.create(folder, new) if new is not None else Run.open(folder) as run:
         state = run.restore()
-        stage = set_stage(run.config.game, **means)
+        stage = set_up_game(run.config.game, **means)
         agent = make_agent(run.config, "cpu", stage.walkthrough)
         forbidden = state["forbidden"] if state is not None else []
         with contextlib.closing(GameVector(stage.spec, run.config.games, 0, forbidden=forbidden)) as games:

@@ -20,7 +20,7 @@ from xtx.cli.main import main
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord, State, UserError
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import (
     Run,
@@ -448,7 +448,7 @@ def test_every_number_is_defined(tmp_path: Path) -> None:
         settings |= flat(kept)
         games = 1 if "rc-dqn" in agent else 4
         config = RunConfig(TOY, agent, kept, steps=30 * games, games=games, log_every=5)
-        stage = set_stage(TOY)
+        stage = set_up_game(TOY)
         with (
             Run.create(tmp_path / agent, config) as run,
             contextlib.closing(GameVector(stage.spec, games, 0)) as vector,

@@ -14,7 +14,7 @@ import xtx.runs.viewer_files
 from xtx.config.settings import RunConfig
 from xtx.core import Decision, Observation, Step
 from xtx.runs.run_folder import Run, read_lines
-from xtx.runs.viewer_files import TURNS, Live, Witness, room_name
+from xtx.runs.viewer_files import TURNS, LiveState, ViewerFiles, room_name
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def seen(look: str, step: int, text: str = "You walk on.", score: int = 0) -> Ob
     return Observation(text, look, "", (), score, step)
 
 
-def walk(witness: Witness, total: int, origin: str, action: str, target: str, **more: Any) -> None:
+def walk(witness: ViewerFiles, total: int, origin: str, action: str, target: str, **more: Any) -> None:
     step = Step(seen(target, 6), 0, more.get("terminated", False), False)
     witness.see(total, [seen(origin, more.get("step", 5))], [Decision(action, "explore")], [step])
 
@@ -51,13 +51,13 @@ def open_run(folder: Path) -> Run:
 
 def test_a_way_is_noted_once(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as run:
-        witness = Witness(run)
+        witness = ViewerFiles(run)
         walk(witness, 8, "Quay\nGulls.", "north", "Office\nA desk.")
         walk(witness, 16, "Quay\nNo gulls.", "north", "Office\nA desk.")
         walk(witness, 24, "Quay\nGulls.", "wait", "Quay\nNo gulls.")
         walk(witness, 32, "Office\nA desk.", "jump", "", terminated=True)
         walk(witness, 40, "Office\nA desk.", "south", "Quay\nGulls.")
-        again = Witness(run)
+        again = ViewerFiles(run)
         again.load(witness.state())
         walk(again, 48, "Quay", "north", "Office")
         walk(again, 56, "Quay", "enter office", "Office")
@@ -72,7 +72,7 @@ def test_a_way_is_noted_once(tmp_path: Path) -> None:
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xtx.runs.viewer_files, "MOST_PAIRS", 3)
     with open_run(tmp_path / "run") as run:
-        witness = Witness(run)
+        witness = ViewerFiles(run)
         for place in range(20):
             walk(witness, place, f"Room {place}", "east", f"Room {place + 1}")
             walk(witness, place, "Room 0", f"say {place} {'x' * 1000}", "Room 1")
@@ -83,36 +83,38 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_newest_turns_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_run(tmp_path / "run") as run:
-        witness = Witness(run)
+        witness = ViewerFiles(run)
         walk(witness, 8, "Quay", "north", "Office", step=0)
         for number in range(3 * TURNS):
             walk(witness, 16 + number, "Office", f"wait {number}", "Office")
-        assert msgspec.json.decode((run.folder / "live.json").read_bytes(), type=Live).step == 8, "not at every step"
+        assert msgspec.json.decode((run.folder / "live.json").read_bytes(), type=LiveState).step == 8, (
+            "not at every step"
+        )
         walk(witness, 99, "Office", "jump", "", terminated=True)
         witness.end(99)
-    live = msgspec.json.decode((run.folder / "live.json").read_bytes(), type=Live)
+    live = msgspec.json.decode((run.folder / "live.json").read_bytes(), type=LiveState)
     assert (live.step, len(live.turns), live.turns[-1].action, live.turns[-1].ended) == (99, TURNS, "jump", "died")
     assert not list(run.folder.glob(".live*"))
 
 
 def test_an_episode_begins_with_its_first_text(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as run:
-        walk(Witness(run), 8, "Quay", "north", "Office", step=0)
-    live = msgspec.json.decode((run.folder / "live.json").read_bytes(), type=Live)
+        walk(ViewerFiles(run), 8, "Quay", "north", "Office", step=0)
+    live = msgspec.json.decode((run.folder / "live.json").read_bytes(), type=LiveState)
     assert [(turn.action, turn.number) for turn in live.turns] == [("", 0), ("north", 1)]
 
 
 def test_nothing_is_left_lying_about(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as run:
         (run.folder / ".live.json.123").write_text("half")
-        walk(Witness(run), 8, "Quay", "north", "Office")
+        walk(ViewerFiles(run), 8, "Quay", "north", "Office")
     assert not list(run.folder.glob(".live*"))
 
 
 def test_letters_that_are_none_do_no_harm(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as run:
         step = Step(seen("Quay", 6, "\ud800"), 0, False, False)
-        Witness(run).see(8, [seen("Quay", 5)], [Decision("wait")], [step])
+        ViewerFiles(run).see(8, [seen("Quay", 5)], [Decision("wait")], [step])
     assert not (run.folder / "live.json").exists()
 
 
@@ -122,7 +124,7 @@ def test_a_full_disk_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with open_run(tmp_path / "run") as run:
         monkeypatch.setattr(xtx.runs.viewer_files, "create_file", fail)
-        witness = Witness(run)
+        witness = ViewerFiles(run)
         walk(witness, 8, "Quay", "north", "Office")
         monkeypatch.undo()
         monkeypatch.setattr(os, "replace", fail)

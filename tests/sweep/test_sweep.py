@@ -280,20 +280,20 @@ def test_second_ctrl_c_ends_at_once(tmp_path: Path, tiny: Callable[[int], str]) 
 
 
 def test_words(tmp_path: Path) -> None:
-    from xtx.sweep.run_process import Means
+    from xtx.sweep.run_process import RunResources
 
     def options(words: Sequence[str]) -> dict[str, str]:
         return dict(zip(words[::2], words[1::2], strict=False))
 
-    means = Means(processors=8, atlas="/a")
+    means = RunResources(processors=8, atlas="/a")
     assert options([w for w in means.words(games=8) if w != "--quiet"])["--workers"] == "8"
     alone = options([w for w in means.words(games=1) if w != "--quiet"])
     assert alone["--search-threads"] == "4"
     assert alone["--threads"] == "1"
     assert alone["--atlas"] == "/a"
-    shared = options([w for w in Means(device="cuda", processors=2).words(games=8) if w != "--quiet"])
+    shared = options([w for w in RunResources(device="cuda", processors=2).words(games=8) if w != "--quiet"])
     assert (shared["--workers"], shared["--search-threads"]) == ("8", "1")
-    own = options([w for w in Means(device="cuda", processors=16).words(games=8) if w != "--quiet"])
+    own = options([w for w in RunResources(device="cuda", processors=16).words(games=8) if w != "--quiet"])
     assert (own["--workers"], own["--search-threads"]) == ("8", "12")
     assert {words["--tie-workers"] for words in (alone, shared, own)} == {"off"}
     assert (alone["--look-ahead"], shared["--look-ahead"], own["--look-ahead"]) == ("on", "off", "on")

@@ -23,10 +23,10 @@ from xtx.sweep import cluster_node, local_processes
 from xtx.sweep.local_processes import judge
 from xtx.sweep.progress_table import SweepSpeed, build_means, build_table, overview, spell_time
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_process import Means
+from xtx.sweep.run_process import RunResources
 from xtx.sweep.run_progress import Reading, read_finished, read_running
-from xtx.sweep.run_transfer import Parcel, Piece, Sender, pack_whole, unpack
-from xtx.sweep.scheduler import Conductor, Event, Item, Outcome, State
+from xtx.sweep.run_transfer import FilePiece, RunFiles, Sender, pack_whole, unpack
+from xtx.sweep.scheduler import AttemptOutcome, Conductor, Event, Item, RunState
 from xtx.sweep.sweep_folder import agree, check_runs, is_finished, last_lines, mark_finished, plant, settle
 
 CONFIG = RunConfig("toy:corridor-5", "random", {}, steps=800)
@@ -67,7 +67,7 @@ def test_what_is_sent_arrives(tmp_path: Path) -> None:
         (here / "live.json").write_text(str(steps))
         if chance.random() < 0.6:
             whole = msgspec.msgpack.encode(sender.pack())
-            unpack(there, msgspec.msgpack.decode(whole, type=Parcel))
+            unpack(there, msgspec.msgpack.decode(whole, type=RunFiles))
             same(here, there)
             assert (there / "live.json").read_text() == str(steps)
             assert not sender.pack()
@@ -101,7 +101,7 @@ def test_a_damaged_checkpoint_is_not_sent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", ".hidden", "config.json", "lock", "a/b", ""])
 def test_a_parcel_cannot_write_elsewhere(name: str, tmp_path: Path) -> None:
-    for parcel in (Parcel([Piece(name, 0, b"")], []), Parcel([], [Piece(name, 0, b"")])):
+    for parcel in (RunFiles([FilePiece(name, 0, b"")], []), RunFiles([], [FilePiece(name, 0, b"")])):
         with pytest.raises(ValueError, match="a parcel with a file called"):
             unpack(tmp_path / "run", parcel)
     assert not (tmp_path / "run").exists()
@@ -109,7 +109,7 @@ def test_a_parcel_cannot_write_elsewhere(name: str, tmp_path: Path) -> None:
 
 def test_a_piece_that_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is shorter than"):
-        unpack(tmp_path, Parcel([Piece("metrics.jsonl", 10, b"x")], []))
+        unpack(tmp_path, RunFiles([FilePiece("metrics.jsonl", 10, b"x")], []))
 
 
 # --- a machine of a cluster, without the cluster --------------------------------------------------------------------
@@ -118,13 +118,15 @@ def test_a_piece_that_does_not_fit(tmp_path: Path) -> None:
 def order(folder: Path, **changes: Any) -> cluster_node.Order:
     common = agree(folder, None, None) or settle(folder, 1, "cpu")
     return msgspec.structs.replace(
-        cluster_node.Order(str(folder), common.id, "game/agent/seed-0", CONFIG, Means(), cluster_node.our_version()),
+        cluster_node.Order(
+            str(folder), common.id, "game/agent/seed-0", CONFIG, RunResources(), cluster_node.our_version()
+        ),
         **changes,
     )
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    [news] = cluster_node.carry_out(order(tmp_path, version="0.0"), lambda: False, lambda: Parcel([], []))
+    [news] = cluster_node.carry_out(order(tmp_path, version="0.0"), lambda: False, lambda: RunFiles([], []))
     assert news.outcome == "hopeless"
     assert "install the same everywhere" in news.why
 
@@ -152,7 +154,7 @@ def test_a_machine_that_is_further_goes_on_from_there(tmp_path: Path) -> None:
     assert [path.name for path in checkpoints(folder)] == ["0000000024"], "made anew from what the sweep has"
     assert (folder / "metrics.jsonl").read_bytes() == (ours / "metrics.jsonl").read_bytes()
     other = RunConfig("toy:corridor-5", "random", {}, steps=900)
-    cluster_node._lay_out(folder, order(tmp_path, config=other), lambda: Parcel([], []))
+    cluster_node._lay_out(folder, order(tmp_path, config=other), lambda: RunFiles([], []))
     assert not checkpoints(folder)
     assert not (folder / "metrics.jsonl").exists()
 
@@ -233,14 +235,14 @@ def test_last_lines(tmp_path: Path) -> None:
 
 
 def test_what_an_exit_status_means(tmp_path: Path) -> None:
-    assert judge(tmp_path, 0, False)[0] is Outcome.FINISHED
-    assert judge(tmp_path, 130, False)[0] is Outcome.STOPPED
-    assert judge(tmp_path, -15, True)[0] is Outcome.STOPPED
-    assert judge(tmp_path, -15, False) == (Outcome.FAILED, "died of SIGTERM")
+    assert judge(tmp_path, 0, False)[0] is AttemptOutcome.FINISHED
+    assert judge(tmp_path, 130, False)[0] is AttemptOutcome.STOPPED
+    assert judge(tmp_path, -15, True)[0] is AttemptOutcome.STOPPED
+    assert judge(tmp_path, -15, False) == (AttemptOutcome.FAILED, "died of SIGTERM")
     (tmp_path / "log.txt").write_text("xtx: no good\n")
-    assert judge(tmp_path, 2, False) == (Outcome.HOPELESS, "xtx: no good")
+    assert judge(tmp_path, 2, False) == (AttemptOutcome.HOPELESS, "xtx: no good")
     (tmp_path / "log.txt").write_text("xtx: another process works on it; wait for it\n")
-    assert judge(tmp_path, 2, False)[0] is Outcome.HELD
+    assert judge(tmp_path, 2, False)[0] is AttemptOutcome.HELD
     assert describe_end(-200) == "died of signal 200"
 
 
@@ -270,17 +272,17 @@ def test_gpus_are_assigned_in_turn_and_runs_that_were_not_asked_to_stop_may_save
     seen: list[str] = []
     started = [Ended(0), Ended(None), Ended(None)]
 
-    def spawn(folder: Path, games: int, means: Means, surroundings: dict[str, str]) -> Ended:
+    def spawn(folder: Path, games: int, means: RunResources, surroundings: dict[str, str]) -> Ended:
         seen.append(surroundings["CUDA_VISIBLE_DEVICES"])
         return started[len(seen) - 1]
 
     monkeypatch.setattr(local_processes, "spawn", spawn)
-    places = local_processes.LocalPlaces(tmp_path, Means(device="cuda"), 3, ["4", "7"])
+    places = local_processes.LocalPlaces(tmp_path, RunResources(device="cuda"), 3, ["4", "7"])
     for seed in range(3):
         places.begin(PlannedRun(f"game/agent/seed-{seed}", CONFIG))
     assert seen == ["4", "7", "4"]
     assert places.free == 0
-    assert [event.outcome for event in places.events()] == [None, None, None, Outcome.FINISHED]
+    assert [event.outcome for event in places.events()] == [None, None, None, AttemptOutcome.FINISHED]
     assert places.free == 1
     places.close()
     assert [process.told for process in started] == [[], ["terminate", "kill"], ["terminate", "kill"]]
@@ -292,7 +294,7 @@ def test_gpus_are_assigned_in_turn_and_runs_that_were_not_asked_to_stop_may_save
 class Pretence:
     """Two places; what comes of each attempt is written down beforehand."""
 
-    def __init__(self, out: Path, outcomes: dict[str, list[Outcome]], progress: bool = False) -> None:
+    def __init__(self, out: Path, outcomes: dict[str, list[AttemptOutcome]], progress: bool = False) -> None:
         self._out, self._outcomes, self._progress = out, outcomes, progress
         self.begun: list[str] = []
         self._busy: list[PlannedRun] = []
@@ -325,7 +327,7 @@ class Pretence:
 
 
 def conduct(
-    tmp_path: Path, outcomes: Sequence[Sequence[Outcome]], retries: int = 2, stop: bool = False, **more: Any
+    tmp_path: Path, outcomes: Sequence[Sequence[AttemptOutcome]], retries: int = 2, stop: bool = False, **more: Any
 ) -> tuple[Pretence, list[Item], list[str]]:
     runs = [PlannedRun(f"game/agent/seed-{seed}", CONFIG) for seed in range(len(outcomes))]
     places = Pretence(tmp_path, {run.folder: list(o) for run, o in zip(runs, outcomes, strict=True)}, **more)
@@ -335,17 +337,17 @@ def conduct(
     return places, conductor.items, told
 
 
-F, B, H = Outcome.FINISHED, Outcome.FAILED, Outcome.HOPELESS
+F, B, H = AttemptOutcome.FINISHED, AttemptOutcome.FAILED, AttemptOutcome.HOPELESS
 
 
 def test_all_runs_are_carried_out(tmp_path: Path) -> None:
     places, items, told = conduct(tmp_path, [[F]] * 5)
     assert places.most == 2
-    assert {item.state for item in items} == {State.FINISHED}
+    assert {item.state for item in items} == {RunState.FINISHED}
     assert len(told) == 5
     again, items, told = conduct(tmp_path, [[]] * 5)
     assert again.begun == told == []
-    assert {item.state for item in items} == {State.FINISHED}
+    assert {item.state for item in items} == {RunState.FINISHED}
 
 
 def test_failures_are_tried_again_after_the_others(tmp_path: Path) -> None:
@@ -359,14 +361,14 @@ def test_failures_are_tried_again_after_the_others(tmp_path: Path) -> None:
 
 def test_a_run_that_progresses_may_fail_more_often(tmp_path: Path) -> None:
     places, items, _ = conduct(tmp_path, [[B, B, B, B, F]], retries=1, progress=True)
-    assert items[0].state is State.FINISHED
+    assert items[0].state is RunState.FINISHED
     assert len(places.begun) == 5
 
 
 def test_what_is_asked_to_stop_stops(tmp_path: Path) -> None:
-    places, items, _ = conduct(tmp_path, [[Outcome.STOPPED], [B], [F], [F]], stop=True)
+    places, items, _ = conduct(tmp_path, [[AttemptOutcome.STOPPED], [B], [F], [F]], stop=True)
     assert places.stopped
-    assert {item.state for item in items} == {State.STOPPED}
+    assert {item.state for item in items} == {RunState.STOPPED}
     assert len(places.begun) == 2
 
 
@@ -375,9 +377,11 @@ def test_what_is_asked_to_stop_stops(tmp_path: Path) -> None:
 
 def test_the_table(tmp_path: Path) -> None:
     items = [
-        Item(PlannedRun("a-game/xtx/seed-0", CONFIG), tmp_path, State.RUNNING, Reading(400, 3.25, 10, 20.0), "[node]"),
+        Item(
+            PlannedRun("a-game/xtx/seed-0", CONFIG), tmp_path, RunState.RUNNING, Reading(400, 3.25, 10, 20.0), "[node]"
+        ),
         Item(PlannedRun("a-game/xtx/seed-1", CONFIG), tmp_path),
-        Item(PlannedRun("a-game/xtx/seed-2", CONFIG), tmp_path, State.FINISHED, Reading(800, 5.0, 10)),
+        Item(PlannedRun("a-game/xtx/seed-2", CONFIG), tmp_path, RunState.FINISHED, Reading(800, 5.0, 10)),
     ]
     console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with console.file:
@@ -387,7 +391,9 @@ def test_the_table(tmp_path: Path) -> None:
     narrow = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     names = ("deephome-star-stochastic/xtx-retrace/seed-0", "toy-corridor-5/walkthrough/seed-11")
     with narrow.file:
-        runs = [Item(PlannedRun(name, CONFIG), tmp_path, State.RUNNING, Reading(400, 3.25, 10, 20.0)) for name in names]
+        runs = [
+            Item(PlannedRun(name, CONFIG), tmp_path, RunState.RUNNING, Reading(400, 3.25, 10, 20.0)) for name in names
+        ]
         narrow.print(build_table(runs, 80))
     rows = [line.split()[:4] for line in narrow.export_text().splitlines() if "running" in line]
     assert rows == [
@@ -415,7 +421,7 @@ def test_the_estimate_does_not_jump() -> None:
     assert max(jumps) < 0.15
     assert shown[1500] == pytest.approx(80, rel=0.15)
     assert shown[-1] == pytest.approx(40, rel=0.2), "it follows what goes on"
-    item = Item(PlannedRun("g/xtx/seed-0", CONFIG), Path(), State.RUNNING, Reading(400, 3.25, 10, 20.0))
+    item = Item(PlannedRun("g/xtx/seed-0", CONFIG), Path(), RunState.RUNNING, Reading(400, 3.25, 10, 20.0))
     assert "40 steps/s, about 10 s left" in overview([item], 40.0)
 
 
@@ -432,11 +438,11 @@ def test_the_speed_begins_with_the_first_step() -> None:
 
 
 def test_means_over_seeds(tmp_path: Path) -> None:
-    def item(folder: str, mean: float, best: float, state: State = State.FINISHED) -> Item:
+    def item(folder: str, mean: float, best: float, state: RunState = RunState.FINISHED) -> Item:
         return Item(PlannedRun(folder, CONFIG), tmp_path, state, Reading(800, mean, best))
 
     items = [item("g/xtx/seed-0", 4.0, 10), item("g/xtx/seed-1", 8.0, 20), item("g/drrn/seed-0", 3.0, 5)]
-    items.append(item("g/drrn/seed-1", 99.0, 99, State.RUNNING))
+    items.append(item("g/drrn/seed-1", 99.0, 99, RunState.RUNNING))
     console = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with console.file:
         console.print(build_means(items))
@@ -459,4 +465,4 @@ def test_the_mark_of_a_saved_run_comes_with_its_checkpoint(tmp_path: Path) -> No
         unpack(there, Sender(here).pack())
     assert (there / SAVED).exists()
     with pytest.raises(ValueError, match="saved"):
-        unpack(there, Parcel([Piece(SAVED, 0, b"")], []))
+        unpack(there, RunFiles([FilePiece(SAVED, 0, b"")], []))

@@ -17,7 +17,7 @@ import pytest
 
 from xtx.cli import sweep
 from xtx.cli.main import _parse, main
-from xtx.cli.training_session import Means
+from xtx.cli.training_session import TrainOptions
 from xtx.runs.run_folder import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import Spec
@@ -143,7 +143,7 @@ def test_where_runs_lie_at_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     plain = wandb_place(tmp_path / "r", Loggers(wandb=True))
     assert plain == {"project": "xtx", "group": None, "name": "r", "tags": None}
     words = ["--wandb-project", "p", "--wandb-group", "g", "--wandb-name", "n", "--wandb-tags", "a", "b"]
-    asked = _parse(Means, "train", words).loggers
+    asked = _parse(TrainOptions, "train", words).loggers
     assert asked.wandb, "each of them implies it"
     assert wandb_place(tmp_path / "r", asked) == {"project": "p", "group": "g", "name": "n", "tags": ["a", "b"]}
     assert remember_loggers(tmp_path, asked) == remember_loggers(tmp_path, Loggers()) == asked

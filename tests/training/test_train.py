@@ -20,7 +20,7 @@ from xtx.cli.main import main
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, Decision, Observation, Transition
 from xtx.games.catalog.known_games import default_game
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import ToyGame
 from xtx.games.vector.game_vector import GameVector
@@ -183,7 +183,7 @@ def test_records_replay_to_the_same_score(game: str, steps: int, tmp_path: Path)
     assert read_config(folder).game == (game or default_game())
     records = [e for e in read_episodes(folder) if e.record]
     assert records
-    stage = set_stage(game)
+    stage = set_up_game(game)
     with contextlib.closing(GameVector(stage.spec, 1, 0)) as games:
         for episode in records:
             assert len(episode.actions) == episode.length

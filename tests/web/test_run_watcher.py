@@ -17,7 +17,7 @@ from xtx.report.formats.html import Piece
 from xtx.report.pages.document import Document
 from xtx.runs.viewer_files import Turn
 from xtx.web.live_panels import key, panels, read_live
-from xtx.web.run_watcher import Snapshot, Watcher, find
+from xtx.web.run_watcher import PageSnapshot, Watcher, find
 
 AddRun = Callable[..., Path]
 
@@ -26,19 +26,19 @@ def watch(path: Path) -> Watcher:
     return Watcher([path], lambda config: None)
 
 
-def look(watcher: Watcher) -> Snapshot:
+def look(watcher: Watcher) -> PageSnapshot:
     """As if enough time had gone by since the last look."""
     watcher._seek_at = watcher._build_at = 0.0
     return watcher.look()
 
 
-def text(snapshot: Snapshot) -> str:
+def text(snapshot: PageSnapshot) -> str:
     return "".join(piece.html for piece in snapshot.pieces)
 
 
 def test_what_is_newer_than_a_version() -> None:
     page = Document("t", "l", [])
-    first = Snapshot().next(page, [Piece("<main>"), Piece("a", "1"), Piece("b", "2")])
+    first = PageSnapshot().next(page, [Piece("<main>"), Piece("a", "1"), Piece("b", "2")])
     assert first.since(0) is None and first.since(first.version) == {}
     second = first.next(page, [Piece("<main>"), Piece("a", "1"), Piece("c", "2")])
     assert second.since(first.version) == {"2": "c"} and second.since(second.version) == {}
@@ -196,7 +196,7 @@ def test_many_runs_are_on_several_pages(tmp_path: Path, add_run: AddRun, monkeyp
     assert "7 runs of" in watcher.snapshot(3).document.lead
 
 
-def look_at(watcher: Watcher, page: int) -> Snapshot:
+def look_at(watcher: Watcher, page: int) -> PageSnapshot:
     watcher._seek_at = watcher._build_at = 0.0
     return watcher.look(page)
 

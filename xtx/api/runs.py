@@ -105,9 +105,9 @@ class SavedRun:
     @cached_property
     def max_score(self) -> int:
         """The points that the game has to give; 0 where that is not known."""
-        from xtx.cli.agent_loading import Means, open_stage
+        from xtx.cli.agent_loading import PlayOptions, open_stage
 
-        return open_stage(self.config, Means()).max_score
+        return open_stage(self.config, PlayOptions()).max_score
 
     def evaluate(
         self,
@@ -132,11 +132,11 @@ class SavedRun:
         return figures(sorted(played, key=lambda one: one.number), loaded.stage.max_score)
 
     def _load(self, checkpoint: Checkpoint, device: Device) -> Loaded:
-        from xtx.cli.agent_loading import Means, load_agent
+        from xtx.cli.agent_loading import PlayOptions, load_agent
 
         if device not in ("auto", "cpu", "cuda"):
             raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
-        return load_agent(self.path, checkpoint, Means(device=device))
+        return load_agent(self.path, checkpoint, PlayOptions(device=device))
 
     def __repr__(self) -> str:
         return f"<xtx.SavedRun {self.path}: {self.config.agent} on {self.config.game}, {self.steps:,} steps>"

@@ -106,16 +106,16 @@ def _conduct(folder: Path, plan: list[PlannedRun], places: Places, retries: int,
     from rich.console import Console
 
     from xtx.sweep.progress_table import Show
-    from xtx.sweep.scheduler import Conductor, State
+    from xtx.sweep.scheduler import Conductor, RunState
     from xtx.training.stop import stop_on_signal
 
     with stop_on_signal() as stop, Show(Console(quiet=not progress)) as show:
         conductor = Conductor(folder.absolute(), plan, places, retries, show.tell)
         conductor.conduct(show.show, lambda: stop.asked)
     states = [item.state for item in conductor.items]
-    if State.STOPPED in states:
+    if RunState.STOPPED in states:
         raise KeyboardInterrupt
-    failed = [item for item in conductor.items if item.state is State.FAILED]
+    failed = [item for item in conductor.items if item.state is RunState.FAILED]
     if failed:
         raise UserError(f"{len(failed)} of {len(plan)} runs failed, first {failed[0].run.folder}: {failed[0].why}")
 

@@ -21,7 +21,7 @@ from xtx.training.prepare import RunResources, check_config, lasting_name, new_r
 if TYPE_CHECKING:
     from xtx.runs.run_folder import Run
     from xtx.training.loop import Progress
-    from xtx.training.prepare import Cast
+    from xtx.training.prepare import RunParts
 
 Device = Literal["auto", "cpu", "cuda"]
 _LINE_EVERY = 0.5
@@ -231,7 +231,7 @@ def _go_on(folder: Path, resources: RunResources, accept_changes: bool) -> Gener
         yield from _advance(run, resources, cast)
 
 
-def _advance(run: Run, resources: RunResources, cast: Cast) -> Generator[TrainingUpdate]:
+def _advance(run: Run, resources: RunResources, cast: RunParts) -> Generator[TrainingUpdate]:
     """Trains a run that was opened. Saves it at its end, and where the caller wants no more."""
     from xtx.core import warn
     from xtx.training.loop import Training

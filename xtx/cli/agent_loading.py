@@ -15,14 +15,14 @@ from xtx.core import Agent, EpisodeRecord, State, UserError
 from xtx.runs.run_folder import find_config_changes, find_newest, read_checkpoint, read_config, read_episodes, warn
 
 if TYPE_CHECKING:
-    from xtx.games.game_setup import Stage
+    from xtx.games.game_setup import GameSetup
     from xtx.games.vector.game_vector import GameVector
 
 Which = Literal["newest", "best"]
 
 
 @dataclass(frozen=True)
-class Means:
+class PlayOptions:
     """By what means games are played and networks computed. Nothing but device and threads changes results."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -53,7 +53,7 @@ class Loaded:
     agent: Agent
     """Made for as many games as the run has; it can be asked about fewer."""
     config: RunConfig
-    stage: Stage
+    stage: GameSetup
     step: int
     """Game steps that it was trained for."""
     seeds_drawn: int
@@ -69,7 +69,7 @@ class Loaded:
 
 
 def load_agent(
-    folder: Path, which: Which = "newest", means: Means | None = None, actions: Actions | None = None
+    folder: Path, which: Which = "newest", means: PlayOptions | None = None, actions: Actions | None = None
 ) -> Loaded:
     """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best. `actions`: what
     its games try for valid actions, if not what it was trained with."""
@@ -83,7 +83,7 @@ def load_agent(
     changes = [
         change for change in find_config_changes(path, saved, config) if change.startswith(("agent ", "settings."))
     ]
-    means = means or Means()
+    means = means or PlayOptions()
     stage = open_stage(config, means, actions)
     # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
     import torch
@@ -107,11 +107,11 @@ def load_agent(
     return loaded
 
 
-def open_stage(config: RunConfig, means: Means, actions: Actions | None = None) -> Stage:
+def open_stage(config: RunConfig, means: PlayOptions, actions: Actions | None = None) -> GameSetup:
     """The run's game."""
-    from xtx.games.game_setup import set_stage
+    from xtx.games.game_setup import set_up_game
 
-    return set_stage(
+    return set_up_game(
         config.game,
         extra_actions=config.extra_actions,
         byte_score=config.byte_score,

@@ -18,7 +18,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents.registry import preset
-from xtx.cli.training_session import Means, check_config, lasting_name, prepare
+from xtx.cli.training_session import TrainOptions, check_config, lasting_name, prepare
 from xtx.config.settings import Actions, RunConfig, usual_actions
 from xtx.core import UserError
 from xtx.files.bounded_reads import BadFileError, read_json_lines
@@ -58,7 +58,7 @@ class Args:
     """What is tried for valid actions; if not given, what `xtx train` tries with this agent."""
     run: Annotated[Path | None, arg(metavar="DIR")] = None
     """Train nothing: show where the time of the run in this folder went, over all its starts."""
-    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+    means: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def run(args: Args) -> None:

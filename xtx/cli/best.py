@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import Means, open_stage, read_records
+from xtx.cli.agent_loading import PlayOptions, open_stage, read_records
 from xtx.core import EpisodeRecord
 from xtx.files.user_paths import open_out
 from xtx.runs.run_folder import read_config, warn
 
 if TYPE_CHECKING:
-    from xtx.games.game_setup import Stage
+    from xtx.games.game_setup import GameSetup
     from xtx.play.screen import Screen
 
 PAGE = 80
@@ -39,7 +39,7 @@ def run(args: Args) -> int:
     """0, or 2 if playing it again does not give the same score."""
     config = read_config(args.run)
     best = max(read_records(args.run), key=lambda episode: episode.score)
-    stage = open_stage(config, Means(no_atlas=True))
+    stage = open_stage(config, PlayOptions(no_atlas=True))
     from xtx.play.screen import Screen
 
     with contextlib.ExitStack() as stack:
@@ -75,13 +75,13 @@ def run(args: Args) -> int:
     return 0 if same else 2
 
 
-def _replay(stage: Stage, best: EpisodeRecord, screen: Screen | None) -> int:
+def _replay(stage: GameSetup, best: EpisodeRecord, screen: Screen | None) -> int:
     """The final score when the episode is played again; shown as it goes, if there is a screen."""
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.played_game import Table
+    from xtx.play.played_game import GameSession
 
     # Nothing is searched: the actions are known.
-    table = Table(replace(stage.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
+    table = GameSession(replace(stage.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
     with contextlib.closing(table):
         table.seed = best.seed
         scene = table.begin()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from xtx.core import Brief, EpisodeRecord, NoSettings
-from xtx.games.game_setup import Stage
+from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run, read_episodes, write_whole
 
 WIDTH, HEIGHT = 60, 10
@@ -24,7 +24,7 @@ LAST = 100
 RANDOM_EPISODES = 64
 
 
-def print_summary(console: Console, run: Run, stage: Stage, seconds: str) -> None:
+def print_summary(console: Console, run: Run, stage: GameSetup, seconds: str) -> None:
     """Prints the score over time, the best episode, and what to try next."""
     config = run.config
     try:
@@ -114,7 +114,7 @@ def draw(curve: NDArray[np.float64], steps: int) -> list[str]:
     return lines
 
 
-def random_mean(stage: Stage) -> float:
+def random_mean(stage: GameSetup) -> float:
     """The mean score of an agent that takes any valid action, in episodes of 100 steps."""
     from xtx.agents.random import RandomAgent
     from xtx.games.vector.game_vector import GameVector
@@ -127,7 +127,7 @@ def random_mean(stage: Stage) -> float:
         return float(np.mean([episode.score for episode in episodes]))
 
 
-def save_picture(folder: Path, episodes: Sequence[EpisodeRecord], agent: str, stage: Stage) -> Path | None:
+def save_picture(folder: Path, episodes: Sequence[EpisodeRecord], agent: str, stage: GameSetup) -> Path | None:
     """The curve as score.png in the run's folder, where matplotlib is installed; else None."""
     try:
         from matplotlib.figure import Figure

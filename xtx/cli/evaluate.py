@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import Loaded, Means, Which, load_agent
+from xtx.cli.agent_loading import Loaded, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.report.data.load_runs import runs_below
@@ -54,7 +54,7 @@ class Args:
     """For stochastic runs: another number gives other games, never those of the training; 0 if not given."""
     no_save: bool = False
     """Do not write evaluation.json."""
-    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+    means: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
 
 
 def run(args: Args) -> int:

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import track
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import Means, Which, load_agent, open_stage, read_records, read_state
+from xtx.cli.agent_loading import PlayOptions, Which, load_agent, open_stage, read_records, read_state
 from xtx.core import EpisodeRecord, Observation, UserError
 from xtx.files.user_paths import open_out
 from xtx.runs.run_folder import read_config, warn
 
 if TYPE_CHECKING:
-    from xtx.games.game_setup import Stage
+    from xtx.games.game_setup import GameSetup
     from xtx.training.evaluation import Played
 
 
@@ -42,7 +42,7 @@ class Args:
     """Which state of the agent plays them: the last one, or the one at its best mean score."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """For new episodes of stochastic runs: another number gives other games, never those of the training."""
-    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+    means: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
 
 
 def run(args: Args) -> int:
@@ -121,7 +121,7 @@ def _new(args: Args) -> Iterator[dict[str, Any]]:
             yield _episode(played, loaded.stage, loaded.config.agent, "new")
 
 
-def _episode(played: Played, stage: Stage, agent: str, source: str) -> dict[str, Any]:
+def _episode(played: Played, stage: GameSetup, agent: str, source: str) -> dict[str, Any]:
     return {
         "game": stage.name,
         "agent": agent,

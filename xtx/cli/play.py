@@ -15,14 +15,14 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
-from xtx.cli.agent_loading import Loaded, Means, Which, load_agent
+from xtx.cli.agent_loading import Loaded, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog.known_games import default_game, find_story
 from xtx.runs.run_folder import read_config
 
 if TYPE_CHECKING:
-    from xtx.play.played_game import Table
+    from xtx.play.played_game import GameSession
     from xtx.play.screen import Screen
 
 RANDOM_STEPS = 100
@@ -96,7 +96,7 @@ def run(args: Args) -> int:
     from xtx.games.atlas.store import default_path
     from xtx.games.story_game import GameSpec
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.played_game import Table
+    from xtx.play.played_game import GameSession
     from xtx.play.screen import Screen
 
     for stream in (sys.stdin, sys.stdout):
@@ -120,14 +120,16 @@ def run(args: Args) -> int:
             screen.open_transcript(args.transcript)
         loaded = None if folder is None else _load(args, folder, screen)
         with screen.busy("looking into the game...") if searching else contextlib.nullcontext() as on_survey:
-            table = Table(spec, lambda spec: GuardedGame(spec, screen.note, on_survey))
+            table = GameSession(spec, lambda spec: GuardedGame(spec, screen.note, on_survey))
         with contextlib.closing(table):
             return _by_hand(args, table, screen, loaded) if args.agent is None else _watch(args, table, screen, loaded)
 
 
 def _load(args: Args, folder: Path, screen: Screen) -> Loaded:
     with screen.busy("loading the agent..."):
-        return load_agent(folder, args.checkpoint, Means(atlas=args.atlas, no_atlas=args.no_atlas, search=args.search))
+        return load_agent(
+            folder, args.checkpoint, PlayOptions(atlas=args.atlas, no_atlas=args.no_atlas, search=args.search)
+        )
 
 
 def _run_folder(args: Args) -> Path | None:
@@ -140,7 +142,7 @@ def _run_folder(args: Args) -> Path | None:
     return folder
 
 
-def _seeds(args: Args, table: Table, loaded: Loaded) -> Iterator[int]:
+def _seeds(args: Args, table: GameSession, loaded: Loaded) -> Iterator[int]:
     """The emulator's, by the rule that holds in the run."""
     from xtx.training.evaluation import evaluation_seeds
 
@@ -149,7 +151,7 @@ def _seeds(args: Args, table: Table, loaded: Loaded) -> Iterator[int]:
     return evaluation_seeds(loaded.config, table.seed, loaded.seeds_drawn)
 
 
-def _by_hand(args: Args, table: Table, screen: Screen, loaded: Loaded | None) -> int:
+def _by_hand(args: Args, table: GameSession, screen: Screen, loaded: Loaded | None) -> int:
     from xtx.play.interactive import Keyboard, Session
 
     if loaded is not None:
@@ -159,7 +161,7 @@ def _by_hand(args: Args, table: Table, screen: Screen, loaded: Loaded | None) ->
     return Session(table, screen, Keyboard(), loaded.agent if loaded is not None else None).run()
 
 
-def _watch(args: Args, table: Table, screen: Screen, loaded: Loaded | None) -> int:
+def _watch(args: Args, table: GameSession, screen: Screen, loaded: Loaded | None) -> int:
     from xtx.play.watch_agent import Watch
 
     agent: Agent

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from xtx.cli.closing_summary import print_summary
-from xtx.games.game_setup import Stage
+from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
 from xtx.terminal_panel import LiveShow, SurveyProgress
 from xtx.training.loop import LAST, Progress
@@ -25,7 +25,7 @@ SPEED_OVER = 20.0
 class Display(LiveShow):
     """Shows a run while it is under way."""
 
-    def __init__(self, run: Run, stage: Stage, device: str, *, quiet: bool = False) -> None:
+    def __init__(self, run: Run, stage: GameSetup, device: str, *, quiet: bool = False) -> None:
         super().__init__(Console(stderr=False), quiet=quiet)
         self._run = run
         self._stage = stage

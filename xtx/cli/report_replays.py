@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xtx.cli.agent_loading import Means, open_stage
+from xtx.cli.agent_loading import PlayOptions, open_stage
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.data.load_runs import RunData
 from xtx.runs.viewer_files import LONGEST_TEXT, Turn
 
 if TYPE_CHECKING:
-    from xtx.play.played_game import Table
+    from xtx.play.played_game import GameSession
 
 MOST_GAMES = 4
 """Games that are kept open for the next run; each is a process."""
@@ -23,7 +23,7 @@ class Replays:
     """Plays with each game's own process, so that a story that hangs or dies takes nothing else along."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, Table | None] = {}
+        self._tables: dict[str, GameSession | None] = {}
         self._known: dict[tuple[str, str, int], Sequence[Turn]] = {}
 
     def find(self, run: RunData) -> Sequence[Turn]:
@@ -47,7 +47,7 @@ class Replays:
         except UserError:
             return ()
 
-    def _table(self, run: RunData) -> Table | None:
+    def _table(self, run: RunData) -> GameSession | None:
         game = run.config.game
         if game not in self._tables:
             if len(self._tables) >= MOST_GAMES:
@@ -64,20 +64,20 @@ class Replays:
             self._tables = {}
 
 
-def _open(run: RunData) -> Table | None:
+def _open(run: RunData) -> GameSession | None:
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.played_game import Table
+    from xtx.play.played_game import GameSession
 
     try:
-        stage = open_stage(run.config, Means(no_atlas=True))
+        stage = open_stage(run.config, PlayOptions(no_atlas=True))
         # Nothing is searched: the actions are known.
         spec = replace(stage.spec, search=False, atlas=None)
-        return Table(spec, lambda spec: GuardedGame(spec, lambda line: None))
+        return GameSession(spec, lambda spec: GuardedGame(spec, lambda line: None))
     except (UserError, OSError, ValueError):  # a game's name may be anything
         return None
 
 
-def _replay(table: Table, best: EpisodeRecord) -> Sequence[Turn]:
+def _replay(table: GameSession, best: EpisodeRecord) -> Sequence[Turn]:
     table.seed = best.seed
     scene = table.begin()
     turns = [Turn("", "", scene.text[:LONGEST_TEXT], scene.score, 0)]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
-from xtx.cli.training_session import Means, resume
+from xtx.cli.training_session import TrainOptions, resume
 from xtx.training.resumed import check_same_agent
 
 
@@ -37,7 +37,7 @@ class Args:
     """The run's agent, if its file was never named on this machine: loading it runs it."""
     no_loggers: bool = False
     """From now on, log neither to TensorBoard nor to Weights & Biases, unless that is asked for here."""
-    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+    means: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def run(args: Args) -> int:

@@ -20,7 +20,7 @@ from xtx.core import UserError
 from xtx.sweep.launch import SweepOptions, find_stories, open_places
 from xtx.sweep.progress_table import Show, print_end
 from xtx.sweep.run_plan import PlannedRun, make_plan
-from xtx.sweep.scheduler import Conductor, Item, Places, State
+from xtx.sweep.scheduler import Conductor, Item, Places, RunState
 from xtx.sweep.sweep_file import Spec, read_spec, ready_names
 from xtx.sweep.sweep_folder import is_finished, plant, saved_steps
 
@@ -219,10 +219,10 @@ def _say_what_next(console: Console, items: Sequence[Item], out: Path) -> int:
     def say(line: str) -> None:
         console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
 
-    if State.STOPPED in states:
+    if RunState.STOPPED in states:
         say(f"stopped and saved; go on with the same command: {_same_command()}")
         return 130
-    if State.FAILED in states:
+    if RunState.FAILED in states:
         say(f"some runs failed; mend what is wrong and try them again with the same command: {_same_command()}")
         return SOME_FAILED
     say(f"all runs are finished; see them beside the paper's: xtx report {shlex.quote(str(out))}")

@@ -13,7 +13,7 @@ from xtx.agents.from_file import accept_agent
 from xtx.agents.registry import find_agent, preset
 from xtx.cli.agents import grouped_summaries
 from xtx.cli.option_help import build_rows
-from xtx.cli.training_session import Means, check_config, lasting_name, train
+from xtx.cli.training_session import TrainOptions, check_config, lasting_name, train
 from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
 from xtx.training.prepare import new_run_folder
 
@@ -65,7 +65,7 @@ class Args:
     """Folder of the run; if not given, a new one in runs/."""
     log_every: int = 100
     """Vector steps between lines of metrics.jsonl."""
-    means: Annotated[Means, arg(name="")] = field(default_factory=Means)
+    means: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:

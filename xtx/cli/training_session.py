@@ -13,7 +13,7 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files.user_paths import run_written
 from xtx.runs.run_folder import Run
-from xtx.training.prepare import Cast, check_config, lasting_name, make_agent, pick_device, prepare, search_threads
+from xtx.training.prepare import RunParts, check_config, lasting_name, make_agent, pick_device, prepare, search_threads
 from xtx.training.resumed import prepare_resumed
 from xtx.training.stop import stopper
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xtx.training.loop import Progress
 
 __all__ = [
-    "Means",
+    "TrainOptions",
     "check_config",
     "lasting_name",
     "make_agent",
@@ -37,7 +37,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Means:
+class TrainOptions:
     """By what means a run is carried out. Nothing but device and threads changes its results."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -100,7 +100,7 @@ class Means:
         return {"on": True, "off": False}.get(self.look_ahead)
 
 
-def train(config: RunConfig, folder: Path, means: Means) -> int:
+def train(config: RunConfig, folder: Path, means: TrainOptions) -> int:
     """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
     cast = prepare(config, means)  # first, so that a mistake leaves no folder behind
     with run_written(folder), Run.create(folder, config) as run:
@@ -111,7 +111,7 @@ def train(config: RunConfig, folder: Path, means: Means) -> int:
             raise
 
 
-def resume(folder: Path, means: Means, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
+def resume(folder: Path, means: TrainOptions, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
     """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint; `forget_loggers`:
     without those that it logged to before."""
     with run_written(folder), Run.open(folder) as run:
@@ -119,7 +119,7 @@ def resume(folder: Path, means: Means, *, accept_changes: bool = False, forget_l
         return _session(run, means, cast, forget_loggers=forget_loggers)
 
 
-def _session(run: Run, means: Means, cast: Cast, *, forget_loggers: bool = False) -> int:
+def _session(run: Run, means: TrainOptions, cast: RunParts, *, forget_loggers: bool = False) -> int:
     from xtx.cli.progress_display import Display
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loggers import open_sinks, remember_loggers

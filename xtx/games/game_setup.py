@@ -18,7 +18,7 @@ from xtx.games.toy_game import MAX_SCORE, ToyGame
 
 
 @dataclass(frozen=True)
-class Stage:
+class GameSetup:
     """A game that was found, and how it is to be played."""
 
     name: str
@@ -54,7 +54,7 @@ def read_story_facts(report: Report, path: str) -> Facts:
     return emulator.name, emulator.max_score, emulator.walkthrough
 
 
-def set_stage(
+def set_up_game(
     game: str,
     *,
     extra_actions: bool = False,
@@ -66,13 +66,13 @@ def set_stage(
     no_atlas: bool = False,
     engine: str = "zset",
     threads: int = 1,
-) -> Stage:
+) -> GameSetup:
     """The game of that name or in that file; without a name, the adventure that comes with xtx."""
     if atlas is not None and no_atlas:
         raise UserError("--atlas and --no-atlas exclude each other")
     if game.startswith("toy:"):
         toy = ToyGame(game)
-        return Stage(game, GameSpec(game), MAX_SCORE, toy.walkthrough)
+        return GameSetup(game, GameSpec(game), MAX_SCORE, toy.walkthrough)
     story = find_story(game or default_game())
     profile = msgspec.msgpack.encode(story.profile)
     name, most, walkthrough = _read_facts(str(story.path.absolute()), story.md5, profile)
@@ -88,4 +88,4 @@ def set_stage(
         threads=threads,
     )
     described = find_story(str(story.path.absolute())).profile  # with what was found just now, if anything was
-    return Stage(name, spec, most, walkthrough, described is None or described.has_score)
+    return GameSetup(name, spec, most, walkthrough, described is None or described.has_score)

@@ -3,9 +3,9 @@
 Both store text ids only, have their own random state, and can be saved at any moment and continued exactly.
 """
 
-from xtx.memory.priority_episodes import AboveRunningMean, Acceptance, BestScore, Verdict
+from xtx.memory.priority_episodes import AboveRunningMean, Acceptance, BestScore, EpisodeRank
 from xtx.memory.replay import ROW, TEXT_COLUMNS, Part, ReplayMemory
-from xtx.memory.trajectories import Buffer, Episode, TrajectoryStore
+from xtx.memory.trajectories import Buffer, StoredEpisode, TrajectoryStore
 
 __all__ = [
     "ROW",
@@ -14,9 +14,9 @@ __all__ = [
     "Acceptance",
     "BestScore",
     "Buffer",
-    "Episode",
+    "EpisodeRank",
     "Part",
     "ReplayMemory",
+    "StoredEpisode",
     "TrajectoryStore",
-    "Verdict",
 ]

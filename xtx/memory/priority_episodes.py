@@ -8,7 +8,7 @@ from typing import Protocol
 from xtx.core import State
 
 
-class Verdict(Enum):
+class EpisodeRank(Enum):
     """What a rule decides about a finished episode."""
 
     REJECT = "reject"
@@ -22,7 +22,7 @@ class Verdict(Enum):
 class Acceptance(Protocol):
     """A rule that judges finished episodes by one number each."""
 
-    def judge(self, outcome: float) -> Verdict:
+    def judge(self, outcome: float) -> EpisodeRank:
         """Decide about an episode by its outcome, and include the outcome in later decisions."""
 
     def state(self) -> State:
@@ -42,11 +42,11 @@ class BestScore:
         self.best = 0.0
         """The best final score so far. It begins at 0, so that an episode that ends below 0 is never accepted."""
 
-    def judge(self, outcome: float) -> Verdict:
+    def judge(self, outcome: float) -> EpisodeRank:
         """Return REPLACE for a new best score, APPEND for an equal one."""
         if outcome < self.best:
-            return Verdict.REJECT
-        verdict = Verdict.REPLACE if outcome > self.best else Verdict.APPEND
+            return EpisodeRank.REJECT
+        verdict = EpisodeRank.REPLACE if outcome > self.best else EpisodeRank.APPEND
         self.best = float(outcome)
         return verdict
 
@@ -72,12 +72,12 @@ class AboveRunningMean:
         self.mean = 0.0
         self._weight = 0.0
 
-    def judge(self, outcome: float) -> Verdict:
+    def judge(self, outcome: float) -> EpisodeRank:
         """Return APPEND for an outcome above the mean that includes it."""
         self._weight = self.decay * self._weight + 1.0
         # Not sum / weight: for equal outcomes rounding could put that just below them, and they would be accepted.
         self.mean += (outcome - self.mean) / self._weight
-        return Verdict.APPEND if outcome > self.mean else Verdict.REJECT
+        return EpisodeRank.APPEND if outcome > self.mean else EpisodeRank.REJECT
 
     def state(self) -> State:
         """Return mean and weight for `load`."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xtx.core import State
-from xtx.memory.priority_episodes import Acceptance, BestScore, Verdict
+from xtx.memory.priority_episodes import Acceptance, BestScore, EpisodeRank
 from xtx.memory.used_ids import distinct_ids
 
 ROW = np.dtype(
@@ -186,12 +186,12 @@ class ReplayMemory:
         """
         verdict = self.accept.judge(outcome)
         episode = self._running[game]
-        if verdict is Verdict.REPLACE:
+        if verdict is EpisodeRank.REPLACE:
             self.priority.clear()
-        if verdict is not Verdict.REJECT:
+        if verdict is not EpisodeRank.REJECT:
             self.priority.extend(episode.rows())
         episode.clear()
-        return verdict is not Verdict.REJECT
+        return verdict is not EpisodeRank.REJECT
 
     def batch_parts(self) -> tuple[int, int]:
         """Return how many rows of a batch come from the priority part and how many from the ordinary part.

@@ -27,7 +27,7 @@ NEGLIGIBLE = math.log(1e-30)
 
 
 @dataclass(frozen=True)
-class Episode:
+class StoredEpisode:
     """A finished episode."""
 
     steps: Steps
@@ -155,7 +155,7 @@ class TrajectoryStore:
         """Steps of all distinct stored prefixes together, 16 bytes each."""
         return self._prefixes.steps
 
-    def add(self, episode: Episode) -> None:
+    def add(self, episode: StoredEpisode) -> None:
         """Store the prefixes of a finished episode."""
         steps = np.ascontiguousarray(episode.steps, np.int32)
         if steps.shape != (len(episode.scores), COLUMNS):

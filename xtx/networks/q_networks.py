@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from xtx.kernels.cpu.gru import Plan, last_states
+from xtx.kernels.cpu.gru import PrefixTree, last_states
 from xtx.text.text_table import START
 
 
@@ -22,7 +22,7 @@ class Encoder(nn.Module):
         self.bias_ih = _uniform(bound, 3 * hidden)
         self.bias_hh = _uniform(bound, 3 * hidden)
 
-    def forward(self, plan: Plan, embedding: Tensor) -> Tensor:
+    def forward(self, plan: PrefixTree, embedding: Tensor) -> Tensor:
         """Return the codes of all texts of a plan, [texts, hidden]."""
         return last_states(plan, embedding, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 

@@ -13,7 +13,7 @@ from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog.known_games import user_folder
 from xtx.games.zmachine.typed_input import fault, plain, to_the_program
 from xtx.play.agent_advice import top
-from xtx.play.played_game import Table
+from xtx.play.played_game import GameSession
 from xtx.play.saved_games import SavedGame, read_save, save_path, saved_games, write_save
 from xtx.play.screen import Screen, points
 
@@ -89,7 +89,7 @@ class Keyboard:
 class Session:
     """One person at one game."""
 
-    def __init__(self, table: Table, screen: Screen, keyboard: Keyboard, adviser: Agent | None = None) -> None:
+    def __init__(self, table: GameSession, screen: Screen, keyboard: Keyboard, adviser: Agent | None = None) -> None:
         """`adviser`: who answers `/hint`."""
         self._table = table
         self._screen = screen

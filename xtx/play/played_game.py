@@ -55,7 +55,7 @@ class PlayedGame(Game, Protocol):
         """Of the story."""
 
 
-class Table:
+class GameSession:
     """One game being played. The games behind it are made by `open_game`, which decides where they live."""
 
     def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], PlayedGame] = GuardedGame) -> None:

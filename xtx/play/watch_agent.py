@@ -11,12 +11,12 @@ from rich.table import Table as Grid
 
 from xtx.core import Agent
 from xtx.play.agent_advice import in_a_line
-from xtx.play.played_game import Table
+from xtx.play.played_game import GameSession
 from xtx.play.screen import Screen
 
 
 @dataclass(frozen=True)
-class Result:
+class EpisodeEnd:
     """How an episode ended."""
 
     score: int
@@ -29,7 +29,7 @@ class Watch:
 
     def __init__(
         self,
-        table: Table,
+        table: GameSession,
         agent: Agent,
         screen: Screen,
         delay: float = 0.0,
@@ -45,7 +45,7 @@ class Watch:
         self._delay = delay
         self._seeds = seeds
         self._thoughts = thoughts
-        self._results: list[Result] = []
+        self._results: list[EpisodeEnd] = []
 
     def run(self, episodes: int, limit: int, limit_words: str = "stopped at the step limit") -> int:
         """The exit status: 0, or 130 if it was interrupted. Each episode ends after `limit` steps at the latest."""
@@ -58,7 +58,7 @@ class Watch:
         except KeyboardInterrupt:
             status = 130
             observation = self._table.observation
-            self._results.append(Result(observation.score, observation.step, "interrupted"))
+            self._results.append(EpisodeEnd(observation.score, observation.step, "interrupted"))
         self._summary()
         return status
 
@@ -85,7 +85,7 @@ class Watch:
                 # Not "lost": stories also end in ways that are neither, and not every victory is recognised.
                 ending = "won" if step.won else "the game ended"
                 break
-        self._results.append(Result(scene.score, table.observation.step, ending))
+        self._results.append(EpisodeEnd(scene.score, table.observation.step, ending))
 
     def _summary(self) -> None:
         best = self._table.max_score

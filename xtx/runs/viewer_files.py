@@ -50,7 +50,7 @@ def room_name(look: str) -> str:
 
 
 @dataclass(frozen=True)
-class Move:
+class RoomMove:
     """A line of rooms.jsonl: an action that led from one room to another for the first time."""
 
     step: int
@@ -86,7 +86,7 @@ class EnvState:
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveState:
     """The content of live.json."""
 
     step: int
@@ -99,7 +99,7 @@ class Live:
     """All environments, the first one first; files of earlier versions have none."""
 
 
-class Witness:
+class ViewerFiles:
     """Writes rooms.jsonl and live.json of a run, from every vector step."""
 
     def __init__(self, run: Run) -> None:
@@ -139,7 +139,7 @@ class Witness:
         action = action[:LONGEST_NAME]
         if action not in actions and len(actions) < MOST_WAYS:
             actions.append(action)
-            self._run.write("rooms", Move(total, origin, action, target))
+            self._run.write("rooms", RoomMove(total, origin, action, target))
 
     def _add_turn(self, before: Observation, decision: Decision, step: Step) -> None:
         """Add a step of the first game to the newest turns."""
@@ -177,7 +177,7 @@ class _LiveFile:
             return False
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            content = msgspec.json.encode(Live(total, time.time(), list(turns), envs))
+            content = msgspec.json.encode(LiveState(total, time.time(), list(turns), envs))
             with create_file(temporary) as file:
                 file.write(content)
             system_calls.current.rename(temporary, self._path)

@@ -24,9 +24,9 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.runs.run_folder import Run, read_config
 from xtx.sweep.local_processes import judge
-from xtx.sweep.run_process import Means, spawn
-from xtx.sweep.run_transfer import Parcel, Sender, unpack
-from xtx.sweep.scheduler import Outcome
+from xtx.sweep.run_process import RunResources, spawn
+from xtx.sweep.run_transfer import RunFiles, Sender, unpack
+from xtx.sweep.scheduler import AttemptOutcome
 from xtx.sweep.sweep_folder import agree, is_held, plant, saved_steps
 
 TURN = 0.2
@@ -49,7 +49,7 @@ class Order(msgspec.Struct, frozen=True):
     folder: str
     """The run's folder in it."""
     config: RunConfig
-    means: Means
+    means: RunResources
     version: str
     """Version of xtx on the sweep's machine."""
     games: str = ""
@@ -65,10 +65,10 @@ class News(msgspec.Struct, frozen=True):
     """When it has begun: the machine."""
     copied: bool = False
     """When it has begun: whether it uses the machine's own folder and sends parcels."""
-    parcel: Parcel | None = None
+    parcel: RunFiles | None = None
     """New data."""
     outcome: str = ""
-    """When it has ended: a value of `Outcome`."""
+    """When it has ended: a value of `AttemptOutcome`."""
     why: str = ""
     """Why it failed."""
 
@@ -78,25 +78,25 @@ def our_version() -> str:
     return version("xtx")
 
 
-def carry_out(order: Order, stop_asked: Callable[[], bool], fetch: Callable[[], Parcel]) -> Iterator[News]:
+def carry_out(order: Order, stop_asked: Callable[[], bool], fetch: Callable[[], RunFiles]) -> Iterator[News]:
     """Start or continue a run until it ends or `stop_asked` returns True, and yield news.
 
     fetch: returns what the sweep has of the run.
     """
     if order.version != our_version():
         why = f"{platform.node()} has xtx {our_version()}, and the sweep {order.version}: install the same everywhere"
-        yield News(outcome=Outcome.HOPELESS.value, why=why)
+        yield News(outcome=AttemptOutcome.HOPELESS.value, why=why)
         return
     shared = not order.bring_back and _sees(order)
     folder = Path(order.out if shared else _own_folder(order)) / order.folder
     if not _wait_for(folder, stop_asked):
-        yield News(outcome=Outcome.HELD.value)
+        yield News(outcome=AttemptOutcome.HELD.value)
         return
     try:
         if not shared:
             _lay_out(folder, order, fetch)
     except (OSError, UserError) as error:
-        yield News(outcome=Outcome.FAILED.value, why=f"on {platform.node()}: {error}")
+        yield News(outcome=AttemptOutcome.FAILED.value, why=f"on {platform.node()}: {error}")
         return
     yield News(where=platform.node(), copied=not shared)
     yield from _work(folder, order, stop_asked, None if shared else Sender(folder))
@@ -132,10 +132,10 @@ def _work(folder: Path, order: Order, stop_asked: Callable[[], bool], sender: Se
         _end(process)
     yield from _send(sender)
     outcome, why = judge(folder, process.returncode, asked)
-    if outcome in (Outcome.FAILED, Outcome.HOPELESS):
+    if outcome in (AttemptOutcome.FAILED, AttemptOutcome.HOPELESS):
         why = f"on {platform.node()}: {why}"
     yield News(outcome=outcome.value, why=why)
-    if sender is not None and outcome is Outcome.FINISHED:
+    if sender is not None and outcome is AttemptOutcome.FINISHED:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # what is not empty stays
             os.removedirs(folder.parent)
@@ -160,7 +160,7 @@ def _own_folder(order: Order) -> Path:
     return Path(cache).expanduser() / "xtx" / "sweeps" / order.sweep
 
 
-def _lay_out(folder: Path, order: Order, fetch: Callable[[], Parcel]) -> None:
+def _lay_out(folder: Path, order: Order, fetch: Callable[[], RunFiles]) -> None:
     """Make this machine's copy of the run equal to the sweep's, unless the copy has more steps already."""
     parcel = fetch()
     sent = max((int(piece.name) for piece in parcel.checkpoints if piece.name.isdigit()), default=0)

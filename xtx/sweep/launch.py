@@ -15,7 +15,7 @@ from xtx.games.catalog.known_games import user_folder
 from xtx.runs.run_folder import warn
 from xtx.sweep.local_processes import LocalPlaces, processors
 from xtx.sweep.run_plan import STAR, Chosen, PlannedRun, find_games
-from xtx.sweep.run_process import Means
+from xtx.sweep.run_process import RunResources
 from xtx.sweep.scheduler import Places
 from xtx.sweep.sweep_file import Spec
 from xtx.sweep.sweep_folder import Common, agree, check_runs, open_sweep, settle
@@ -88,7 +88,7 @@ def _agree(options: SweepOptions, out: Path) -> Common:
 
 
 def _places(options: SweepOptions, out: Path, common: Common) -> Places:
-    means = Means(
+    means = RunResources(
         device=common.device,
         threads=common.threads,
         workers=options.workers,

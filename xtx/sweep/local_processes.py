@@ -13,8 +13,8 @@ from pathlib import Path
 from xtx.child_processes import describe_end
 from xtx.cpu_count import usable_processors
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_process import FINISHED, MISTAKE, STOPPED, Means, spawn
-from xtx.sweep.scheduler import Event, Outcome
+from xtx.sweep.run_process import FINISHED, MISTAKE, STOPPED, RunResources, spawn
+from xtx.sweep.scheduler import AttemptOutcome, Event
 from xtx.sweep.sweep_folder import is_held, last_lines
 
 PATIENCE = 60.0
@@ -34,7 +34,7 @@ class _Busy:
 class LocalPlaces:
     """This machine, with a number of places for runs; the GPUs are assigned to the places in turn."""
 
-    def __init__(self, out: Path, means: Means, jobs: int, gpus: Sequence[str] = ()) -> None:
+    def __init__(self, out: Path, means: RunResources, jobs: int, gpus: Sequence[str] = ()) -> None:
         self._out = out
         self._means = means
         self._gpus = gpus
@@ -86,23 +86,23 @@ class LocalPlaces:
         self._slots = [None] * len(self._slots)
 
 
-def judge(folder: Path, status: int, asked: bool) -> tuple[Outcome, str]:
+def judge(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcome, str]:
     """Return the outcome for the exit status of a run's process, and why it failed.
 
     asked: whether the run was asked to stop.
     """
     if status == FINISHED:
-        return Outcome.FINISHED, ""
+        return AttemptOutcome.FINISHED, ""
     # In its first seconds a process has no handler yet, so SIGTERM ends it.
     if status == STOPPED or (asked and status == -signal.SIGTERM):
-        return Outcome.STOPPED, "was stopped by another program or user"
+        return AttemptOutcome.STOPPED, "was stopped by another program or user"
     why = describe_end(status)
     if status == MISTAKE:
         said = last_lines(folder, 1)
         if is_held(folder) or (said and "another process works on" in said[0]):
-            return Outcome.HELD, ""
-        return Outcome.HOPELESS, said[0] if said else why
-    return Outcome.FAILED, why
+            return AttemptOutcome.HELD, ""
+        return AttemptOutcome.HOPELESS, said[0] if said else why
+    return AttemptOutcome.FAILED, why
 
 
 def processors() -> int:

@@ -14,20 +14,20 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from xtx.sweep.scheduler import Item, State
+from xtx.sweep.scheduler import Item, RunState
 from xtx.terminal_panel import LiveShow
 
 LINE_EVERY = 30.0
 """Seconds between lines where there is no terminal."""
 REFRESH = 0.5
 _STYLES = {
-    State.RUNNING: "cyan",
-    State.SENT: "cyan dim",
-    State.HELD: "yellow",
-    State.FAILED: "red",
-    State.STOPPED: "yellow",
-    State.WAITING: "dim",
-    State.FINISHED: "green",
+    RunState.RUNNING: "cyan",
+    RunState.SENT: "cyan dim",
+    RunState.HELD: "yellow",
+    RunState.FAILED: "red",
+    RunState.STOPPED: "yellow",
+    RunState.WAITING: "dim",
+    RunState.FINISHED: "green",
 }
 """In the order in which they are shown where there is not room for all."""
 _SPEED_FROM = 100
@@ -116,8 +116,8 @@ def build_table(items: Sequence[Item], width: int = 120) -> Table:
     for item in items:
         reading, style = item.reading, _STYLES[item.state]
         game, agent, seed = item.run.folder.split("/")
-        speed = reading.speed if item.state is State.RUNNING else None
-        where = f" on {item.where}" if item.where and item.state is State.RUNNING else ""
+        speed = reading.speed if item.state is RunState.RUNNING else None
+        where = f" on {item.where}" if item.where and item.state is RunState.RUNNING else ""
         table.add_row(
             escape(game),
             escape(agent),
@@ -137,7 +137,7 @@ def build_means(items: Sequence[Item]) -> Table | None:
     agent has several."""
     groups: dict[tuple[str, str], list[Item]] = {}
     for item in items:
-        if item.state is State.FINISHED and item.reading.mean is not None and item.reading.best is not None:
+        if item.state is RunState.FINISHED and item.reading.mean is not None and item.reading.best is not None:
             game, agent, _ = item.run.folder.split("/")
             groups.setdefault((game, agent), []).append(item)
     if not any(len(group) > 1 for group in groups.values()):
@@ -164,9 +164,9 @@ def overview(items: Sequence[Item], speed: float | None = None) -> str:
     counts = Counter(item.state for item in items)
     done = sum(item.run.config.steps - item.left for item in items)
     total = sum(item.run.config.steps for item in items)
-    running = [item for item in items if item.state is State.RUNNING]
+    running = [item for item in items if item.state is RunState.RUNNING]
     speed = sum(item.reading.speed or 0.0 for item in running) if speed is None else speed if running else 0.0
-    states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
+    states = ", ".join(f"{counts[state]} {state.value}" for state in RunState if counts[state])
     rest = f", {speed:.0f} steps/s, about {spell_time((total - done) / speed)} left" if speed else ""
     return f"{len(items)} run{'s' * (len(items) != 1)}: {states}; {done:,} of {total:,} steps{rest}"
 
@@ -178,7 +178,7 @@ def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
         console.print(means)
     console.print(overview(items), highlight=False, soft_wrap=True, markup=False)
     for item in items:
-        if item.state is State.FAILED:
+        if item.state is RunState.FAILED:
             console.print(f"\n{item.path} failed: {item.why}", highlight=False, soft_wrap=True, markup=False)
             for line in item.log:
                 console.print(f"    {line}", highlight=False, soft_wrap=True, markup=False)

@@ -2,7 +2,7 @@
 
 One task is one run: it starts the same process as on one machine, and streams news. Ray itself retries nothing: the
 conductor decides whether and from where a run continues, as on one machine. Tasks ask an actor on the sweep's machine,
-the `Desk`, whether to stop, and get from it what the sweep has of their run.
+the `TaskServer`, whether to stop, and get from it what the sweep has of their run.
 
 Tasks and the sweep exchange MessagePack. Every machine that can reach a Ray cluster can run programs on it; see
 docs/sweeps.md.
@@ -24,9 +24,9 @@ from xtx.core import UserError, warn
 from xtx.files.regular_files import open_regular
 from xtx.sweep.cluster_node import News, Order, carry_out, our_version
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_process import Means
-from xtx.sweep.run_transfer import Parcel, pack_whole, unpack
-from xtx.sweep.scheduler import Event, Outcome
+from xtx.sweep.run_process import RunResources
+from xtx.sweep.run_transfer import RunFiles, pack_whole, unpack
+from xtx.sweep.scheduler import AttemptOutcome, Event
 
 _ANSWER_WITHIN = 10.0
 """Seconds to wait for an answer over the network. If the desk does not answer whether to stop, the run continues."""
@@ -43,7 +43,7 @@ def _import_ray() -> Any:
     return ray
 
 
-class Desk:
+class TaskServer:
     """The actor on the machine of the sweep that answers its tasks."""
 
     def __init__(self, out: str) -> None:
@@ -59,7 +59,7 @@ class Desk:
         return self._stop
 
     def fetch(self, folder: str) -> bytes:
-        """Return what the sweep has of a run, as an encoded `Parcel`."""
+        """Return what the sweep has of a run, as an encoded `RunFiles`."""
         return msgspec.msgpack.encode(pack_whole(self._out / folder))
 
 
@@ -73,8 +73,8 @@ def task(order: bytes, desk: Any) -> Iterator[bytes]:
             return bool(ray.get(desk.stop_asked.remote(), timeout=_ANSWER_WITHIN))
         return False
 
-    def fetch() -> Parcel:
-        return msgspec.msgpack.decode(ray.get(desk.fetch.remote(decoded.folder)), type=Parcel)
+    def fetch() -> RunFiles:
+        return msgspec.msgpack.decode(ray.get(desk.fetch.remote(decoded.folder)), type=RunFiles)
 
     for news in carry_out(decoded, stop_asked, fetch):
         yield msgspec.msgpack.encode(news)
@@ -87,7 +87,7 @@ class RayPlaces:
         self,
         out: Path,
         sweep: str,
-        means: Means,
+        means: RunResources,
         address: str,
         *,
         cpus: float,
@@ -111,7 +111,7 @@ class RayPlaces:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
-        self._desk = ray.remote(Desk).options(**options, scheduling_strategy=here).remote(str(out))
+        self._desk = ray.remote(TaskServer).options(**options, scheduling_strategy=here).remote(str(out))
         self._task = ray.remote(task).options(
             num_cpus=cpus, num_gpus=gpus, max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD",
             name="xtx run",
@@ -159,22 +159,22 @@ class RayPlaces:
         try:
             news = msgspec.msgpack.decode(self._ray.get(next(stream)), type=News)
         except StopIteration:
-            self._end(stream, Outcome.FAILED, "ended without a result")
+            self._end(stream, AttemptOutcome.FAILED, "ended without a result")
             return
         except self._ray.exceptions.TaskCancelledError:
-            self._end(stream, Outcome.STOPPED, "was cancelled before it began")
+            self._end(stream, AttemptOutcome.STOPPED, "was cancelled before it began")
             return
         except self._ray.exceptions.RayError as error:  # its process or its machine was lost
-            self._end(stream, Outcome.FAILED, _one_line(error))
+            self._end(stream, AttemptOutcome.FAILED, _one_line(error))
             return
         if news.outcome:
-            self._end(stream, Outcome(news.outcome), news.why)
+            self._end(stream, AttemptOutcome(news.outcome), news.why)
         elif news.parcel is not None:
             try:
                 unpack(self._out / run.folder, news.parcel)
             except (OSError, ValueError) as error:
                 self._ray.cancel(stream)
-                self._end(stream, Outcome.HOPELESS, f"what came from the cluster cannot be kept: {error}")
+                self._end(stream, AttemptOutcome.HOPELESS, f"what came from the cluster cannot be kept: {error}")
         else:
             self._running.add(run.folder)
             if news.copied:
@@ -188,7 +188,7 @@ class RayPlaces:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._locks[folder] = lock
 
-    def _end(self, stream: Any, outcome: Outcome, why: str) -> None:
+    def _end(self, stream: Any, outcome: AttemptOutcome, why: str) -> None:
         """Record the end of a task."""
         run = self._streams.pop(stream)
         self._running.discard(run.folder)

@@ -27,7 +27,7 @@ FINISHED, STOPPED, MISTAKE = 0, 130, 2
 """Exit statuses of `xtx resume`: the run has all its steps, it was told to stop, or the user must fix something."""
 
 
-class Means(msgspec.Struct, frozen=True):
+class RunResources(msgspec.Struct, frozen=True):
     """The resources with which runs are carried out. Only `device` and `threads` have an influence on results."""
 
     device: str = "cpu"
@@ -62,7 +62,7 @@ class Means(msgspec.Struct, frozen=True):
 
 
 def spawn(
-    folder: Path, games: int, means: Means, surroundings: dict[str, str] | None = None
+    folder: Path, games: int, means: RunResources, surroundings: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:  # fmt: skip
     """Start or continue the run in a folder, which has a number of games.
 

@@ -21,7 +21,7 @@ _NOT_COPIED = ("lock", "config.json", "finished", SAVED)
 _NAME = re.compile(r"\w[\w.-]*")
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True):
+class FilePiece(msgspec.Struct, frozen=True, array_like=True):
     """The content of a file from `offset` to its end."""
 
     name: str
@@ -29,11 +29,11 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     content: bytes
 
 
-class Parcel(msgspec.Struct, frozen=True, array_like=True):
+class RunFiles(msgspec.Struct, frozen=True, array_like=True):
     """The changes in a run's folder since the last parcel."""
 
-    pieces: list[Piece]
-    checkpoints: list[Piece]
+    pieces: list[FilePiece]
+    checkpoints: list[FilePiece]
     best: str = ""
     """The numbered checkpoint that has become the best one; empty if none has."""
 
@@ -52,7 +52,7 @@ class Sender:
         """Checkpoints that were sent and still exist, with what identifies each."""
         self._best = (0, 0)
 
-    def pack(self) -> Parcel:
+    def pack(self) -> RunFiles:
         """Return the changes. Checkpoints are read first: the lines that they refer to are on disk then."""
         saved = []
         there = checkpoints(self._folder)
@@ -62,11 +62,11 @@ class Sender:
                 known = _identify(file.fileno())
                 if self._sent.get(path.name) != known:
                     self._sent[path.name] = known
-                    saved.append(Piece(path.name, 0, file.read()))
+                    saved.append(FilePiece(path.name, 0, file.read()))
         best = self._pack_best(saved)
-        return Parcel(self._pack_files(), saved, best)
+        return RunFiles(self._pack_files(), saved, best)
 
-    def _pack_best(self, saved: list[Piece]) -> str:
+    def _pack_best(self, saved: list[FilePiece]) -> str:
         """Return the name of a new best checkpoint that was sent under its number; another new one is added to
         `saved`."""
         with contextlib.suppress(OSError), (self._folder / "checkpoints" / "best").open("rb") as file:
@@ -76,10 +76,10 @@ class Sender:
                 for name, other in self._sent.items():
                     if other == known:
                         return name
-                saved.append(Piece("best", 0, file.read()))
+                saved.append(FilePiece("best", 0, file.read()))
         return ""
 
-    def _pack_files(self) -> list[Piece]:
+    def _pack_files(self) -> list[FilePiece]:
         """Return the changes of all files beside checkpoints."""
         pieces = []
         for path in sorted(self._folder.iterdir()):
@@ -92,10 +92,10 @@ class Sender:
                     about = path.stat()
                     if self._files.get(path.name) != (about.st_mtime_ns, about.st_size):
                         self._files[path.name] = about.st_mtime_ns, about.st_size
-                        pieces.append(Piece(path.name, 0, path.read_bytes()))
+                        pieces.append(FilePiece(path.name, 0, path.read_bytes()))
         return pieces
 
-    def _pack_lines(self, path: Path) -> list[Piece]:
+    def _pack_lines(self, path: Path) -> list[FilePiece]:
         """Return the lines that a file has grown by, as one piece or none."""
         sent = self._lines.get(path.name, 0)
         if path.stat().st_size < sent:  # it was cut back: send all of it again
@@ -106,7 +106,7 @@ class Sender:
         if not content and path.name in self._lines:
             return []
         self._lines[path.name] = sent + len(content)
-        return [Piece(path.name, sent, content)]
+        return [FilePiece(path.name, sent, content)]
 
 
 def _identify(descriptor: int) -> tuple[int, int]:
@@ -115,25 +115,25 @@ def _identify(descriptor: int) -> tuple[int, int]:
     return about.st_ino, about.st_mtime_ns
 
 
-def pack_whole(folder: Path) -> Parcel:
+def pack_whole(folder: Path) -> RunFiles:
     """Return all that another machine needs to continue a run: its lines, and the newest good checkpoint."""
     sender = Sender(folder)
     saved, found = [], ""
     for path in checkpoints(folder):
         with contextlib.suppress(ValueError, OSError):
             read_checkpoint(path)
-            saved.append(Piece(path.name, 0, path.read_bytes()))
+            saved.append(FilePiece(path.name, 0, path.read_bytes()))
             found = path.name
             break
     best = folder / "checkpoints" / "best"
     with contextlib.suppress(OSError):
         if found and best.samefile(folder / "checkpoints" / found):
-            return Parcel(sender._pack_files(), saved, found)
-        saved.append(Piece("best", 0, best.read_bytes()))
-    return Parcel(sender._pack_files(), saved)
+            return RunFiles(sender._pack_files(), saved, found)
+        saved.append(FilePiece("best", 0, best.read_bytes()))
+    return RunFiles(sender._pack_files(), saved)
 
 
-def unpack(folder: Path, parcel: Parcel) -> None:
+def unpack(folder: Path, parcel: RunFiles) -> None:
     """Write a parcel into a run's folder. Raises `ValueError` for file names that a parcel cannot have."""
     for piece in [*parcel.pieces, *parcel.checkpoints]:
         if not _NAME.fullmatch(piece.name) or piece.name in _NOT_COPIED:
@@ -152,7 +152,7 @@ def unpack(folder: Path, parcel: Parcel) -> None:
         old.unlink(missing_ok=True)
 
 
-def _write_piece(path: Path, piece: Piece) -> None:
+def _write_piece(path: Path, piece: FilePiece) -> None:
     """Append a piece to a file of lines, or replace another file by it."""
     if piece.offset == 0 and path.suffix not in (".jsonl", ".txt"):
         write_whole(path, piece.content)

@@ -22,7 +22,7 @@ TURN = 0.1
 """Seconds between two passes of the loop."""
 
 
-class State(Enum):
+class RunState(Enum):
     """The state of a run in the sweep."""
 
     RUNNING = "running"
@@ -36,7 +36,7 @@ class State(Enum):
     FINISHED = "finished"
 
 
-class Outcome(Enum):
+class AttemptOutcome(Enum):
     """How an attempt at a run ended."""
 
     FINISHED = "finished"
@@ -53,7 +53,7 @@ class Event:
     """A run has begun, or an attempt at it has ended."""
 
     folder: str
-    outcome: Outcome | None = None
+    outcome: AttemptOutcome | None = None
     """None if it has begun."""
     detail: str = ""
     """The machine on which it has begun, or why it failed."""
@@ -85,7 +85,7 @@ class Item:
 
     run: PlannedRun
     path: Path
-    state: State = State.WAITING
+    state: RunState = RunState.WAITING
     reading: Reading = field(default_factory=Reading)
     """Steps and scores, as last read from its folder."""
     where: str = ""
@@ -106,7 +106,7 @@ class Item:
     @property
     def left(self) -> int:
         """Steps that are left."""
-        return 0 if self.state is State.FINISHED else self.run.config.steps - self.reading.steps
+        return 0 if self.state is RunState.FINISHED else self.run.config.steps - self.reading.steps
 
 
 class Conductor:
@@ -134,17 +134,17 @@ class Conductor:
                 self._handle(event, stopping)
             if stopping:
                 self._places.ask_to_stop()
-                for item in self._in(State.WAITING, State.HELD):
-                    item.state = State.STOPPED
+                for item in self._in(RunState.WAITING, RunState.HELD):
+                    item.state = RunState.STOPPED
             else:
                 self._start_runs()
             self._read_folders()
             show(self.items)
-            if not self._in(State.RUNNING, State.SENT, State.WAITING, State.HELD):
+            if not self._in(RunState.RUNNING, RunState.SENT, RunState.WAITING, RunState.HELD):
                 return
             time.sleep(TURN)
 
-    def _in(self, *states: State) -> list[Item]:
+    def _in(self, *states: RunState) -> list[Item]:
         return [item for item in self.items if item.state in states]
 
     def _find_state(self, item: Item) -> None:
@@ -158,23 +158,23 @@ class Conductor:
             item.reading = read_running(item.path, config, since=time.time())
 
     def _finish(self, item: Item) -> None:
-        item.state, item.why, item.log = State.FINISHED, "", []
+        item.state, item.why, item.log = RunState.FINISHED, "", []
         mark_finished(item.path, item.run.config)
         item.reading = read_finished(item.path, item.run.config)
 
     def _hold(self, item: Item) -> None:
-        item.state = State.HELD
+        item.state = RunState.HELD
         self._tell(f"{item.run.folder}: another process works on it; it is waited for")
 
     def _start_runs(self) -> None:
         now = time.monotonic()
-        for item in self._in(State.HELD):
+        for item in self._in(RunState.HELD):
             if now - item.looked > READ_EVERY:
                 item.looked = now
                 if not is_held(item.path):
-                    item.state = State.WAITING
+                    item.state = RunState.WAITING
         # Runs that failed come last, so that one that fails repeatedly does not delay the others.
-        for item in sorted(self._in(State.WAITING), key=lambda item: item.failures):
+        for item in sorted(self._in(RunState.WAITING), key=lambda item: item.failures):
             if self._places.free < 1:
                 return
             if is_finished(item.path, item.run.config):  # by another process, meanwhile
@@ -183,7 +183,7 @@ class Conductor:
                 self._hold(item)
             else:
                 plant(item.path, item.run.config)
-                item.state, item.where = State.SENT, ""
+                item.state, item.where = RunState.SENT, ""
                 item.begun, item.saved = time.time(), saved_steps(item.path)
                 self._places.begin(item.run)
 
@@ -192,14 +192,14 @@ class Conductor:
         item = next(item for item in self.items if item.run.folder == event.folder)
         match event.outcome:
             case None:
-                item.state, item.where = State.RUNNING, event.detail
-            case Outcome.FINISHED:
+                item.state, item.where = RunState.RUNNING, event.detail
+            case AttemptOutcome.FINISHED:
                 self._finish(item)
                 self._tell(f"{event.folder} is finished{_scores(item.reading)}")
-            case Outcome.HELD:
+            case AttemptOutcome.HELD:
                 self._hold(item)
-            case Outcome.STOPPED if stopping:
-                item.state = State.STOPPED
+            case AttemptOutcome.STOPPED if stopping:
+                item.state = RunState.STOPPED
                 item.reading = read_running(item.path, item.run.config, since=time.time())
             case _:
                 self._fail(item, event)
@@ -210,14 +210,14 @@ class Conductor:
         item.failures = 1 if has_progressed else item.failures + 1
         item.why, item.log = event.detail, last_lines(item.path)
         item.reading = read_running(item.path, item.run.config, since=time.time())
-        given_up = event.outcome is Outcome.HOPELESS or item.failures > self._retries
-        item.state = State.FAILED if given_up else State.WAITING
+        given_up = event.outcome is AttemptOutcome.HOPELESS or item.failures > self._retries
+        item.state = RunState.FAILED if given_up else RunState.WAITING
         self._tell(f"{event.folder} failed and is {'given up' if given_up else 'tried again'}: {item.why}")
 
     def _read_folders(self) -> None:
         """Read steps and scores of the running runs."""
         now = time.monotonic()
-        for item in self._in(State.RUNNING, State.SENT):
+        for item in self._in(RunState.RUNNING, RunState.SENT):
             if now - item.looked > READ_EVERY:
                 item.looked = now
                 item.reading = read_running(item.path, item.run.config, item.begun)

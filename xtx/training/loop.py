@@ -17,7 +17,7 @@ from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, T
 from xtx.games.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import Run, checkpoints
-from xtx.runs.viewer_files import Witness
+from xtx.runs.viewer_files import ViewerFiles
 
 _NO_OBSERVATION = Observation("", "", "", (), 0, 0)
 """Stands for an observation that is not there yet: of a new episode, or before a game has begun."""
@@ -65,7 +65,7 @@ class Training:
         self._observations: list[Observation] = []
         self._scores: deque[int] = deque(maxlen=LAST)
         self._metrics_window = _MetricsWindow()
-        self._witness = Witness(run)
+        self._witness = ViewerFiles(run)
         self._vector_steps = 0
         self._best_mean = float("-inf")
         self._checkpoint_seconds = checkpoint_seconds

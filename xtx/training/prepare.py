@@ -20,7 +20,7 @@ from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import default_game, is_story_path
 
 if TYPE_CHECKING:
-    from xtx.games.game_setup import Stage
+    from xtx.games.game_setup import GameSetup
 
 _SMALL = 128
 """Width of networks under which several threads do not pay."""
@@ -89,15 +89,15 @@ def check_config(config: RunConfig) -> None:
 
 
 @dataclass(frozen=True)
-class Cast:
+class RunParts:
     """Who plays what, and where it is computed."""
 
-    stage: Stage
+    stage: GameSetup
     agent: Agent
     device: str
 
 
-def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> Cast:
+def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> RunParts:
     """Finds the game and the device and makes the agent: whatever is wrong with them shows here. `source`: the file
     that the config was read from, if there is one."""
     for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
@@ -107,11 +107,11 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
     # Not at the top: these take a while to load, and a wrong option should be answered at once.
     import torch
 
-    from xtx.games.game_setup import set_stage
+    from xtx.games.game_setup import set_up_game
 
     device = pick_device(means.device)
     torch.set_num_threads(means.threads or usual_threads(config, torch.get_num_threads()))
-    stage = set_stage(
+    stage = set_up_game(
         config.game,
         extra_actions=config.extra_actions,
         byte_score=config.byte_score,
@@ -128,7 +128,7 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
             f"no score of {stage.name} is known, so every reward is 0; if you know where it is: "
             f"xtx games add {stage.spec.path} --score ADDRESS_OR_REGEX"
         )
-    return Cast(stage, make_agent(config, device, stage.walkthrough, source=source), device)
+    return RunParts(stage, make_agent(config, device, stage.walkthrough, source=source), device)
 
 
 def new_run_folder(config: RunConfig) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xtx.core import UserError
 from xtx.runs.run_folder import Run, read_config
-from xtx.training.prepare import Cast, Resources, make_agent, prepare
+from xtx.training.prepare import Resources, RunParts, make_agent, prepare
 
 
 def check_same_agent(folder: Path, agent: str) -> None:
@@ -17,7 +17,7 @@ def check_same_agent(folder: Path, agent: str) -> None:
         raise UserError(f"the agent of {folder} is {own}, and a run goes on with its own agent; leave out {agent}")
 
 
-def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = False) -> Cast:
+def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = False) -> RunParts:
     """Check the run's files and make its agent. `accept_changes`: also where files were changed since the checkpoint.
     Raises `UserError` for what does not fit."""
     changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
@@ -27,7 +27,7 @@ def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = Fa
     return cast
 
 
-def _try_state(run: Run, cast: Cast, resources: Resources) -> None:
+def _try_state(run: Run, cast: RunParts, resources: Resources) -> None:
     """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loop import check_state, load_agent_state, restore_games

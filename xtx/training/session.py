@@ -11,7 +11,7 @@ from xtx.core import State
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import Run
 from xtx.training.loop import check_state
-from xtx.training.prepare import Cast, Resources
+from xtx.training.prepare import Resources, RunParts
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def open_games(
     run: Run,
     restored: Restored,
     resources: Resources,
-    cast: Cast,
+    cast: RunParts,
     on_report: Callable[[str], None],
     on_survey: Callable[[float], None] | None = None,
 ) -> GameVector:

@@ -22,7 +22,7 @@ from xtx.report.formats import html
 from xtx.report.formats.html import HOW_TO, Piece, page
 from xtx.report.pages.build import Page
 from xtx.web.live_panels import FILES, key
-from xtx.web.run_watcher import PAGE_SIZE, Snapshot, Watcher
+from xtx.web.run_watcher import PAGE_SIZE, PageSnapshot, Watcher
 
 HERE = Path(__file__).parent
 EVERY = 1.0
@@ -50,7 +50,7 @@ class Hub:
         self._looking = asyncio.Lock()
         self._looked: dict[int, float] = {}
 
-    async def look(self, page: int = 1) -> Snapshot:
+    async def look(self, page: int = 1) -> PageSnapshot:
         """A page as it was at most a second ago."""
         async with self._looking:
             if time.monotonic() - self._looked.get(page, -EVERY) >= EVERY:

@@ -17,7 +17,7 @@ from xtx.report.pages.by_run import learning_figure
 from xtx.report.pages.document import Figure
 from xtx.report.plots.room_layout import chart, lay_out
 from xtx.report.plots.room_map import MapPlot
-from xtx.runs.viewer_files import EnvState, Live, Turn
+from xtx.runs.viewer_files import EnvState, LiveState, Turn
 
 FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl",
          "evaluations.jsonl", "live.json")  # fmt: skip
@@ -51,16 +51,16 @@ def panels(runs: Sequence[RunData]) -> list[Piece]:
     return [*pieces, Piece("</section>\n")]
 
 
-def read_live(folder: Path) -> Live | None:
+def read_live(folder: Path) -> LiveState | None:
     """A run's live.json; None if there is none that can be read."""
     try:
-        live: Live = read_json(folder / "live.json", Live, LARGEST)
+        live: LiveState = read_json(folder / "live.json", LiveState, LARGEST)
         return live
     except (OSError, BadFileError):
         return None
 
 
-def _panel_or_why(run: RunData, live: Live) -> list[Piece]:
+def _panel_or_why(run: RunData, live: LiveState) -> list[Piece]:
     """A run's panel, or a line that says why there is none: the other runs are shown whatever its files hold."""
     try:
         return list(_panel(run, live))
@@ -68,7 +68,7 @@ def _panel_or_why(run: RunData, live: Live) -> list[Piece]:
         return [Piece(f"<p>{escape(f'{run.folder} cannot be shown ({type(error).__name__}: {error})')}</p>")]
 
 
-def _panel(run: RunData, live: Live) -> Iterator[Piece]:
+def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     config, name = run.config, f"now-{key(run.folder)}"
     title = f"{Path(config.game).stem or 'lowwater'} · {config.agent} · seed {config.seed}"
     if config.game.startswith("toy:"):
@@ -93,7 +93,7 @@ def _panel(run: RunData, live: Live) -> Iterator[Piece]:
     yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
 
 
-def _envs(run: RunData, live: Live, name: str) -> str:
+def _envs(run: RunData, live: LiveState, name: str) -> str:
     """Which of the environments is read below, and where each of them is."""
     first = live.turns[-1] if live.turns else None
     envs = live.envs or ([EnvState(first.score, first.phase, first.number)] if first else [])
@@ -106,7 +106,7 @@ def _envs(run: RunData, live: Live, name: str) -> str:
     return f'<div data-piece="{name}"><p class="soft">{said}</p><ol class="envs">{"".join(items)}</ol></div>'
 
 
-def _progress(run: RunData, live: Live, name: str) -> str:
+def _progress(run: RunData, live: LiveState, name: str) -> str:
     step, steps = min(live.step, run.config.steps), run.config.steps
     words = [f"{count(live.step)} of {count(steps)} steps"]
     if run.scores.size:

@@ -45,7 +45,7 @@ _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PageSnapshot:
     """The page at one moment."""
 
     document: Document = field(default_factory=lambda: Document("Runs", "Nothing was read yet.", []))
@@ -62,7 +62,7 @@ class Snapshot:
             return None
         return {piece.id: piece.html for piece in self.pieces if piece.id and self.changed[piece.id] > version}
 
-    def next(self, document: Document, pieces: Sequence[Piece]) -> Snapshot:
+    def next(self, document: Document, pieces: Sequence[Piece]) -> PageSnapshot:
         """The page a moment later; the same object if nothing is different."""
         before = {piece.id: piece.html for piece in self.pieces if piece.id}
         now = self.version + 1
@@ -74,7 +74,7 @@ class Snapshot:
         same_shape = self.version > 0 and _shape(document, pieces) == _shape(self.document, self.pieces)
         if same_shape and now not in changed.values():
             return self
-        return Snapshot(document, pieces, now, self.shaped if same_shape else now, changed)
+        return PageSnapshot(document, pieces, now, self.shaped if same_shape else now, changed)
 
 
 def _shape(document: Document, pieces: Sequence[Piece]) -> list[str]:
@@ -144,7 +144,7 @@ class Watcher:
         """Runs that are still to be read."""
         self._pages: dict[int, tuple[Document, list[Piece]]] = {}
         """As they were made from the runs as they are known; a page that is not there is to be made."""
-        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots: dict[int, PageSnapshot] = {}
         self._seek_at = 0.0
         self._build_at = 0.0
         self._told: set[str] = set()
@@ -155,11 +155,11 @@ class Watcher:
         """The runs that are there, as far as is known."""
         return list(self._folders)
 
-    def snapshot(self, page: int = 1) -> Snapshot:
+    def snapshot(self, page: int = 1) -> PageSnapshot:
         """A page as it was at the last look at it."""
-        return self._snapshots.get(page, Snapshot())
+        return self._snapshots.get(page, PageSnapshot())
 
-    def look(self, page: int = 1) -> Snapshot:
+    def look(self, page: int = 1) -> PageSnapshot:
         """A page as it is now; the first one where there are fewer."""
         with self._one:
             try:
@@ -169,7 +169,7 @@ class Watcher:
                 self._tell(f"the page could not be made anew ({type(error).__name__}: {error})")
             return self.snapshot(page)
 
-    def _look(self, number: int) -> Snapshot:
+    def _look(self, number: int) -> PageSnapshot:
         began = time.monotonic()
         if began >= self._seek_at:
             self._folders = find(self._paths)

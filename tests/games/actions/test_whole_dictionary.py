@@ -16,7 +16,7 @@ from xtx.games.actions.whole_dictionary import WORD_MARK, Named, Present, WholeG
 from xtx.games.catalog.known_games import find_story
 from xtx.games.emulator.frotz import Emulator, Verdict
 from xtx.games.zmachine.story_memory import Dictionary, read_initial_numbers, read_name_words
-from xtx.games.zset.command_responses import Hearing
+from xtx.games.zset.command_responses import CommandResponses
 from xtx.games.zset.engine import Engine
 
 LOWWATER = Path(__file__).parents[3] / "xtx/games/catalog/data/lowwater.z5"
@@ -301,8 +301,8 @@ def test_answers_are_heard_with_a_mark_for_the_word() -> None:
     emulator.reset(1)
     state = emulator.save()
     asked = [(f"examine {word}", word) for word in ("quay", "gull", "sea", "xyzzy")]
-    by_engine = Hearing(emulator, engine).answers_without(state, asked, WORD_MARK)
-    by_emulator = Hearing(emulator, None).answers_without(state, asked, WORD_MARK)
+    by_engine = CommandResponses(emulator, engine).answers_without(state, asked, WORD_MARK)
+    by_emulator = CommandResponses(emulator, None).answers_without(state, asked, WORD_MARK)
     engine.close()
     emulator.close()
     assert by_engine == by_emulator

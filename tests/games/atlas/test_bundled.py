@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from xtx.games.game_setup import set_stage
+from xtx.games.game_setup import set_up_game
 from xtx.games.story_game import StoryGame
 
 MOVES = 14
@@ -15,7 +15,7 @@ MOVES = 14
 
 def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XTX_NO_SHIPPED")
-    stage = set_stage("", no_atlas=True)
+    stage = set_up_game("", no_atlas=True)
     informed = StoryGame(stage.spec)
     seen = [informed.reset()]
     seen += [informed.step(action).observation for action in stage.walkthrough[:MOVES]]
@@ -33,7 +33,7 @@ def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(mon
 
 def test_other_ways_of_searching_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XTX_NO_SHIPPED")
-    game = StoryGame(replace(set_stage("", no_atlas=True).spec, wide_grammar=True))
+    game = StoryGame(replace(set_up_game("", no_atlas=True).spec, wide_grammar=True))
     game.reset()
     assert game.searches == 1
     game.close()

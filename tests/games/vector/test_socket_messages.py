@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from xtx.games.vector.socket_messages import HEADER, LINGER, Inbox, Linger
+from xtx.games.vector.socket_messages import HEADER, LINGER, Inbox, SpinWait
 
 Ends = tuple[socket.socket, socket.socket]
 
@@ -111,9 +111,9 @@ def test_one_stays_awake_for_a_moment_only() -> None:
 
     began = time.perf_counter()
     while len(looks) < 3:  # on a busy machine it may back off at once
-        assert not Linger().wait(nothing, time.perf_counter() + 0.01)
+        assert not SpinWait().wait(nothing, time.perf_counter() + 0.01)
         assert time.perf_counter() - began < 60
-    assert Linger().wait(lambda: True, 0.0)  # what has come is seen even so
+    assert SpinWait().wait(lambda: True, 0.0)  # what has come is seen even so
 
 
 def test_one_falls_asleep_where_others_hold_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,14 @@ def test_one_falls_asleep_where_others_hold_the_processor(monkeypatch: pytest.Mo
         given_way.append(1)
         time.sleep(seconds)
 
-    def times_awake(linger: Linger, waits: int) -> int:
+    def times_awake(linger: SpinWait, waits: int) -> int:
         given_way.clear()
         for _ in range(waits):
             linger.wait(lambda: False, time.perf_counter() + 60)
         return len(given_way)
 
     monkeypatch.setattr(os, "sched_yield", lambda: give_way(3 * LINGER))
-    linger = Linger()
+    linger = SpinWait()
     # Awake once, then asleep 4 times, 8 times, 16 times.
     assert [times_awake(linger, 1 + asleep) for asleep in (4, 8, 16)] == [1, 1, 1]
     assert [times_awake(linger, 1 + asleep) for asleep in (32, 64, 128, 256, 512)] == [1] * 5

@@ -18,20 +18,20 @@ from xtx.games.vector import worker
 from xtx.games.vector.socket_messages import HEADER
 from xtx.games.vector.worker import (
     Answer,
-    Bring,
+    BringCall,
     Call,
-    Desk,
     Failure,
     Host,
     Message,
-    Move,
+    MoveCall,
     Ready,
     Request,
-    Reset,
-    Restore,
+    ResetCall,
+    RestoreCall,
     Results,
-    Save,
+    SaveCall,
     Setup,
+    SharedPage,
     encode,
     serve,
 )
@@ -43,7 +43,7 @@ TOY = Setup(GameSpec("toy:corridor-6"), 2, b"")
 def served() -> Iterator[socket.socket]:
     """The parent's end of a worker that lives in a thread; it must end when the socket does."""
     ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(theirs, Desk()), daemon=True)
+    thread = threading.Thread(target=serve, args=(theirs, SharedPage()), daemon=True)
     thread.start()
     with ours, theirs:
         assert receive(ours) == Ready()
@@ -73,8 +73,8 @@ def test_it_answers_until_the_socket_closes() -> None:
     with served() as channel:
         ready = ask(channel, TOY)
         assert isinstance(ready, Ready) and ready.layout == b"toy" and ready.facts.walkthrough_seed == 1
-        assert results(ask(channel, Request([Reset(0, 1), Reset(1, 1)])))[0].startswith("You stand")
-        assert results(ask(channel, Request([Move(1, "take lamp", False), Move(0, "sing", True)]))) == [
+        assert results(ask(channel, Request([ResetCall(0, 1), ResetCall(1, 1)])))[0].startswith("You stand")
+        assert results(ask(channel, Request([MoveCall(1, "take lamp", False), MoveCall(0, "sing", True)]))) == [
             "Done.",
             "Nothing happens.",
         ]
@@ -82,7 +82,7 @@ def test_it_answers_until_the_socket_closes() -> None:
 
 def early(channel: socket.socket, *actions: str) -> Results:
     """The first answer to early moves."""
-    answer = ask(channel, Request([Move(game, action, False, early=True) for game, action in enumerate(actions)]))
+    answer = ask(channel, Request([MoveCall(game, action, False, early=True) for game, action in enumerate(actions)]))
     assert isinstance(answer, Results)
     assert not any(result.step.observation.actions for result in answer.results)
     return answer
@@ -91,7 +91,7 @@ def early(channel: socket.socket, *actions: str) -> Results:
 def test_what_must_be_searched_follows_unasked_and_what_is_known_does_not() -> None:
     with served() as channel:
         ask(channel, TOY)
-        ask(channel, Request([Reset(0, 1), Reset(1, 1)]))
+        ask(channel, Request([ResetCall(0, 1), ResetCall(1, 1)]))
         # In the toy world every other step is as if it led to a new state.
         assert [result.actions for result in early(channel, "take lamp", "sing").results] == [None, None]
         found = receive(channel)
@@ -100,19 +100,19 @@ def test_what_must_be_searched_follows_unasked_and_what_is_known_does_not() -> N
             ("east", "drop lamp"),
             ("east", "take lamp"),
         ]
-        ask(channel, Request([Move(1, "sing", False)]))
+        ask(channel, Request([MoveCall(1, "sing", False)]))
         mixed = early(channel, "sing", "sing").results
         assert [result.actions for result in mixed] == [("east", "drop lamp"), None]
         later = receive(channel)
         assert isinstance(later, Results)
         assert [result.step.observation.actions for result in later.results] == [("east", "take lamp")]
         assert [result.here for result in later.results] == [mixed[1].here]
-        assert results(ask(channel, Request([Move(0, "sing", False)]))) == ["Nothing happens."]
+        assert results(ask(channel, Request([MoveCall(0, "sing", False)]))) == ["Nothing happens."]
 
 
 def test_a_worker_lost_between_a_step_and_its_search_is_not_blamed_for_the_step() -> None:
     host, desk, _games = toy_host()
-    answers = worker._answers(host, Request([Move(0, "sing", False), Move(1, "sing", False, early=True)]))
+    answers = worker._answers(host, Request([MoveCall(0, "sing", False), MoveCall(1, "sing", False, early=True)]))
     next(answers)
     assert desk.call == -1 and desk.start == desk.trace.progress
     next(answers)
@@ -121,33 +121,33 @@ def test_a_worker_lost_between_a_step_and_its_search_is_not_blamed_for_the_step(
 
 def test_mistakes_are_answers() -> None:
     with served() as channel:
-        early = ask(channel, Request([Reset(0, 1)]))
+        early = ask(channel, Request([ResetCall(0, 1)]))
         assert isinstance(early, Failure) and not early.user_error and "setup" in early.message
         wrong = ask(channel, Setup(GameSpec("toy:cave-5"), 1, b""))
         assert isinstance(wrong, Failure) and wrong.user_error and "toy:corridor-5" in wrong.message
         ask(channel, TOY)
-        absent = ask(channel, Request([Reset(7, 1)]))
+        absent = ask(channel, Request([ResetCall(7, 1)]))
         assert isinstance(absent, Failure) and "IndexError" in absent.message
         channel.sendall(HEADER.pack(3) + b"???")
         assert isinstance(receive(channel), Failure)
-        assert len(results(ask(channel, Request([Reset(0, 1)])))) == 1  # and it still works
+        assert len(results(ask(channel, Request([ResetCall(0, 1)])))) == 1  # and it still works
 
 
 def test_half_a_message_is_no_message() -> None:
     with served() as channel:
         ask(channel, TOY)
-        channel.sendall(encode(Request([Reset(0, 1)]))[:-2])
+        channel.sendall(encode(Request([ResetCall(0, 1)]))[:-2])
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        Reset(1, 2**31 - 1, ("a",)),
-        Move(0, "say \N{LATIN SMALL LETTER E WITH ACUTE}", True, True, True, ("b", "c")),
-        Restore(3, b"\0\xff"),
-        Save(2),
-        Bring(0, 12, ["x", None]),
-        Bring(0, b"state", []),
+        ResetCall(1, 2**31 - 1, ("a",)),
+        MoveCall(0, "say \N{LATIN SMALL LETTER E WITH ACUTE}", True, True, True, ("b", "c")),
+        RestoreCall(3, b"\0\xff"),
+        SaveCall(2),
+        BringCall(0, 12, ["x", None]),
+        BringCall(0, b"state", []),
     ],
 )
 def test_messages_arrive_as_they_were_sent(call: Call) -> None:
@@ -155,37 +155,37 @@ def test_messages_arrive_as_they_were_sent(call: Call) -> None:
     assert msgspec.msgpack.decode(encode(request)[HEADER.size :], type=Message) == request
 
 
-def toy_host() -> tuple[Host, Desk, list[ToyGame]]:
-    desk = Desk()
+def toy_host() -> tuple[Host, SharedPage, list[ToyGame]]:
+    desk = SharedPage()
     host = Host(TOY, desk)
     games = [game for game in host._games if isinstance(game, ToyGame)]
     assert len(games) == 2
-    host.answer(Request([Reset(0, 1), Reset(1, 1)]))
+    host.answer(Request([ResetCall(0, 1), ResetCall(1, 1)]))
     return host, desk, games
 
 
 def test_the_shared_memory_says_what_is_being_tried() -> None:
     host, desk, _games = toy_host()
-    host.answer(Request([Move(0, "sing", False), Move(1, "take lamp", False)]))
+    host.answer(Request([MoveCall(0, "sing", False), MoveCall(1, "take lamp", False)]))
     assert desk.call == 1 and desk.trace.command == b"take lamp"
     assert desk.trace.progress == desk.start + 1 == 2
 
 
 def test_a_hopeless_action_is_not_tried_but_forbidden() -> None:
     host, desk, games = toy_host()
-    (answer,) = host.answer(Request([Move(0, "east", False, hopeless=True)])).results
+    (answer,) = host.answer(Request([MoveCall(0, "east", False, hopeless=True)])).results
     seen = answer.step.observation
     assert seen.text == NO_ANSWER and "east" not in seen.actions
     assert answer.forbidden == [(games[0].here, "east", True)]
     assert desk.trace.progress == 0
-    (other,) = host.answer(Request([Move(1, "sing", False)])).results
+    (other,) = host.answer(Request([MoveCall(1, "sing", False)])).results
     assert "east" in other.step.observation.actions  # the parent tells the others
 
 
 def test_verdicts_reach_every_game_before_the_first_call() -> None:
     host, _desk, games = toy_host()
     answers = host.answer(
-        Request([Move(0, "sing", False), Move(1, "sing", False)], [(games[0].here, "east", False)])
+        Request([MoveCall(0, "sing", False), MoveCall(1, "sing", False)], [(games[0].here, "east", False)])
     ).results
     assert [answer.step.observation.actions for answer in answers] == [("take lamp",)] * 2
     assert [answer.forbidden for answer in answers] == [[], []]
@@ -193,7 +193,7 @@ def test_verdicts_reach_every_game_before_the_first_call() -> None:
 
 def test_what_is_to_be_avoided_is_not_kept_for_a_later_state() -> None:
     host, _desk, games = toy_host()
-    host.answer(Request([Move(0, "sing", False, avoid=("east",))]))
+    host.answer(Request([MoveCall(0, "sing", False, avoid=("east",))]))
     assert games[0].avoid == frozenset()
 
 

@@ -17,7 +17,7 @@ from xtx.games.actions.search import Findings, Search
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.emulator.printed_text import clean
 from xtx.games.zset import command_responses as hearing_module
-from xtx.games.zset.command_responses import Hearing, find_kept_back
+from xtx.games.zset.command_responses import CommandResponses, find_kept_back
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 
 ROOT = Path(__file__).parents[3]
@@ -70,7 +70,7 @@ def test_the_engine_answers_as_frotz_does(lowwater: Emulator, threads: int, monk
     words = [word for command in lowwater.walkthrough for word in command.split()]
     commands = [*COMMANDS, *(f"examine {word}" for word in dict.fromkeys(words))]
     with contextlib.closing(Engine.of(lowwater, threads)) as engine:
-        plain, hearing = Hearing(lowwater, None), Hearing(lowwater, engine)
+        plain, hearing = CommandResponses(lowwater, None), CommandResponses(lowwater, engine)
         expected = [plain.answers(state, commands) for state in states]
         hearing.answers(states[0], ("look",))  # at first it is found out whether the engine says the same
         heard = Heard(lowwater, monkeypatch)
@@ -83,9 +83,9 @@ def test_the_engine_answers_as_frotz_does(lowwater: Emulator, threads: int, monk
 def test_what_the_engine_leaves_open_has_no_answer(lowwater: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frotz is not asked: the state may be altered memory."""
     (state, *_), mixed = along(lowwater, 100), [c for pair in zip(LEFT_OPEN, COMMANDS, strict=False) for c in pair]
-    expected = Hearing(lowwater, None).answers(state, mixed)
+    expected = CommandResponses(lowwater, None).answers(state, mixed)
     with contextlib.closing(Engine.of(lowwater)) as engine:
-        hearing = Hearing(lowwater, engine)
+        hearing = CommandResponses(lowwater, engine)
         hearing.answers(state, ())
         heard = Heard(lowwater, monkeypatch)
         said = hearing.answers(state, mixed)
@@ -98,7 +98,7 @@ def test_what_the_engine_leaves_open_has_no_answer(lowwater: Emulator, monkeypat
 def test_what_is_excluded_is_not_asked(lowwater: Emulator) -> None:
     state = along(lowwater, 100)[0]
     with contextlib.closing(Engine.of(lowwater)) as engine:
-        hearing = Hearing(lowwater, engine)
+        hearing = CommandResponses(lowwater, engine)
         expected = hearing.answers(state, COMMANDS)
         said = hearing.answers(state, COMMANDS, excluded={"look", "jump"})
     assert said == ["" if c in ("look", "jump") else text for c, text in zip(COMMANDS, expected, strict=True)]
@@ -132,8 +132,8 @@ def hang() -> Iterator[Emulator]:
 def test_endless_commands_have_no_answer(hang: Emulator) -> None:
     state, commands = hang.save(), ("look", "hang", "examine bomb", "crash", "inventory")
     with contextlib.closing(Engine.of(hang)) as engine:
-        expected = Hearing(hang, None).answers(state, commands)
-        assert Hearing(hang, engine).answers(state, commands) == expected
+        expected = CommandResponses(hang, None).answers(state, commands)
+        assert CommandResponses(hang, engine).answers(state, commands) == expected
         assert expected[1] == expected[2] == "" and expected[0]
 
 
@@ -144,7 +144,7 @@ def test_what_kills_frotz_is_not_asked_to_find_out_how_it_shows_texts(
     monkeypatch.setattr(hearing_module, "_TRIED", ("look", "burst", "inventory"))
     state, heard = hang.save(), Heard(hang, monkeypatch)
     with contextlib.closing(Engine.of(hang)) as engine:
-        assert Hearing(hang, engine).answers(state, ("look",))[0]
+        assert CommandResponses(hang, engine).answers(state, ("look",))[0]
     assert "look" in heard.asked and "burst" not in heard.asked
 
 

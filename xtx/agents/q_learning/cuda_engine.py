@@ -21,7 +21,7 @@ from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State
 from xtx.kernels.cpu.word_order import order_words
 from xtx.kernels.cuda.compilation import can_compile
-from xtx.kernels.cuda.device_text_table import Mail, Shelf
+from xtx.kernels.cuda.device_text_table import DeviceTextTable, Mail
 from xtx.kernels.cuda.gru import HIDDEN, Rows, decode, encode
 from xtx.kernels.cuda.q_values import (
     ENCODERS,
@@ -58,7 +58,7 @@ class CudaEngine:
             self.network.parameters(), lr=q.learning_rate, fused=True, capturable=True
         )  # fmt: skip
         self._start_optimiser()
-        self._shelf = Shelf(library.texts, device)
+        self._shelf = DeviceTextTable(library.texts, device)
         self._frozen = Frozen(self.network)
         self._frozen_target = Frozen(self._target)
         self._values = Values(self._frozen, self._shelf, device)

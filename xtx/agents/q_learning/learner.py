@@ -25,7 +25,7 @@ Floats = NDArray[np.float32]
 _NONE = np.zeros(0, np.int32)
 
 
-class Engine(Protocol):
+class UpdateEngine(Protocol):
     """Networks, target network and optimiser of a Q-learner."""
 
     def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
@@ -57,7 +57,7 @@ class Engine(Protocol):
         """Restore what `state` returned."""
 
 
-def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> Engine:
+def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> UpdateEngine:
     """Make the fastest engine that the device and the settings allow."""
     if device.type == "cuda":
         from xtx.agents.q_learning.cuda_engine import CudaEngine

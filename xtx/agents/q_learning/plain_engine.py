@@ -17,7 +17,7 @@ from xtx.agents.network_arrays import load_module, load_optimiser, module_state,
 from xtx.agents.state_ids import Library
 from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State
-from xtx.kernels.cpu.gru import Plan
+from xtx.kernels.cpu.gru import PrefixTree
 from xtx.networks.losses import mean_over_tokens, mean_per_action, td_loss
 from xtx.networks.q_networks import DrrnNetwork, Encoder, InvDyNetwork
 from xtx.text.text_table import Ints
@@ -298,7 +298,7 @@ class _Codes:
 def _encode(encoder: Encoder, embedding: Tensor, library: Library, texts: NDArray[np.integer]) -> Tensor:
     """Return the texts' codes, [n, hidden]; a text that occurs several times is encoded once."""
     distinct, where = np.unique(texts, return_inverse=True)
-    codes = encoder(Plan(*library.texts.rows.gather(distinct)), embedding)
+    codes = encoder(PrefixTree(*library.texts.rows.gather(distinct)), embedding)
     return torch.as_tensor(codes[torch.from_numpy(where).to(codes.device)])
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.network_arrays import load_module, load_optimiser, module_state, optimiser_state
-from xtx.agents.rc_dqn.reading_inputs import Asked, Read, Reader
+from xtx.agents.rc_dqn.reading_inputs import Read, Reader, StateQuestions
 from xtx.agents.state_ids import Library
 from xtx.config.settings import RcDqnSettings
 from xtx.core import State
@@ -117,7 +117,7 @@ class RcLearner:
                         np.float32)  # fmt: skip
 
     @torch.no_grad()
-    def _evaluate(self, network: RcNetwork, asked: Sequence[Asked]) -> list[Floats]:
+    def _evaluate(self, network: RcNetwork, asked: Sequence[StateQuestions]) -> list[Floats]:
         """Return the values of the actions of each. Texts of similar length are computed together, for little
         padding."""
         lengths = [int(self._library.texts.rows.lengths[a.text]) for a in asked]
@@ -136,7 +136,9 @@ class RcLearner:
             found.update(self._evaluate_together(network, asked, group))
         return [found[place] for place in range(len(asked))]
 
-    def _evaluate_together(self, network: RcNetwork, asked: Sequence[Asked], group: list[int]) -> dict[int, Floats]:
+    def _evaluate_together(
+        self, network: RcNetwork, asked: Sequence[StateQuestions], group: list[int]
+    ) -> dict[int, Floats]:
         chosen = [asked[place] for place in group]
         values = network(self._reader.reading(chosen)).cpu().numpy()
         ends = list(accumulate(len(a.which) for a in chosen))

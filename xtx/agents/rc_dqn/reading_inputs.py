@@ -27,7 +27,7 @@ class Read(NamedTuple):
     actions: int
 
 
-class Asked(NamedTuple):
+class StateQuestions(NamedTuple):
     """The questions that a list of actions asks of one text."""
 
     text: int
@@ -63,8 +63,8 @@ class Reader:
         self._longest_question = settings.longest_question
         self.words = settings.text.longest - 2
         """Longest text in words, without its start and end marks."""
-        self._asked: dict[Read, Asked] = {}
-        self._single: dict[tuple[int, int], Asked] = {}
+        self._asked: dict[Read, StateQuestions] = {}
+        self._single: dict[tuple[int, int], StateQuestions] = {}
         library.texts.vocabulary.id(OBJECT)
 
     @contextmanager
@@ -88,7 +88,7 @@ class Reader:
         """Return a text with an index of its words."""
         return Passage(self._library.texts.text(text), self.words)
 
-    def asked(self, state: Read) -> Asked:
+    def asked(self, state: Read) -> StateQuestions:
         """Return the questions of the state's first `most_actions` actions."""
         known = self._asked.get(state)
         if known is None:
@@ -96,21 +96,21 @@ class Reader:
             known = self._asked[state] = self._ask(state.text, actions.tolist())
         return known
 
-    def single(self, text: int, action: int) -> Asked:
+    def single(self, text: int, action: int) -> StateQuestions:
         """Return the question of one action."""
         known = self._single.get((text, action))
         if known is None:
             known = self._single[text, action] = self._ask(text, [action])
         return known
 
-    def _ask(self, text: int, actions: Sequence[int]) -> Asked:
+    def _ask(self, text: int, actions: Sequence[int]) -> StateQuestions:
         passage = self.passage(text)
         questions = [passage.ask(self._library.texts.text(action)) for action in actions]
         tokens = [self._tokens(question) for question in questions]
         distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
         last = len(passage.words) + 1  # the end mark; the start mark has place 0
         marks = _count_from_start(passage.find([MARK])) or (0,)  # every observation has two
-        return Asked(
+        return StateQuestions(
             text,
             list(distinct),
             [distinct[question] for question in tokens],
@@ -123,7 +123,7 @@ class Reader:
         words = question.words[: self._longest_question] or (OBJECT,)
         return tuple(map(self._library.texts.vocabulary.id, words))
 
-    def reading(self, asked: Sequence[Asked]) -> Reading:
+    def reading(self, asked: Sequence[StateQuestions]) -> Reading:
         """Build the network's input for all these actions, concatenated; each distinct text, question and pair once."""
         texts: dict[int, int] = {}
         questions: dict[Tokens, int] = {}

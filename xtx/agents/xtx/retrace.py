@@ -6,7 +6,7 @@ from xtx.agents.state_ids import Seen
 from xtx.memory.prefix_table import Steps
 
 
-class Way:
+class TrajectoryReplay:
     """Maps each state of a trajectory to the action that was taken there. A state is identified by its three texts."""
 
     def __init__(self, steps: Steps) -> None:

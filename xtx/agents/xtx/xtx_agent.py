@@ -1,7 +1,7 @@
 """The agent XTX (Tuyls et al. 2022): returns to promising states by imitating its best trajectories, then explores.
 
-A `Plan` is the return target of an episode: the score that it tries to reach again, and how many steps it may take.
-By default all episodes share one; with `own_targets` each episode draws one of the imitated trajectories.
+A `ReturnTarget` is the return target of an episode: the score that it tries to reach again, and how many steps it may
+take. By default all episodes share one; with `own_targets` each episode draws one of the imitated trajectories.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from xtx.agents.action_choice import draw, draw_known, softmax, uniform
 from xtx.agents.q_learning.learner import QLearner
 from xtx.agents.state_ids import Library, Seen
 from xtx.agents.xtx.imitation import ImitationPolicy
-from xtx.agents.xtx.retrace import Way
+from xtx.agents.xtx.retrace import TrajectoryReplay
 from xtx.config.settings import XtxSettings
 from xtx.core import Agent, Brief, Clock, Decision, Insight, Observation, State, Transition
-from xtx.memory import Episode, TrajectoryStore
+from xtx.memory import StoredEpisode, TrajectoryStore
 
 EXPLOIT, EXPLORE = "exploit", "explore"
 """The phases: while it returns, an episode follows the imitation policy, then the Q-learner."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReturnTarget:
     """The return target of episodes: the initial one has score 0, so that every episode explores from the start."""
 
     target_score: int = 0
@@ -72,12 +72,12 @@ class XtxAgent(Agent):
         self._random = np.random.default_rng(brief.seed)
         self._preview_random = np.random.default_rng(brief.seed)
         """Set to the state of `_random` to preview its next numbers."""
-        self._plan = Plan()
-        self._trajectory_targets = [Plan()]
+        self._plan = ReturnTarget()
+        self._trajectory_targets = [ReturnTarget()]
         """One target for each imitated trajectory."""
-        self._replays: list[Way] = []
+        self._replays: list[TrajectoryReplay] = []
         """The imitated trajectories themselves, with the setting `retrace`."""
-        self._episode_targets = [Plan()] * brief.games
+        self._episode_targets = [ReturnTarget()] * brief.games
         """By game, the target of its current episode, with the setting `own_targets`."""
         self._vector_steps = 0
         self._next_training = settings.first_training
@@ -155,11 +155,11 @@ class XtxAgent(Agent):
             drawn = int(self._random.integers(len(self._trajectory_targets)))
             self._episode_targets[game] = self._trajectory_targets[drawn]
 
-    def _target_of(self, game: int) -> Plan:
+    def _target_of(self, game: int) -> ReturnTarget:
         """Return the target of the game's current episode."""
         return self._episode_targets[game] if self._settings.own_targets else self._plan
 
-    def _explore_share(self, observation: Observation, target: Plan) -> float:
+    def _explore_share(self, observation: Observation, target: ReturnTarget) -> float:
         """Return lambda, the probability that the exploring policy chooses in this state.
 
         In the phase `exploit` it is mix / l_max, as in the authors' program, or mix / T, which with a mix of 0.5 is the
@@ -172,7 +172,7 @@ class XtxAgent(Agent):
         beyond = self._settings.explore_steps if self._settings.mix_over == "limit" else 0
         return self._settings.mix / (target.l_max + beyond)
 
-    def _replay(self, state: Seen, step: int, target: Plan) -> NDArray[np.float64] | None:
+    def _replay(self, state: Seen, step: int, target: ReturnTarget) -> NDArray[np.float64] | None:
         """Return probability 1 for the action that the target's trajectory took in this state.
 
         None without the setting `retrace`, if the trajectory was never in this state, or if its action is not valid
@@ -291,12 +291,12 @@ class XtxAgent(Agent):
                     f"imitation_{name}": number for name, number in self._imitation.train(buffer.prefixes).items()
                 }
             self._trajectory_targets = [
-                Plan(score, len(prefix), index)
+                ReturnTarget(score, len(prefix), index)
                 for index, (score, prefix) in enumerate(zip(buffer.scores, buffer.prefixes, strict=True))
             ]
             best = max(self._trajectory_targets, key=lambda target: (target.target_score, -target.l_max))
-            self._plan = Plan(buffer.target_score, buffer.l_max, best.trajectory)
-            self._replays = [Way(prefix) for prefix in buffer.prefixes] if self._settings.retrace else []
+            self._plan = ReturnTarget(buffer.target_score, buffer.l_max, best.trajectory)
+            self._replays = [TrajectoryReplay(prefix) for prefix in buffer.prefixes] if self._settings.retrace else []
             for game in range(len(self._episode_targets)):  # the policy may no longer lead to the earlier targets
                 self._draw_target(game)
         self._next_training = self._vector_steps + self._settings.training_every * self.episode_limit
@@ -348,10 +348,12 @@ class XtxAgent(Agent):
         self._imitation.load(state["imitation"])
         self._trajectories.load(state["trajectories"])
         self._random.bit_generator.state = state["random"]
-        self._plan = Plan(*state["plan"])
-        self._trajectory_targets = [Plan(*target) for target in state["targets"]]
-        self._replays = [Way(steps) for steps in state.get("ways", ())]  # missing in checkpoints of earlier versions
-        self._episode_targets = [Plan(*target) for target in state["aims"]]
+        self._plan = ReturnTarget(*state["plan"])
+        self._trajectory_targets = [ReturnTarget(*target) for target in state["targets"]]
+        self._replays = [
+            TrajectoryReplay(steps) for steps in state.get("ways", ())
+        ]  # missing in checkpoints of earlier versions
+        self._episode_targets = [ReturnTarget(*target) for target in state["aims"]]
         self._vector_steps, self._next_training = state["vector_steps"], state["train_at"]
         self._ended = state.get("ended", 0)  # missing in checkpoints of earlier versions
         self._previous = [(first, second) for first, second in state["previous"]]
@@ -371,9 +373,9 @@ class _CurrentEpisode:
         self._rows.append((state.narration, state.look, state.inventory, action))
         self._scores.append(score)
 
-    def finish(self, terminated: bool) -> Episode:
+    def finish(self, terminated: bool) -> StoredEpisode:
         """Return the whole episode, and begin another with the next step."""
-        episode = Episode(self.rows(), np.array(self._scores, np.int32), terminated)
+        episode = StoredEpisode(self.rows(), np.array(self._scores, np.int32), terminated)
         self._rows, self._scores = [], []
         return episode
 

@@ -29,7 +29,7 @@ from xtx.games.zmachine.debug_verbs import without_debugging
 from xtx.games.zmachine.story_memory import Dictionary, Ram, read_dictionary, read_initial_numbers, read_name_words
 from xtx.games.zmachine.typed_input import to_the_program
 from xtx.games.zset.command_list import Commands
-from xtx.games.zset.command_responses import Hearing
+from xtx.games.zset.command_responses import CommandResponses
 from xtx.games.zset.command_verdicts import judge_each, take_turn
 from xtx.games.zset.effects import effects_of
 from xtx.games.zset.engine import ENGINE, Engine
@@ -361,7 +361,7 @@ class Search:
         the command with the most usual verb, not by the shortest."""
         self._emulator = emulator
         self._engine = engine
-        self._hearing = Hearing(emulator, engine)
+        self._hearing = CommandResponses(emulator, engine)
         self._world = world
         self._extra = tuple(extra_actions)
         self._wide = wide

@@ -538,7 +538,7 @@ def _fill_talk(form: str, person: str, topic: str) -> str:
     return form.replace("OBJ", first, 1).replace("OBJ", second, 1)
 
 
-class Trial(Protocol):
+class CommandTrial(Protocol):
     """One canonical state in which commands can be tried."""
 
     def ask(self, commands: Sequence[tuple[str, str]]) -> list[str]:
@@ -554,7 +554,7 @@ class Trial(Protocol):
         """Whether the command ends the game without winning it."""
 
 
-def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[str], trial: Trial) -> list[str]:
+def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[str], trial: CommandTrial) -> list[str]:
     """One command for each change that no `known` action brings about and some word of the dictionary does."""
     named = grammar.find_names(present, trial.ask)
     names = (*present.names, *named.likely)
@@ -604,7 +604,7 @@ class _Found:
     def commands(self) -> list[str]:
         return [command for commands in self._by_effect.values() for command in commands]
 
-    def choose(self, grammar: WholeGrammar, text: str, trial: Trial, most: int) -> list[str]:
+    def choose(self, grammar: WholeGrammar, text: str, trial: CommandTrial, most: int) -> list[str]:
         """The most natural command for each effect, the likeliest effects first, and no more than there may be."""
         best = [_most_natural(commands, trial) for commands in self._by_effect.values()]
         forms = Counter(form for command in best for form in _forms(command))
@@ -630,7 +630,7 @@ def _forms(command: str) -> list[str]:
     return [" ".join((*words[:i], "*", *words[i + 1 :])) for i in range(1, len(words)) if not words[i].isdigit()]
 
 
-def _most_natural(commands: Sequence[str], trial: Trial) -> str:
+def _most_natural(commands: Sequence[str], trial: CommandTrial) -> str:
     """The one of several commands with the same effect that people would type: of the thing for which most of them are,
     since those are about it."""
     times = Counter(command.split()[-1] for command in commands if " " in command)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from xtx.games.vector.worker import Verdict
 
 
-class Ledger:
+class ForbiddenActions:
     """All verdicts of a run, in the order in which they were found."""
 
     def __init__(self, forbidden: Iterable[tuple[str, str, bool]]) -> None:

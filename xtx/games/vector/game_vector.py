@@ -21,13 +21,13 @@ from xtx.core import Observation, Step, UserError, warn
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector.cpu_affinity import Placement
-from xtx.games.vector.forbidden_actions import Ledger
+from xtx.games.vector.forbidden_actions import ForbiddenActions
 from xtx.games.vector.requests import (
-    Asked,
+    PendingRequest,
     Slot,
-    Suspect,
+    SuspectCommand,
     Task,
-    Trouble,
+    WorkerLosses,
     divide,
     make_trial,
     with_actions,
@@ -38,19 +38,19 @@ from xtx.games.vector.worker import (
     Ahead,
     Answer,
     Call,
-    Desk,
-    Find,
+    CallResult,
+    FindCall,
     Host,
     Message,
-    Move,
+    MoveCall,
     Ready,
     Request,
-    Reset,
-    Restore,
-    Result,
+    ResetCall,
+    RestoreCall,
     Results,
-    Save,
+    SaveCall,
     Setup,
+    SharedPage,
     Verdict,
 )
 from xtx.games.vector.worker_client import Kind, Phase, Remote, converse, end_all, expected
@@ -96,7 +96,7 @@ class GameVector:
         self._patience = patience
         self._on_report = on_report
         self._on_survey = on_survey
-        self._ledger = Ledger(forbidden)
+        self._ledger = ForbiddenActions(forbidden)
         self._slots = [Slot() for _ in range(games)]
         self._ready = Ready(layout)
         self._survey_avoid: tuple[str, ...] = ()
@@ -109,9 +109,9 @@ class GameVector:
         """Details of each game for people, after its last reset, step or restored state, if `spec.details` asks for
         them."""
         self._reported: set[str] = set()
-        self._pending: Asked | None = None
+        self._pending: PendingRequest | None = None
         self._moved: list[Step] = []
-        self._results: list[Result] = []
+        self._results: list[CallResult] = []
         """The results of the last step."""
         self._closed = False
         self._placement = Placement(workers, games, tie)
@@ -132,7 +132,7 @@ class GameVector:
     def _start(self) -> None:
         """Start the workers, or the games in this process."""
         if not self._remotes:
-            self._host = Host(Setup(self.spec, len(self._slots), self._ready.layout), Desk())
+            self._host = Host(Setup(self.spec, len(self._slots), self._ready.layout), SharedPage())
             self._ready = self._host.ready
             return
         for remote in self._remotes:  # first, so that all load their program at the same time
@@ -186,7 +186,7 @@ class GameVector:
         chosen = range(len(self._slots)) if indices is None else indices
         given = [self.walkthrough_seed] * len(chosen) if seeds is None else seeds
         calls: dict[int, Call] = {
-            i: Reset(self._slots[i].local, seed) for i, seed in zip(chosen, given, strict=True)
+            i: ResetCall(self._slots[i].local, seed) for i, seed in zip(chosen, given, strict=True)
         }  # fmt: skip
         results = self._call(calls)
         for i, seed in zip(chosen, given, strict=True):
@@ -214,7 +214,7 @@ class GameVector:
             self._ledger.freeze()
             self._pending = self._await_all(
                 {
-                    i: Find(self._slots[i].local, own=result.forbidden)
+                    i: FindCall(self._slots[i].local, own=result.forbidden)
                     for i, result in enumerate(self._results)
                     if result.actions is None
                 }
@@ -287,7 +287,7 @@ class GameVector:
     def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
         """Step games; with `early`, without waiting for searches."""
         slots = self._slots
-        results = self._call({i: Move(slots[i].local, action, i in last, early) for i, action in chosen.items()})
+        results = self._call({i: MoveCall(slots[i].local, action, i in last, early) for i, action in chosen.items()})
         self._results, steps = [], []
         for i, action in chosen.items():
             result, slot = results[i], slots[i]
@@ -301,14 +301,14 @@ class GameVector:
     def save(self) -> list[bytes]:
         """Return the states of all games."""
         self._check_live(range(len(self._slots)))
-        results = self._call({i: Save(slot.local) for i, slot in enumerate(self._slots)})
+        results = self._call({i: SaveCall(slot.local) for i, slot in enumerate(self._slots)})
         return [results[i].state for i in range(len(self._slots))]
 
     def restore(self, states: Sequence[bytes]) -> list[Observation]:
         """Put all games into saved states, one for each, and return the observations."""
         if len(states) != len(self._slots):
             raise ValueError(f"{len(states)} states for {len(self._slots)} games")
-        results = self._call({i: Restore(self._slots[i].local, state) for i, state in enumerate(states)})
+        results = self._call({i: RestoreCall(self._slots[i].local, state) for i, state in enumerate(states)})
         for slot, state in zip(self._slots, states, strict=True):
             slot.begin(state)
         return [results[i].step.observation for i in range(len(states))]
@@ -353,18 +353,18 @@ class GameVector:
 
     # --- calls --------------------------------------------------------------------------------------------------
 
-    def _call(self, calls: Mapping[int, Call]) -> dict[int, Result]:
+    def _call(self, calls: Mapping[int, Call]) -> dict[int, CallResult]:
         """Make calls, given by game, and return their results by game."""
         return self._answers(self._ask_all(calls))
 
-    def _ask_all(self, calls: Mapping[int, Call]) -> Asked:
+    def _ask_all(self, calls: Mapping[int, Call]) -> PendingRequest:
         """Send calls to the workers; `_answers` waits for the results."""
         if self._closed:
             raise ValueError("this vector is closed")
         self._check_arrived()
         if self._host is not None:
-            return Asked(calls)
-        asked = Asked(calls, self._placement.nearest_first(divide(calls, self._slots) or {0: Task(0, [], [])}))
+            return PendingRequest(calls)
+        asked = PendingRequest(calls, self._placement.nearest_first(divide(calls, self._slots) or {0: Task(0, [], [])}))
         try:
             # In the reverse of the order in which answers are awaited. The parent was woken on the processor of a
             # worker
@@ -377,26 +377,26 @@ class GameVector:
             raise
         return asked
 
-    def _await_all(self, calls: Mapping[int, Call]) -> Asked:
+    def _await_all(self, calls: Mapping[int, Call]) -> PendingRequest:
         """Expect the results of calls that the workers make already, after early moves."""
         if self._host is not None:
-            return Asked(calls)
-        asked = Asked(calls, divide(calls, self._slots))
+            return PendingRequest(calls)
+        asked = PendingRequest(calls, divide(calls, self._slots))
         for number in asked.tasks:
             self._remotes[number].await_more()
         return asked
 
-    def _end_workers_of(self, asked: Asked) -> None:
+    def _end_workers_of(self, asked: PendingRequest) -> None:
         """End workers whose state is unknown after an error; new ones are started when they are needed."""
         for number in asked.tasks:
             self._remotes[number].end()
 
-    def _answers(self, asked: Asked) -> dict[int, Result]:
+    def _answers(self, asked: PendingRequest) -> dict[int, CallResult]:
         """Wait for the results of calls, by game; report lost workers and new verdicts."""
         if self._host is not None:
             return self._call_here(self._host, asked.calls)
         tasks = asked.tasks
-        results: dict[int, Result] = {}
+        results: dict[int, CallResult] = {}
         try:
             self._collect(tasks, results)
         except BaseException:
@@ -414,7 +414,7 @@ class GameVector:
         self._merge(results, blamed)
         return results
 
-    def _collect(self, tasks: Mapping[int, Task], results: dict[int, Result]) -> None:
+    def _collect(self, tasks: Mapping[int, Task], results: dict[int, CallResult]) -> None:
         """Wait for all answers; a task whose worker is lost is sent to a new one."""
         waiting, awake_until = [], 0.0
         silent = any([self._remotes[number].unsent for number in tasks])
@@ -438,7 +438,7 @@ class GameVector:
                     waiting.remove(number)
                     self._accept(task, answer, results)
 
-    def _accept(self, task: Task, answer: Answer, results: dict[int, Result]) -> None:
+    def _accept(self, task: Task, answer: Answer, results: dict[int, CallResult]) -> None:
         """Add a worker's results to `results`, by game."""
         found = expected(Results, answer)
         self._count(found)
@@ -454,7 +454,7 @@ class GameVector:
         if self._host is not None:
             self._host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
 
-    def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, Result]:
+    def _call_here(self, host: Host, calls: Mapping[int, Call]) -> dict[int, CallResult]:
         """Make calls in this process and return their results by game."""
         try:
             answer = host.answer(Request(list(calls.values()), *self._ledger.news(self._ledger.told)))
@@ -466,7 +466,7 @@ class GameVector:
         self._merge(results, {})
         return results
 
-    def _merge(self, results: Mapping[int, Result], blamed: Mapping[str, str]) -> None:
+    def _merge(self, results: Mapping[int, CallResult], blamed: Mapping[str, str]) -> None:
         """Store what results say about games, and add their verdicts.
 
         Verdicts are sent with the next request of each worker, and reach the atlas only then. So the moment from which
@@ -568,7 +568,7 @@ class GameVector:
         many workers were lost.
         """
         remote = self._remotes[task.remote]
-        trouble = task.trouble = task.trouble or Trouble()
+        trouble = task.trouble = task.trouble or WorkerLosses()
         why = remote.end()
         if remote.desk.ahead:
             self._ahead = False
@@ -593,9 +593,9 @@ class GameVector:
         """Let the next worker try a command alone. `number`: index of the call that tried it."""
         if task.trouble is not None and 0 <= number < len(task.calls):
             trial = make_trial(task.calls[number], self._slots[task.games[number]], command, first)
-            task.trouble.suspect = None if trial is None else Suspect(number, command, trial)
+            task.trouble.suspect = None if trial is None else SuspectCommand(number, command, trial)
 
-    def _blame(self, task: Task, suspect: Suspect, why: str) -> None:
+    def _blame(self, task: Task, suspect: SuspectCommand, why: str) -> None:
         """Record that a command ended a process that did nothing else, and leave it out of its call."""
         if task.trouble is not None:
             task.trouble.suspect = None
@@ -605,7 +605,7 @@ class GameVector:
         call = task.calls[suspect.number]
         task.calls[suspect.number] = without_command(call, suspect.command, first=suspect.trial.as_step)
 
-    def _blame_in_survey(self, trouble: Trouble, tried: int, command: str, why: str) -> None:
+    def _blame_in_survey(self, trouble: WorkerLosses, tried: int, command: str, why: str) -> None:
         """Record that a worker was lost in the survey, and leave the command out if it happened there before.
 
         A survey tries the same commands in the same order every time, so two losses after the same number of commands

@@ -9,7 +9,7 @@ import msgspec
 
 from xtx.core import Observation, Step
 from xtx.games.emulator.frotz import COMMAND_LENGTH
-from xtx.games.vector.worker import Bring, Call, Find, Move, Reset, Restore, Try
+from xtx.games.vector.worker import BringCall, Call, FindCall, MoveCall, ResetCall, RestoreCall, TryCall
 
 
 @dataclass(slots=True)
@@ -33,28 +33,28 @@ class Slot:
         """Record the beginning of an episode: a seed, or a saved state."""
         self.base, self.actions, self.live = base, [], True
 
-    def bring(self) -> Bring:
+    def bring(self) -> BringCall:
         """Return the call that brings a new worker's game to the state of this one."""
-        return Bring(self.local, self.base, self.actions)
+        return BringCall(self.local, self.base, self.actions)
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectCommand:
     """A command that was being tried when a worker was lost, and the call that tries it alone."""
 
     number: int
     """Index of the call in its task."""
     command: str
-    trial: Try
+    trial: TryCall
 
 
 @dataclass(slots=True)
-class Trouble:
+class WorkerLosses:
     """What is known about the workers that were lost during one request."""
 
     losses: list[tuple[str, str]] = field(default_factory=list)
     """How each worker was lost, and at which command, since a cause was last found."""
-    suspect: Suspect | None = None
+    suspect: SuspectCommand | None = None
     """The command that the next worker tries alone before anything else."""
     cleared: set[str] = field(default_factory=set)
     """Commands that did no harm when they were tried alone."""
@@ -74,12 +74,12 @@ class Task:
     """Indices of the games in the vector."""
     calls: list[Call]
     """One call for each of these games."""
-    trouble: Trouble | None = None
+    trouble: WorkerLosses | None = None
     """None as long as no worker was lost during the task."""
 
 
 @dataclass(slots=True)
-class Asked:
+class PendingRequest:
     """A request that was sent to the workers and not answered yet."""
 
     calls: Mapping[int, Call]
@@ -102,27 +102,27 @@ def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
     return tasks
 
 
-def make_trial(call: Call, slot: Slot, command: str, first: bool) -> Try | None:
+def make_trial(call: Call, slot: Slot, command: str, first: bool) -> TryCall | None:
     """Make the call with which a new worker tries alone the command at which another worker was lost.
 
     call: what the lost worker was doing; first: whether the command was the first that this call tried. Returns None
     for calls that try no commands.
     """
     base, actions = slot.base, list(slot.actions)
-    as_step = first and isinstance(call, Move) and _as_traced(call.action) == command
+    as_step = first and isinstance(call, MoveCall) and _as_traced(call.action) == command
     match call:
-        case Move():
+        case MoveCall():
             if not as_step:
                 actions.append(None if call.hopeless else call.action)
-        case Reset():
+        case ResetCall():
             base, actions = call.seed, []
-        case Restore():
+        case RestoreCall():
             base, actions = call.state, []
-        case Find():
+        case FindCall():
             pass
         case _:
             return None
-    return Try(call.game, base, actions, command, as_step)
+    return TryCall(call.game, base, actions, command, as_step)
 
 
 def with_actions(step: Step, actions: tuple[str, ...]) -> Step:
@@ -137,7 +137,7 @@ def without_command(call: Call, command: str, first: bool) -> Call:
 
     first: whether the command was the first that the call tried.
     """
-    if first and isinstance(call, Move) and _as_traced(call.action) == command:
+    if first and isinstance(call, MoveCall) and _as_traced(call.action) == command:
         return msgspec.structs.replace(call, hopeless=True)
     return msgspec.structs.replace(call, avoid=(*call.avoid, command))
 

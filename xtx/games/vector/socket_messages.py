@@ -80,7 +80,7 @@ class Inbox:
         self._bytes = larger
 
 
-class Linger:
+class SpinWait:
     """Spin-waits for an event, because waking a sleeping process takes as long as a quick game's step.
 
     It backs off where another busy process shares the processor: a process that yields to it waits for the end of its

@@ -1,8 +1,8 @@
 """A worker process: holds some games of one kind and answers its parent's calls; game_vector.py is the other end.
 
 It is started as a program, not forked, because the parent may have threads. The two ends share a socket, which carries
-length-prefixed msgpack messages, and a page of memory, the `Desk`. That page survives the process, so the parent can
-see what a lost worker was doing.
+length-prefixed msgpack messages, and a page of memory, the `SharedPage`. That page survives the process, so the parent
+can see what a lost worker was doing.
 
 No worker outlives its parent. A waiting worker sees the socket close; one that is stuck inside an emulator is killed by
 the kernel (PR_SET_PDEATHSIG), on Linux. That signal comes when the *thread* that started the worker ends: a vector made
@@ -31,11 +31,11 @@ from xtx.games.emulator.frotz import Trace
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.toy_game import ToyGame
-from xtx.games.vector.socket_messages import HEADER, LINGER, Inbox, Linger
+from xtx.games.vector.socket_messages import HEADER, LINGER, Inbox, SpinWait
 from xtx.out_of_memory import explain_lack_of_memory
 
-DESK_SIZE = mmap.PAGESIZE
-"""Size of the shared memory in bytes: one page, which holds a `Desk`."""
+SHARED_PAGE_SIZE = mmap.PAGESIZE
+"""Size of the shared memory in bytes: one page, which holds a `SharedPage`."""
 
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """The step in results that have none."""
@@ -44,7 +44,7 @@ OUT_OF_MEMORY = 12
 """Exit status of a worker that ran out of memory."""
 
 
-class Desk(ctypes.Structure):
+class SharedPage(ctypes.Structure):
     """What a worker is doing, in memory shared with its parent."""
 
     _fields_ = (
@@ -124,7 +124,7 @@ class Setup(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """Commands that ended a worker during the survey."""
 
 
-class Reset(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class ResetCall(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Begin a new episode in a game."""
 
     game: int
@@ -134,7 +134,7 @@ class Reset(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Candidates that ended an earlier worker in the state after this call; the same in all calls."""
 
 
-class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class MoveCall(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Make a step in a game."""
 
     game: int
@@ -142,14 +142,14 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
     last: bool
     """Whether the step limit ends the episode with it."""
     early: bool = False
-    """Answer before the search if the valid actions must be searched. They follow in a second answer, as if `Find` had
-    been called for all these games."""
+    """Answer before the search if the valid actions must be searched. They follow in a second answer, as if `FindCall`
+    had been called for all these games."""
     hopeless: bool = False
     """The action itself ended earlier workers: forbid it instead of executing it."""
     avoid: tuple[str, ...] = ()
 
 
-class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class RestoreCall(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """Put a game into a saved state."""
 
     game: int
@@ -157,14 +157,14 @@ class Restore(msgspec.Struct, frozen=True, array_like=True, tag=3):
     avoid: tuple[str, ...] = ()
 
 
-class Save(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class SaveCall(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Return the state of a game."""
 
     game: int
     avoid: tuple[str, ...] = ()
 
 
-class Bring(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class BringCall(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """Bring a game to the state that a lost worker had: a seed or saved state, and the actions since."""
 
     game: int
@@ -173,7 +173,7 @@ class Bring(msgspec.Struct, frozen=True, array_like=True, tag=5):
     avoid: tuple[str, ...] = ()
 
 
-class Find(msgspec.Struct, frozen=True, array_like=True, tag=7):
+class FindCall(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """Search the valid actions of a game's state."""
 
     game: int
@@ -182,20 +182,20 @@ class Find(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """New verdicts of the game's last step, for a worker that did not make that step."""
 
 
-class Try(msgspec.Struct, frozen=True, array_like=True, tag=9):
+class TryCall(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """Execute alone a command at which a worker was lost, in a process that has done nothing else."""
 
     game: int
     base: int | bytes
     actions: list[str | None]
-    """With `base`, the way to the state, as in `Bring`."""
+    """With `base`, the way to the state, as in `BringCall`."""
     command: str
     as_step: bool
     """Whether it was a step of the game; otherwise it was a candidate of a search."""
     avoid: tuple[str, ...] = ()
 
 
-Call = Reset | Move | Restore | Save | Bring | Find | Try
+Call = ResetCall | MoveCall | RestoreCall | SaveCall | BringCall | FindCall | TryCall
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -215,7 +215,7 @@ class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Indices of games, and actions."""
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True):
+class CallResult(msgspec.Struct, frozen=True, array_like=True):
     """The result of a call."""
 
     here: bytes
@@ -223,11 +223,11 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     forbidden: list[Verdict]
     """Verdicts that the call found."""
     step: Step = NO_STEP
-    """After `Move`, `Reset`, `Restore` and `Find`; the last three have an observation only."""
+    """After `MoveCall`, `ResetCall`, `RestoreCall` and `FindCall`; the last three have an observation only."""
     state: bytes = b""
-    """After `Save`."""
+    """After `SaveCall`."""
     actions: tuple[str, ...] | None = ()
-    """After an early `Move`, whose step has none: the valid actions; None if they follow in a second answer."""
+    """After an early `MoveCall`, whose step has none: the valid actions; None if they follow in a second answer."""
     details: Details | None = None
     """Details of the state for people; None unless `GameSpec.details` asks for them."""
 
@@ -242,7 +242,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
 class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Answer to `Request`."""
 
-    results: list[Result]
+    results: list[CallResult]
     """One for each call."""
     worked: float = 0.0
     """Seconds that it took, including looking ahead since the answer before."""
@@ -270,7 +270,7 @@ Answer = Ready | Results | Failure
 class Host:
     """Some games of one kind, and the calls that they answer. Works in any process."""
 
-    def __init__(self, setup: Setup, desk: Desk) -> None:
+    def __init__(self, setup: Setup, desk: SharedPage) -> None:
         self._desk = desk
         self._games: list[HostedGame] = []
         self._searched = 0.0, 0
@@ -352,16 +352,16 @@ class Host:
             else:
                 game.forbid(key, action)
 
-    def _try_alone(self, game: HostedGame, call: Try) -> None:
+    def _try_alone(self, game: HostedGame, call: TryCall) -> None:
         self._desk.start = self._desk.trace.progress  # the command is the first that counts from here
         game.try_alone(call.command, as_step=call.as_step)
 
-    def _make_call(self, call: Call) -> Result:
+    def _make_call(self, call: Call) -> CallResult:
         """Make one call; its `avoid` holds for this call only."""
         game = self._games[call.game]
         game.avoid = frozenset(call.avoid)
         result = self._dispatch(game, call)
-        if self._gives_details and isinstance(call, Reset | Move | Restore):
+        if self._gives_details and isinstance(call, ResetCall | MoveCall | RestoreCall):
             result = msgspec.structs.replace(result, details=game.details)
         game.avoid = frozenset()
         if call.avoid:
@@ -370,26 +370,26 @@ class Host:
                 self._forbid(verdict)
         return result
 
-    def _dispatch(self, game: HostedGame, call: Call) -> Result:
+    def _dispatch(self, game: HostedGame, call: Call) -> CallResult:
         match call:
-            case Move():
+            case MoveCall():
                 return _make_move(game, call)
-            case Find():
+            case FindCall():
                 return _make_result(game, call, Step(_find_actions(game, call), 0, False, False))
-            case Reset():
+            case ResetCall():
                 return _make_result(game, call, Step(game.reset(call.seed), 0, False, False))
-            case Restore():
+            case RestoreCall():
                 return _make_result(game, call, Step(game.restore(call.state), 0, False, False))
-            case Save():
-                return Result(game.here, [], state=game.save())
-            case Bring() | Try():
+            case SaveCall():
+                return CallResult(game.here, [], state=game.save())
+            case BringCall() | TryCall():
                 game.bring(call.base, call.actions)
-                if isinstance(call, Try):
+                if isinstance(call, TryCall):
                     self._try_alone(game, call)
-                return Result(game.here, [])
+                return CallResult(game.here, [])
 
 
-def _make_move(game: HostedGame, call: Move) -> Result:
+def _make_move(game: HostedGame, call: MoveCall) -> CallResult:
     if call.hopeless:
         # Not for good yet: a verdict must not reach other games by the atlas before the parent sends it.
         game.forbid(game.here, call.action)
@@ -399,25 +399,28 @@ def _make_move(game: HostedGame, call: Move) -> Result:
     return _make_result(game, call, step, actions)
 
 
-def _find_actions(game: HostedGame, call: Find) -> Observation:
+def _find_actions(game: HostedGame, call: FindCall) -> Observation:
     for key, action, _ in call.own:
         game.forbid(key, action)
     return replace(NO_STEP.observation, actions=game.valid_actions())
 
 
 def _make_result(
-    game: HostedGame, call: Reset | Move | Restore | Find, step: Step, actions: tuple[str, ...] | None = ()
-) -> Result:
-    deadly = {*call.avoid, call.action} if isinstance(call, Move) and call.hopeless else set(call.avoid)
+    game: HostedGame,
+    call: ResetCall | MoveCall | RestoreCall | FindCall,
+    step: Step,
+    actions: tuple[str, ...] | None = (),
+) -> CallResult:
+    deadly = {*call.avoid, call.action} if isinstance(call, MoveCall) and call.hopeless else set(call.avoid)
     forbidden = [(key, action, action in deadly) for key, action in game.newly_forbidden]
     game.newly_forbidden.clear()
-    return Result(game.here, forbidden, step, actions=actions)
+    return CallResult(game.here, forbidden, step, actions=actions)
 
 
 def _still_to_find(request: Request, answer: Results) -> list[Call]:
     """Return the searches that early moves left to do."""
     done = zip(request.calls, answer.results, strict=True)
-    return [Find(call.game) for call, result in done if result.actions is None]
+    return [FindCall(call.game) for call, result in done if result.actions is None]
 
 
 # --- the process ----------------------------------------------------------------------------------------------------
@@ -436,7 +439,7 @@ class _MessageReader:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._inbox, self._linger = Inbox(), Linger()
+        self._inbox, self._linger = Inbox(), SpinWait()
         self._quick: set[type] = set()
 
     def next(self, last: type) -> memoryview | None:
@@ -454,7 +457,7 @@ class _MessageReader:
         return self._inbox.receive(self._channel, wait=False)
 
 
-def serve(channel: socket.socket, desk: Desk) -> None:
+def serve(channel: socket.socket, desk: SharedPage) -> None:
     """Answer messages until the connection is closed."""
     decoder = msgspec.msgpack.Decoder(Message)
     reader = _MessageReader(channel)
@@ -505,6 +508,6 @@ def main() -> None:
     """Run a worker. Arguments: the descriptors of its socket and of the shared memory, and the parent's process id."""
     channel, memory, parent = map(int, sys.argv[1:4])
     set_up_emulator_process(parent)
-    desk = Desk.from_buffer(mmap.mmap(memory, DESK_SIZE))
+    desk = SharedPage.from_buffer(mmap.mmap(memory, SHARED_PAGE_SIZE))
     with socket.socket(fileno=channel) as connection, contextlib.suppress(ConnectionError):
         serve(connection, desk)

@@ -25,8 +25,8 @@ import msgspec
 
 from xtx.child_processes import describe_end
 from xtx.core import UserError
-from xtx.games.vector.socket_messages import AT_ONCE, Inbox, Linger
-from xtx.games.vector.worker import DESK_SIZE, OUT_OF_MEMORY, Answer, Desk, Failure, Message, encode
+from xtx.games.vector.socket_messages import AT_ONCE, Inbox, SpinWait
+from xtx.games.vector.worker import OUT_OF_MEMORY, SHARED_PAGE_SIZE, Answer, Failure, Message, SharedPage, encode
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.vector.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -78,11 +78,11 @@ class Remote:
         self.unsent = b""
         """The rest of messages that the socket did not take yet."""
         self._memory = _open_memory()
-        os.ftruncate(self._memory, DESK_SIZE)
-        self.desk = Desk.from_buffer(mmap.mmap(self._memory, DESK_SIZE))
+        os.ftruncate(self._memory, SHARED_PAGE_SIZE)
+        self.desk = SharedPage.from_buffer(mmap.mmap(self._memory, SHARED_PAGE_SIZE))
         self._trace = self.desk.trace
         self._channel: socket.socket | None = None
-        self._linger = Linger()
+        self._linger = SpinWait()
         self._inbox = Inbox()
         self._answer: Answer | None = None
         self._gone = False

@@ -68,7 +68,7 @@ def find_kept_back(emulator: Emulator, engine: Engine, excluded: Collection[str]
     emulator.kept_back = max(words, key=lambda word: words[word])
 
 
-class Hearing:
+class CommandResponses:
     """The answers of one story."""
 
     def __init__(self, emulator: Emulator, engine: Engine | None) -> None:

@@ -1,7 +1,7 @@
 """The last states of a GRU over many short token rows on a CPU, in C: the kernel of the text encoders.
 
-Common prefixes of rows are computed once, and every word is projected once. A `Plan` is the part that depends on the
-rows
+Common prefixes of rows are computed once, and every word is projected once. A `PrefixTree` is the part that depends on
+the rows
 alone, and is used with any weights. gru.h describes the C sources beside this file.
 """
 
@@ -73,7 +73,7 @@ def in_c(name: str) -> Any:
     return getattr(_library, name)
 
 
-class Plan:
+class PrefixTree:
     """The prefix tree of rows of tokens, to be run with any weights. Immutable; threads may share it."""
 
     def __init__(self, flat: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> None:
@@ -127,7 +127,7 @@ class Plan:
 
 
 def last_states(
-    plan: Plan,
+    plan: PrefixTree,
     embedding: Tensor,
     w_ih: Tensor,
     w_hh: Tensor,
@@ -166,7 +166,7 @@ def last_states(
     return last[:, :size] if missing else last
 
 
-def _plain(plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
+def _plain(plan: PrefixTree, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
     """Compute the last states with PyTorch, level by level: for other number types and devices."""
     states: list[Tensor] = []
     for word, parent in plan.levels():
@@ -183,7 +183,7 @@ class _Recurrence(torch.autograd.Function):
     """The recurrence and its gradient in C."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor, threads: int) -> Tensor:
+    def forward(ctx: Any, plan: PrefixTree, x: Tensor, w_hh: Tensor, b_hh: Tensor, threads: int) -> Tensor:
         last, state, kept = _forward(plan, x, w_hh, b_hh, threads, keep=True)
         ctx.save_for_backward(x, w_hh, b_hh)
         ctx.plan, ctx.threads, ctx.made = plan, threads, (state, kept)
@@ -199,7 +199,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _forward(
-    plan: Plan, x: Tensor, w_hh: Tensor, b_hh: Tensor, threads: int, *, keep: bool
+    plan: PrefixTree, x: Tensor, w_hh: Tensor, b_hh: Tensor, threads: int, *, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the last states, and with `keep` also all states and gates (otherwise empty)."""
     size = w_hh.shape[1]
@@ -224,7 +224,7 @@ def _forward(
 
 
 def _backward(
-    plan: Plan, w_hh: Tensor, state: Tensor, kept: Tensor, grad: Tensor, threads: int
+    plan: PrefixTree, w_hh: Tensor, state: Tensor, kept: Tensor, grad: Tensor, threads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, w_hh and b_hh; overwrites `kept`."""
     w_hh, grad = w_hh.contiguous(), grad.contiguous()

@@ -14,7 +14,7 @@ from xtx.kernels.cpu.gru import in_c
 Ints = NDArray[np.int32]
 
 
-class Table(Protocol):
+class RaggedRows(Protocol):
     """Rows of words in one array; implemented by `xtx.text.text_table.Ragged`."""
 
     lengths: NDArray[np.int64]
@@ -27,7 +27,7 @@ class _Table(ctypes.Structure):
 
 
 def order_words(
-    table: Table, texts: Ints, groups: Ints, words: int, room: int, at: Ints, first: Ints, places: Ints
+    table: RaggedRows, texts: Ints, groups: Ints, words: int, room: int, at: Ints, first: Ints, places: Ints
 ) -> None:
     """Assign a position to every word of some rows, and sort the positions by word.
 

@@ -16,7 +16,7 @@ _FIRST_SIZE = 65_536
 """Texts that the first copy has space for, so that it is seldom replaced."""
 
 
-class Shelf:
+class DeviceTextTable:
     """A copy of the text table's tokens on the device, into which texts are copied when they are needed."""
 
     def __init__(self, table: TextTable, device: torch.device) -> None:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xtx.kernels.cuda.device_text_table import Mail, Shelf
+from xtx.kernels.cuda.device_text_table import DeviceTextTable, Mail
 from xtx.kernels.cuda.gru import Rows, Texts, encode
 from xtx.networks.q_networks import DrrnNetwork, InvDyNetwork, TextEncoders
 
@@ -77,7 +77,7 @@ class Recorded:
 class Values:
     """Computes Q-values with one network."""
 
-    def __init__(self, frozen: Frozen, shelf: Shelf, device: torch.device) -> None:
+    def __init__(self, frozen: Frozen, shelf: DeviceTextTable, device: torch.device) -> None:
         self._frozen = frozen
         self._shelf = shelf
         self._device = device

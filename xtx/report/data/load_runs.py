@@ -25,7 +25,7 @@ from xtx.report.data.run_summary import Summary, read_start, read_summary
 from xtx.report.data.statistics import Floats, WorkingTime, working_time
 from xtx.report.number_format import some
 from xtx.runs.run_folder import CHANGES, MAX_NUMBER, checkpoints, read_config, read_episodes, read_lines
-from xtx.runs.viewer_files import LONGEST_NAME, MOST_PAIRS, MOST_WAYS, Move
+from xtx.runs.viewer_files import LONGEST_NAME, MOST_PAIRS, MOST_WAYS, RoomMove
 
 SUMMARIES = "seed-*.json"
 """What files with summaries of runs are called; one that is named itself may be called anything."""
@@ -49,7 +49,7 @@ class RunData:
     time: WorkingTime | None
     starts: list[dict[str, Any]]
     """What it ran with, at each start."""
-    moves: list[Move] = field(default_factory=list)
+    moves: list[RoomMove] = field(default_factory=list)
     """The ways between rooms, as they were found; a summary has none."""
     notes: list[str] = field(default_factory=list)
     """What is amiss, in words."""
@@ -243,18 +243,18 @@ def _accepted_changes(folder: Path, notes: list[str]) -> list[str]:
     return found
 
 
-def _moves(folder: Path, notes: list[str]) -> list[Move]:
-    moves: list[Move] = []
+def _moves(folder: Path, notes: list[str]) -> list[RoomMove]:
+    moves: list[RoomMove] = []
     try:
         for line in read_lines(folder, "rooms"):
-            move = msgspec.convert(line, Move)
+            move = msgspec.convert(line, RoomMove)
             if not 0 <= move.step < MAX_NUMBER:
                 raise BadFileError("no step in it")
             if len(moves) == MOST_PAIRS * MOST_WAYS:
                 notes.append(f"rooms.jsonl has more than {len(moves):,} lines, and the rest is left out")
                 break
             short = (name[:LONGEST_NAME] for name in (move.origin, move.action, move.target))
-            moves.append(Move(move.step, *short))
+            moves.append(RoomMove(move.step, *short))
     except (ValueError, OSError) as error:
         notes.append(f"rooms.jsonl is damaged ({error}), so there is no map")
         return []

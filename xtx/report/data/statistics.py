@@ -214,7 +214,7 @@ def aggregates(
 
 
 @dataclass(frozen=True)
-class Profile:
+class PerformanceProfile:
     """A performance profile: the share of runs that score more than each threshold."""
 
     thresholds: Floats
@@ -225,14 +225,14 @@ class Profile:
 
 def performance_profile(
     scores: Scores, thresholds: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
-) -> Profile:  # fmt: skip
+) -> PerformanceProfile:  # fmt: skip
     """The share of the runs above each threshold, averaged over games, with a band from the stratified bootstrap."""
     at = np.asarray(thresholds, np.float64)
     samples = _resample(scores, resamples, np.random.default_rng(seed))
     drawn = np.mean([[(game > threshold).mean(axis=1) for threshold in at] for game in samples], axis=0)
     share: Floats = np.mean([(game[None] > at[:, None]).mean(axis=1) for game in scores], axis=0)
     low, high = np.quantile(drawn, _tails(), axis=1)
-    return Profile(at, share, low, high)
+    return PerformanceProfile(at, share, low, high)
 
 
 def probability_of_improvement(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
-from xtx.runs.viewer_files import Move
+from xtx.runs.viewer_files import RoomMove
 
 Place = tuple[int, int]
 """Across and down, in fields of the grid."""
@@ -26,7 +26,7 @@ MOST_ROOMS = 400
 
 
 @dataclass(frozen=True)
-class Way:
+class RoomLink:
     """A line on the map."""
 
     origin: str
@@ -38,20 +38,20 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Chart:
+class RoomChart:
     """What was found, by one agent or in one run."""
 
     first: Mapping[str, int]
     """Each room, in the order of their discovery, and after how many steps of training that was."""
-    ways: Sequence[Way]
+    ways: Sequence[RoomLink]
 
 
-def in_order(runs: Iterable[Sequence[Move]]) -> list[Move]:
+def in_order(runs: Iterable[Sequence[RoomMove]]) -> list[RoomMove]:
     """The moves of several runs, by the steps after which they were made."""
     return list(merge(*runs, key=lambda move: move.step))
 
 
-def chart(moves: Sequence[Move]) -> Chart:
+def chart(moves: Sequence[RoomMove]) -> RoomChart:
     """The rooms and ways in moves that are in order."""
     first: dict[str, int] = {}
     actions: dict[tuple[str, str], list[str]] = {}
@@ -64,12 +64,12 @@ def chart(moves: Sequence[Move]) -> Chart:
     ways, drawn = [], set[tuple[str, str]]()
     for (origin, target), there in actions.items():
         if (target, origin) not in drawn:
-            ways.append(Way(origin, target, tuple(there), tuple(actions.get((target, origin), ()))))
+            ways.append(RoomLink(origin, target, tuple(there), tuple(actions.get((target, origin), ()))))
             drawn.add((origin, target))
-    return Chart(first, ways)
+    return RoomChart(first, ways)
 
 
-def lay_out(moves: Sequence[Move]) -> dict[str, Place]:
+def lay_out(moves: Sequence[RoomMove]) -> dict[str, Place]:
     """A field for each room, given moves in order: as the compass says, seen from where it was first walked into.
 
     Rooms stay where they are when others are found later, so that a map can be watched while it grows.

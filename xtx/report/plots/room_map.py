@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from xtx.report.number_format import count, short
-from xtx.report.plots.room_layout import Chart, Place, Way
+from xtx.report.plots.room_layout import Place, RoomChart, RoomLink
 
 ACROSS, DOWN = 132, 62
 """Size of a field."""
@@ -26,7 +26,7 @@ MARGIN = 12
 class MapPlot:
     """What one agent found, on the common map of a game."""
 
-    chart: Chart
+    chart: RoomChart
     places: Mapping[str, Place]
     """Of all rooms that anybody found; those that are not in the chart are shown empty."""
     latest: int
@@ -71,7 +71,7 @@ class MapPlot:
         said = f"map of {len(self.chart.first)} rooms"
         return f'<svg class="map" {size} role="img" aria-label="{said}">{"".join(parts)}</svg>'
 
-    def _room(self, room: str, ways: list[Way]) -> str:
+    def _room(self, room: str, ways: list[RoomLink]) -> str:
         x, y = self.middle(room)
         first = self.chart.first.get(room)
         if first is None:
@@ -88,13 +88,13 @@ class MapPlot:
         box = f'x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}"'
         return f'<g class="room {kind}" data-tip="{escape(said)}"><rect {box} rx="5"/>{text}</g>'
 
-    def _way(self, way: Way) -> str:
+    def _way(self, way: RoomLink) -> str:
         path = self.path(way)
         said = "\n".join([f"{way.origin} → {way.target}: {', '.join(way.there)}", *_return(way)])
         kind = "way" if way.back else "way once"
         return f'<g data-tip="{escape(said)}"><path class="feel" d="{path}"/><path class="{kind}" d="{path}"/></g>'
 
-    def path(self, way: Way) -> str:
+    def path(self, way: RoomLink) -> str:
         """Straight between neighbours; bowed where it would run behind other rooms."""
         (x0, y0), (x1, y1) = self.middle(way.origin), self.middle(way.target)
         across, down = (x1 - x0) / ACROSS, (y1 - y0) / DOWN
@@ -120,13 +120,13 @@ class MapPlot:
         return f'<g class="legend">{"".join(parts)}</g>'
 
 
-def _exits(room: str, ways: list[Way]) -> list[str]:
+def _exits(room: str, ways: list[RoomLink]) -> list[str]:
     lines = [f"{', '.join(way.there)} → {way.target}" for way in ways if way.origin == room]
     lines += [f"{', '.join(way.back)} → {way.origin}" for way in ways if way.target == room and way.back]
     return lines if len(lines) <= 12 else [*lines[:12], f"and {len(lines) - 12} more"]
 
 
-def _return(way: Way) -> list[str]:
+def _return(way: RoomLink) -> list[str]:
     return [f"{way.target} → {way.origin}: {', '.join(way.back)}"] if way.back else []
 
 

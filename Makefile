@@ -81,10 +81,10 @@ extras: .venv/extras
 
 docs: .venv/extras
 	@echo "== building the documentation into .venv/site"
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: .venv/extras
-	@$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
 # Resolves in an environment of its own, so that what is installed here makes no difference.
 lock: .venv/stamp

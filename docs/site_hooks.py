@@ -1,13 +1,29 @@
-"""Hooks of the documentation site: the command line's reference is made from the program's help."""
+"""Hooks of the documentation site: the reference of the command line is made from the program's help, and files at the
+top of the repository become pages."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 MARK = "<!-- command line -->"
+
+
+AT_THE_TOP = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+"""Pages of the site that are files at the top of the repository."""
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are not in docs/."""
+    from mkdocs.structure.files import File
+
+    for page, source in AT_THE_TOP.items():
+        text = (Path(__file__).parents[1] / source).read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-_MODULES = ("report", "sweep", "train")
+_MODULES = ("report", "sweep")
 """Public functions that are called like a module of the package."""
 
 

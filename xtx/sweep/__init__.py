@@ -1,8 +1,8 @@
 """Sweeps: many runs, planned from a TOML file and carried out on one machine or on a Ray cluster.
 
-`spec` reads the TOML file, `plan` makes the runs, `folder` and `progress` read and write their folders, `conduct` is
-the
-loop over all runs, `local` and `cluster` carry runs out (each in a process of `child`), and `table` shows them.
+`sweep_file` reads the TOML file, `run_plan` makes the runs, `sweep_folder` and `run_progress` read and write their
+folders, `scheduler` is the loop over all runs, `local_processes` and `ray_cluster` carry runs out (each in a process of
+`run_process`), and `progress_table` shows them.
 """
 
 from xtx.callable_modules import make_callable

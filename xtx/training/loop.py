@@ -12,7 +12,6 @@ import msgspec
 import torch
 from msgspec import Meta
 
-from xtx.callable_modules import make_callable
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
@@ -420,6 +419,3 @@ class _MetricsWindow:
         means = {name: self.sums[name] / self.counts[name] for name in sorted(self.sums)}
         self.sums, self.counts = {}, {}
         return means
-
-
-make_callable(__name__, "xtx.api.training", "train")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -42,6 +44,63 @@ def test_python_in_the_guides_runs(page: Path, tmp_path: Path) -> None:
     code = "\n".join(read_blocks(page))
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
+
+
+NOT_RUN = {
+    "xtx watch": "serves until it is stopped; tests/web runs it",
+    "xtx games profile": "needs what Inform leaves behind; tests/games/catalog/test_profile.py runs it",
+    "xtx games add story.z5 --profile": "needs that profile",
+}
+SHORT = {
+    "train": "--steps 80 --workers 1",
+    "evaluate": "--episodes 2",
+    "play": "--steps 3 --delay 0",
+    "sweep": "--dry-run --games lowwater",
+    "games check": "--limit 3",
+    "report": "--no-walkthroughs",
+}
+"""Options that make a command short; everything else of it is as it is printed."""
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a person who reads the guides: with a run, a story, and a list of commands to try in it."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "downloads").mkdir()
+    shutil.copy(ROOT / "stories" / "hang" / "hang.z5", folder / "story.z5")
+    shutil.copy(ROOT / "xtx" / "games" / "catalog" / "data" / "lowwater.z5", folder / "downloads" / "zork1.z5")
+    (folder / "commands.txt").write_text("look\ninventory\n")
+    call(folder, "train toy:corridor-5 --agent xtx-demo --steps 80 --workers 1 --out runs/first")
+    return folder
+
+
+def call(folder: Path, line: str) -> None:
+    """Give a command in that folder, with everything of the user's in it."""
+    owned = {name: str(folder / name) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "HOME")}
+    words = [sys.executable, "-m", "xtx.cli", *shlex.split(line.replace("~", str(folder)))]
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, **owned},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"xtx {line}: {done.stderr[-2000:]}"
+
+
+READ_BY_ALL = [page for page in GUIDES if page.name in ("README.md", "quickstart.md", "training.md", "your-games.md")]
+COMMANDS_READ_BY_ALL = dict.fromkeys(line for page in READ_BY_ALL for line in read_commands(page))
+
+
+@pytest.mark.parametrize("line", [c for c in COMMANDS_READ_BY_ALL if not c.startswith(tuple(NOT_RUN))])
+def test_commands_in_the_guides_run(line: str, reader: Path) -> None:
+    words = line.removeprefix("xtx ")
+    command = next(name for name in (" ".join(words.split()[:2]), words.split()[0]) if name in COMMANDS)
+    words = re.sub(r"\bzork[13]\b(?!\.z5)", "lowwater", words.replace("RUN", "runs/first"))
+    is_by_hand = command == "play" and "--agent" not in words
+    call(reader, words if is_by_hand else f"{words} {SHORT.get(command, '')}")
 
 
 @cache

@@ -10,6 +10,10 @@ WHOLE_VERSION = 17
 """Changes whenever the same state may give other candidates of the whole dictionary: part of the atlas's keys that
 depend on them."""
 
+DISCOVERY_VERSION = 1
+"""Changes whenever something else may be found out about a story that was not added: part of the file's name in which
+it is kept."""
+
 
 def search_versions() -> dict[str, str]:
     """The present versions by name, as runs record them."""

@@ -43,7 +43,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         _ = xtx.nothing_like_that  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["train", "sweep", "report"])
+@pytest.mark.parametrize("name", ["sweep", "report"])
 def test_functions_that_share_the_name_of_a_module_work_before_and_after_its_import(name: str, tmp_path: Path) -> None:
     """Python binds `xtx.sweep` to the package of that name as soon as anything imports it."""
     program = (

@@ -408,6 +408,10 @@ class _SilentDisplay:
 
     show = summary = note
 
+    def stopping(self) -> bool:
+        """Nothing is shown of a stop either."""
+        return False
+
     @contextlib.contextmanager
     def surveying(self) -> Iterator[None]:
         """Nothing is shown of a survey; a toy world has none."""

@@ -44,7 +44,7 @@ COMMANDS = {
     "best": Command("xtx.cli.best", "read a run's best episode"),
     "export": Command("xtx.cli.export", "write episodes as data for other programs"),
     "compare": Command("xtx.cli.compare", "train several agents on a game and compare them"),
-    "sweep": Command("xtx.cli.sweep", "many runs: games x agents x seeds, or the paper's tables"),
+    "sweep": Command("xtx.cli.sweep", "many runs: games x agents x seeds, the paper's tables"),
     "runs": Command("xtx.cli.runs", "list the runs in a folder, and make room on the disk"),
     "report": Command("xtx.cli.report", "set runs beside the paper's tables, on one page"),
     "summarise": Command("xtx.cli.summarise", "keep runs as small files that reports can be made from"),
@@ -58,7 +58,7 @@ COMMANDS = {
     "games survey": Command("xtx.cli.games.survey", "find out ahead what makes up a story's world"),
     "games check": Command("xtx.cli.games.check", "see whether the needed actions are among the valid ones"),
     "games atlas": Command("xtx.cli.games.atlas", "show how much the atlas holds, and how often it helped"),
-    "games verify": Command("xtx.cli.games.verify", "play what you know, to see whether what was found is true"),
+    "games verify": Command("xtx.cli.games.verify", "play known commands to check what was found"),
     "games export-profile": Command("xtx.cli.games.export_profile", "write what was found out, to be passed on"),
     "games profile": Command("xtx.cli.games.profile", "describe an Inform story of your own"),
 }

@@ -20,7 +20,6 @@ BROKEN = "(The story broke off.)"
 """Shown where a story ends without a word: the emulator found an error in it."""
 
 _STATUS_LINE = re.compile(r" {20,}\S[^\n]*\Z")
-_PROMPT = re.compile(r"\s*>?\s*\Z")
 _GAPS = re.compile(r"\n[ \t]*\n\s*\n")
 # Everything that could move the cursor or change the terminal; a story is foreign text.
 _CONTROL = {code: None for code in (*range(10), *range(11, 32), *range(127, 160))}
@@ -187,4 +186,5 @@ class GameSession:
 def paragraphs(text: str) -> str:
     """A narration as people read it: paragraphs apart, without the prompt and signs that steer terminals."""
     text = _STATUS_LINE.sub("", text.replace("\r", "\n").replace("\t", " ").translate(_CONTROL))
-    return _GAPS.sub("\n\n", _PROMPT.sub("", text)).strip("\n")
+    text = text.rstrip().removesuffix(">").rstrip()
+    return _GAPS.sub("\n\n", text).strip("\n")

@@ -153,7 +153,7 @@ class _Survey:
         layout = self._refine_along(
             layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen], _CHECKED
         )
-        layout = self._with_unchecked(layout, memory)
+        layout = self._with_unchecked(layout)
         budget.begin("looking for values that come to the same", 0.9)
         walks = [*self._wander(layout, commands, _WANDERED_FOLDING), *self._loiter(layout)]
         layout = self._with_folds(layout, [*(states[i] for i in ordinary), *walks])
@@ -178,10 +178,9 @@ class _Survey:
             layout = self._refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
         return layout
 
-    def _with_unchecked(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> Layout:
-        """The layout that leaves nothing out in rooms that were not checked, of what ever changed along the
-        walkthrough."""
-        left_out = self.trials.changeable(layout) & (memory != memory[0]).any(axis=0)
+    def _with_unchecked(self, layout: Layout) -> Layout:
+        """The layout that leaves nothing out in rooms that were not checked."""
+        left_out = self.trials.changeable(layout)
         addresses = tuple(int(a) for a in np.flatnonzero(left_out) if a >= 64)
         return msgspec.structs.replace(layout, unchecked=dict.fromkeys(sorted(self.unchecked), addresses))
 

@@ -22,8 +22,9 @@ from xtx.core import UserError
 from xtx.files.user_paths import cache_folder
 from xtx.games.catalog.bare_profile import bare_profile
 from xtx.games.catalog.profile import Profile, read_profile
-from xtx.games.catalog.story_file import Story, read_story
+from xtx.games.catalog.story_file import Story, check_places, read_story
 from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
+from xtx.search_versions import DISCOVERY_VERSION
 
 DATA = Path(__file__).parent / "data"
 """The package's own data."""
@@ -170,24 +171,31 @@ def supported(md5: str) -> Entry | None:
     return next((entry for entry in _jericho_entries() if entry.md5 == md5), None)
 
 
-def found_folder() -> Path:
-    """Where profiles are kept that were found of stories which nobody added."""
-    return cache_folder() / "found"
-
-
 def _described(story: Story) -> Story:
     """The story with a profile where Jericho does not know it: at the least with what its file says."""
     if supported(story.md5) is not None or story.profile is not None:
         return story
-    profile = find_profile(story.md5) or _find_kept(story.md5)
+    profile = find_profile(story.md5)
+    if profile is not None:
+        try:
+            check_places(profile, story.content)
+        except ValueError as error:
+            raise UserError(f"the profile of {story.path} does not fit ({error}); add the story again") from None
+    profile = profile or _find_kept(story)
     return replace(story, profile=profile or bare_profile(story.content, story.md5, story.path))
 
 
-def _find_kept(md5: str) -> Profile | None:
+def found_file(md5: str) -> Path:
+    """Where a profile is kept that was found of a story which was not added."""
+    return cache_folder() / "found" / f"{md5}-{DISCOVERY_VERSION}.json"
+
+
+def _find_kept(story: Story) -> Profile | None:
     """What was found before of a story that was not added."""
     with contextlib.suppress(ValueError):
-        profile = read_profile(found_folder() / f"{md5}.json")
-        return profile if profile.md5 == md5 else None
+        profile = read_profile(found_file(story.md5))
+        check_places(profile, story.content)
+        return profile if profile.md5 == story.md5 else None
     return None
 
 

@@ -83,13 +83,18 @@ def _read_companion(companion: Path, path: Path, content: bytes, md5: str) -> Pr
         raise UserError(f"{companion}: {error}") from None
     if profile.md5 != md5:
         raise UserError(f"{companion} describes another story than {path.name}: make the profile anew")
-    memory = content[: Header.read(content).dynamic_size]
     try:
-        for place in profile.places:
-            place.read(memory)
+        check_places(profile, content)
     except ValueError as error:
         raise UserError(f"{companion} does not fit {path.name} ({error}): make the profile anew") from None
     return profile
+
+
+def check_places(profile: Profile, content: bytes) -> None:
+    """Raise ValueError if a profile names an address that is not in the story's changing memory."""
+    memory = content[: Header.read(content).dynamic_size]
+    for place in profile.places:
+        place.read(memory)
 
 
 def check_story(content: bytes, name: str) -> None:
@@ -106,5 +111,10 @@ def check_story(content: bytes, name: str) -> None:
         raise UserError(f"{name} is cut short: {len(content)} of {header.length} bytes; get the file again")
     if not all(64 <= address < len(content) for address in inside):
         raise UserError(f"{name} is not a Z-machine story: its header points outside the file")
+    changing = (header.globals, header.first_object + header.object_size)
+    if not all(address <= header.dynamic_size for address in changing):
+        raise UserError(
+            f"{name} is not a Z-machine story: its header puts objects or variables outside changing memory"
+        )
     if header.length and header.checksum and sum(content[64 : header.length]) & 0xFFFF != header.checksum:
         raise UserError(f"{name} is damaged: its checksum does not fit; get the file again")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from xtx.core import UserError
 from xtx.files.atomic_writes import write_whole
-from xtx.games.catalog.known_games import found_folder
+from xtx.games.catalog.known_games import found_file
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.catalog.story_file import Story
 
@@ -21,5 +21,5 @@ def describe(story: Story) -> Story:
 
     profile = discover(story)
     with suppress(UserError):  # a cache that cannot be written is no cache
-        write_whole(found_folder() / f"{story.md5}.json", encode_profile(profile))
+        write_whole(found_file(story.md5), encode_profile(profile))
     return replace(story, profile=profile)

@@ -53,7 +53,7 @@ class Probe:
         answer = self.give_altered(state, command)
         if answer is not None:
             return answer
-        self.emulator.restore(state)
+        self.emulator.restore(msgspec.structs.replace(state, narration=b""))  # which may be longer than Frotz takes
         status = self.emulator.step(command, CANDIDATE_LIMIT)
         self.budget.spend(FROTZ_WEIGHT * self.emulator.instructions)
         return _split(self.emulator.save()) if status is Status.DONE else None

@@ -10,7 +10,7 @@ _TAIL = 400
 _QUESTION = re.compile(r"\brestart\b.*\b(restore|quit|end)\b|\b(restore|quit)\b.*\brestart\b", re.I | re.S)
 """What a story asks at the end of a game: whether to restart, to restore a saved game or to quit."""
 
-_ENDING = re.compile(r"\*{2,}\s*(?P<words>[^*\n]{3,80}?)\s*\*{2,}")
+_ENDING = re.compile(r"\*\*([^*\n]{3,120})\*\*")
 """What a story prints at the end of a game, as in "*** You have won ***"."""
 
 _VICTORY = re.compile(
@@ -28,8 +28,8 @@ def reads_as_end(narration: str) -> bool:
 
 def find_ending(narration: str) -> str:
     """The words between asterisks with which a story ends a game; empty for none."""
-    found = _ENDING.search(narration)
-    return found["words"] if found else ""
+    found = (match.strip() for match in _ENDING.findall(narration))
+    return next((words for words in found if 3 <= len(words) <= 80), "")
 
 
 def reads_as_victory(narration: str) -> bool:

@@ -235,7 +235,7 @@ class ObjectTree:
 
 def count_objects(story: bytes, header: Header) -> int:
     """The number of objects, judged by where the first property table begins (the usual layout)."""
-    lowest = len(story)
+    lowest = min(len(story), header.dynamic_size)
     number = 1
     while header.object_address(number + 1) <= lowest and number < 65535:
         table = word(story, header.object_address(number) + header.object_size - 2)

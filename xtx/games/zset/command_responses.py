@@ -19,6 +19,8 @@ from xtx.games.zset.engine import ENGINE, Engine
 _TRIED = ("look", "inventory", "examine me", "examine north", "examine door")
 _TURNS = 8
 """So many turns of the walkthrough they are tried in."""
+_LONGEST_WORD = 200
+"""Bytes; Frotz ends at a word that is longer than its screen."""
 
 
 def _read(emulator: Emulator, screen: bytes) -> str:
@@ -55,7 +57,9 @@ def find_kept_back(emulator: Emulator, engine: Engine, excluded: Collection[str]
         state = emulator.save()
         emulator.note(ENGINE)
         printed = engine.step(before, command)[1].narration if emulator.wants_line_in(before) else b""
-        words.setdefault(re.split(rb"[\r\n ]", printed)[-1], 0)
+        last = re.split(rb"[\r\n ]", printed)[-1]
+        if len(last) <= _LONGEST_WORD:
+            words.setdefault(last, 0)
         # What the engine gives up may be what kills the emulator.
         screens = zip(tried, engine.ask(state, tried), strict=True)
         answered = {command: screen for command, screen in screens if screen is not None}

@@ -22,7 +22,7 @@ from xtx.core import UserError
 from xtx.games import jericho as frotz_env
 from xtx.games.jericho import EmulatorLostWarning, FrotzEnv, UnsupportedGameWarning
 
-LOWWATER = str(Path(frotz_env.__file__).parent / "data" / "lowwater.z5")
+LOWWATER = str(Path(frotz_env.__file__).parent / "catalog" / "data" / "lowwater.z5")
 HANG = str(Path(__file__).parents[2] / "stories" / "hang" / "hang.z5")
 Real = Callable[[str], Path]
 

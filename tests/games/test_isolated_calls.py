@@ -92,8 +92,8 @@ def test_closing_the_iterator_ends_all_processes() -> None:
 
 
 def test_a_game_that_dies_has_a_row_and_the_others_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """The search of the test story tries a command that ends the process."""
-    assert main(["games", "check", HANG, LOW_WATER, "--limit", "2", "--no-atlas"]) == 2
+    """The plain search of the test story tries a command that ends the process."""
+    assert main(["games", "check", HANG, LOW_WATER, "--limit", "2", "--no-atlas", "--search", "jericho"]) == 2
     rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows[:1]] == ["game"]
     [dead] = [row for row in rows if row.startswith("hang")]
@@ -102,7 +102,7 @@ def test_a_game_that_dies_has_a_row_and_the_others_too(capsys: pytest.CaptureFix
 
 
 def test_a_single_game_that_dies_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["games", "check", HANG, "--limit", "2", "--no-atlas"]) == 2
+    assert main(["games", "check", HANG, "--limit", "2", "--no-atlas", "--search", "jericho"]) == 2
     captured = capsys.readouterr()
     assert "died of SIGSEGV" in captured.err and captured.err.count("\n") == 1
 

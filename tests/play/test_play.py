@@ -475,8 +475,8 @@ def test_no_story_runs_in_the_process_of_the_player() -> None:
     code = (
         "import sys\n"
         "from xtx.games.story_game import GameSpec\n"
-        "from xtx.play.played_game import Table\n"
-        "table = Table(GameSpec(sys.argv[1], search=False))\n"
+        "from xtx.play.played_game import GameSession\n"
+        "table = GameSession(GameSpec(sys.argv[1], search=False))\n"
         "table.begin(), table.move('north'), table.load(table.save()), table.restart()\n"
         "table.close()\n"
         "print(any('frotz' in line for line in open('/proc/self/maps')))\n"

@@ -131,7 +131,7 @@ def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp
     """The same verdicts whether the search comes with the step or after it."""
     found = []
     for in_two in (False, True):
-        spec = GameSpec(HANG, atlas=str(tmp_path / str(in_two)))
+        spec = GameSpec(HANG, atlas=str(tmp_path / str(in_two)), engine="jericho")  # which runs what kills
         with vector(spec, 2, 2, patience=1.0) as games:
             games.reset()
             walk = []
@@ -146,7 +146,7 @@ def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp
 
 def test_a_candidate_that_kills_several_workers_at_once_is_blamed_by_each() -> None:
     """Without an atlas no worker hears from the others that it was to blame."""
-    with vector(GameSpec(HANG), 4, 3, patience=5.0) as games:
+    with vector(GameSpec(HANG, engine="jericho"), 4, 3, patience=5.0) as games:
         seen = games.reset()
         assert len({o.actions for o in seen}) == 1 and [action for _, action, _ in games.forbidden] == ["burst"]
 

@@ -151,7 +151,7 @@ def test_a_deadly_candidate_is_blamed_when_its_state_is_really_met(tmp_path: Pat
     """And not when it is looked at from afar, though the worker is lost over that as well."""
     found: list[Any] = []
     for ahead in (False, True):
-        spec = GameSpec(HANG, atlas=str(tmp_path / str(ahead)))
+        spec = GameSpec(HANG, atlas=str(tmp_path / str(ahead)), engine="jericho")  # which runs what kills
         with vector(spec, 2, 2, patience=1.0, ahead=ahead) as games:
             games.reset()
             games.move(["down", "wait"])

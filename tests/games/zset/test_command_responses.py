@@ -244,7 +244,9 @@ def test_what_is_printed_in_other_ways(version: int, name: str, tmp_path: Path) 
         for line, flag, ram in zip(lines, flags.tolist(), memory, strict=True):
             emulator.restore(state)
             emulator.step(line)
-            assert "latin" not in name or (not flag & UNJUDGED and (emulator.ram == ram).all())
+            # Letters in a table are left open, as a text in which they occur.
+            assert name != "latin" or not flag & UNJUDGED
+            assert "latin" not in name or flag & UNJUDGED or (emulator.ram == ram).all()
         for screen, text in zip(ours, theirs, strict=True):
             if screen is not None and text is not None:
                 # Up to version 3 Frotz writes the status line before all else.

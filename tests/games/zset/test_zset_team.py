@@ -172,18 +172,19 @@ def test_where_not_all_engines_can_be_opened_none_stays_open(scene: Scene, monke
 
 
 def test_a_survey_makes_do_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+    made: list[Engine] = []
+    make = Engine.of
 
-    def of(emulator: Emulator, threads: int = 1) -> str:
+    def of(emulator: Emulator, threads: int = 1) -> Engine:
         if made:
             raise MemoryError("no room for that")
-        made.append("an engine")
+        made.append(make(emulator, threads))
         return made[-1]
 
     with verify.opened(LOWWATER) as (emulator, _), monkeypatch.context() as crowded:
         crowded.setattr(Engine, "of", of)
         crowded.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
-        assert Trials(emulator, (), Budget())._engines == ["an engine"]
+        assert Trials(emulator, (), Budget())._engines == made and len(made) == 1
         with pytest.raises(MemoryError):  # without any engine the layout would be another one
             Trials(emulator, (), Budget())
         made.clear()

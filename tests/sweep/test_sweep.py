@@ -92,8 +92,9 @@ def test_runs_are_those_of_xtx_train_and_are_made_once(tmp_path: Path, capsys: p
     said = capsys.readouterr().out
     assert "2 runs: 2 finished; 1,600 of 1,600 steps" in said
     assert f"xtx report {out}" in said
-    plain = ["train", "toy:corridor-5", "--agent", "random", "--seed", "3", "--steps", "800", "--quiet"]
-    assert main([*plain, "--threads", "1", "--workers", "1", "--device", "cpu", "--out", str(tmp_path / "plain")]) == 0
+    plain = ["train", "toy:corridor-5", "--agent", "random", "--actions", "templates", "--seed", "3", "--steps", "800"]
+    means = ["--threads", "1", "--workers", "1", "--device", "cpu", "--quiet"]  # as sweeps have it
+    assert main([*plain, *means, "--out", str(tmp_path / "plain")]) == 0
     made = out / "toy-corridor-5" / "random" / "seed-3"
     for name in ("metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "config.json"):
         assert (made / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()

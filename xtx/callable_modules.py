@@ -1,4 +1,4 @@
-"""Modules that can be called: `xtx.sweep(...)` is a function of the public API, and `xtx.sweep` a package.
+"""Makes a package callable, so that `xtx.sweep` is both a package and a function of the public API.
 
 Python binds a submodule to its name in the parent package whenever it is imported, so the function cannot have that
 name to itself. A module with `__call__` serves both.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 
 class UserError(Exception):
-    """Something the user can mend. Its text is one line that says what to do; the command line exits with 2."""
+    """An error the user can fix; its text is one line that says how. The command line exits with status 2."""
 
 
 def warn(line: str) -> None:

@@ -1,4 +1,4 @@
-"""`xtx compare`: the ready sweep `compare`, several agents on one game with equal steps, under a name of its own."""
+"""`xtx compare`: train several agents on one game for equally many steps and print their scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xtx games profile`: describing a story that Jericho does not know."""
+"""`xtx games profile`: write the profile of a story from Inform's debug file."""
 
 from __future__ import annotations
 

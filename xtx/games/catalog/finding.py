@@ -1,4 +1,4 @@
-"""What was found out about a story, for people to read."""
+"""One fact that discovery found out about a story, with how sure it is."""
 
 from __future__ import annotations
 

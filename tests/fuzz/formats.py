@@ -29,6 +29,7 @@ from xtx.cli import training_session
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.games.atlas.archive import pack, read_packed
+from xtx.games.catalog.known_games import find_story
 from xtx.games.catalog.profile import grammar_templates
 from xtx.games.catalog.story_file import Story, check_story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot
@@ -214,7 +215,7 @@ def _read_profile(scratch: Path, content: bytes) -> None:
     story = scratch / "story.z5"
     story.write_bytes(_lowwater().content)
     (scratch / "story.json").write_bytes(content)
-    found = read_story(story)
+    found = find_story(str(story))
     emulator = Emulator(found)
     try:
         emulator.reset(1)

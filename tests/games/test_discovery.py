@@ -83,6 +83,9 @@ def test_add_verify_export_and_back(
     assert "unverified" in capsys.readouterr().out
     commands = tmp_path / "commands.txt"
     assert known.profile is not None
+    commands.write_text("xyzzy\nplugh\n")
+    assert main(["games", "verify", "stranger", str(commands)]) == 1
+    assert "nothing could be compared" in capsys.readouterr().out
     commands.write_text("# the way\n" + "\n".join(known.profile.walkthrough))
     assert main(["games", "verify", "stranger", str(commands)]) == 0
     assert "marked as verified" in capsys.readouterr().out

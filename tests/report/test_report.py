@@ -333,8 +333,8 @@ def test_a_reader_sees_findings_a_curve_and_a_table_first(full: Path) -> None:
     text, gallery, table = opening.blocks
     assert opening.kind == "opening" and isinstance(text, Text) and isinstance(gallery, Gallery)
     assert isinstance(table, Section) and len(table.blocks) <= 2
-    assert "xtx: Avg above the paper's in 0 of 3 rows" in text.text
-    assert "Highest Avg at equal steps, of 3 games with several agents: xtx on 2, xtx-no-mix on 1" in text.text
+    assert "xtx: Avg above the paper's in 0 of 2 deterministic rows" in text.text
+    assert "of 3 games with several agents: xtx on 2, xtx-no-mix on 1" in text.text
     plot = gallery.figures[0].plot
     assert isinstance(plot, LinePlot) and plot.reference == ("the paper's xtx", 103.4)
     limits = document.sections[1]

@@ -159,3 +159,10 @@ def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
         "paper's runs; 1 with 1 seed, 1 with 3 seeds. The paper has three seeds in each.",
         "",
     ]
+
+
+def test_the_longest_runs_have_the_plain_name_where_none_has_the_papers_length(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30] * 20, steps=200_000)
+    write_run(tmp_path / "b", [40] * 20, steps=40_000)
+    found = {group.label: group.steps for group in read_board(tmp_path).groups}
+    assert found == {"xtx": 200_000, "xtx (steps=40000)": 40_000}

@@ -61,6 +61,9 @@ def run(args: Args) -> int:
     if not found.fits:
         print("not marked as verified")
         return 1
+    if not (found.score_checks or found.won or any(texts)):
+        print("not marked as verified: nothing could be compared; give a transcript, or commands that win")
+        return 1
     companion = story.path.with_suffix(".json")
     if companion.parent != user_folder() or not companion.is_file():
         print(f"to keep this: xtx games add {story.path}, then verify the game by its name")

@@ -19,6 +19,8 @@ from xtx.report.number_format import number, some
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
 """Agents in the order of their colours, so that one keeps its colour from report to report."""
+NUM_COLOURS = 12
+"""Colours of a page; plots take an agent's number modulo this."""
 FAMILY = ("phases", "mix", "uniform")
 """The settings that make a member of XTX's family what its name says."""
 BEYOND: dict[str, dict[str, object]] = {
@@ -183,7 +185,10 @@ class Board:
         for label in self.labels:
             own = agents[label] in FIRST_AGENTS and FIRST_AGENTS.index(agents[label]) not in taken.values()
             taken[label] = FIRST_AGENTS.index(agents[label]) if own else free
-            free += not own
+            if not own:
+                free += 1
+                # With more agents than colours, the first ones keep theirs to themselves; shapes tell the rest apart.
+                free += len(FIRST_AGENTS) if free % NUM_COLOURS == 0 else 0
         return taken
 
     @property
@@ -300,7 +305,8 @@ def _choices(config: RunConfig, game: str) -> dict[str, Any]:
 
 def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
     """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
-    paper need no telling, and lengths only on the game where they differ."""
+    paper need no telling, and lengths only on the game where they differ. Where lengths differ and none is the
+    paper's, the longest need no telling either, so that every game has a row under the agent's own name."""
     choices = {run.folder: _choices(run.config, variants[run.folder].game) for run in runs}
     seen: dict[tuple[str, Variant, str], set[str]] = {}
     for run in runs:
@@ -310,7 +316,8 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
     for (agent, _, name), values in seen.items():
         if len(values) > 1 and name not in varying.setdefault(agent, []):
             varying[agent].append(name)
-    labels = {}
+    labels: dict[Path, str] = {}
+    only_steps: dict[tuple[str, Variant], list[RunData]] = {}
     for run in runs:
         agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
         usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent), "byte_score": False}
@@ -321,6 +328,14 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
             and (name != "steps" or len(seen[agent, variant, name]) > 1)
         ]
         labels[run.folder] = " ".join([agent, *([f"({', '.join(told)})"] if told else [])])
+        if [name.partition("=")[0] for name in told] == ["steps"]:
+            only_steps.setdefault((agent, variant), []).append(run)
+    plain = {(run.config.agent, variants[run.folder]) for run in runs if labels[run.folder] == run.config.agent}
+    for (agent, variant), members in only_steps.items():
+        with_figures = [run for run in members if run.scores.size]
+        if with_figures and (agent, variant) not in plain:
+            furthest = labels[max(with_figures, key=_steps).folder]
+            labels |= {run.folder: agent for run in members if labels[run.folder] == furthest}
     return labels
 
 

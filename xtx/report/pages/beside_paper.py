@@ -132,7 +132,7 @@ def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Ro
     shown = sides(board, variant)
     points = f" · {count(variant.maximum)} points" if variant.maximum else ""
     deltas = [f"{name} {signed(100 * value)} %" for name, value in deltas_of(variant, shown) if value is not None]
-    said = f" · Δ {', '.join(deltas)}" if deltas else ""
+    said = f" · Δ {', '.join(deltas)}{_delta_taken_at(shown)}" if deltas else ""
     rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
     for side in shown:
         rows.append(_row(side, told))
@@ -191,12 +191,28 @@ def steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) ->
 
 def deltas_of(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
     """Ours and the paper's; None where xtx or all baselines are lacking."""
-    # Those with settings of their own are no baselines.
-    compared = [side.ours for side in shown if side.ours and side.ours.label == side.ours.agent]
-    compared = [group for group in compared if group.agent in ("xtx", *BASELINES)]
+    compared = _compared(shown)
     ours = {group.agent: avg for group, avg in zip(compared, comparable_averages(compared), strict=True)}
     paper = {side.ours.agent if side.ours else side.label: side.paper.avg for side in shown if side.paper}
     return [("ours", delta(ours, variant.maximum)), ("paper", delta(paper, variant.maximum))]
+
+
+def _compared(shown: Sequence[Side]) -> list[Group]:
+    """The groups between which Δ is; those with settings of their own are no baselines."""
+    groups = [side.ours for side in shown if side.ours and side.ours.label == side.ours.agent]
+    return [group for group in groups if group.agent in ("xtx", *BASELINES)]
+
+
+def _delta_taken_at(shown: Sequence[Side]) -> str:
+    """The step and the definition of Avg at which our Δ is taken; empty where it is that of the rows below."""
+    groups = _compared(shown)
+    if len(groups) < 2 or all(group.agent != "xtx" for group in groups):
+        return ""
+    ends = equal_steps(groups)
+    if all(group.longest == ends[group.label] for group in groups):
+        return ""
+    steps = " and ".join(map(count, sorted(set(ends.values()))))
+    return f" (ours: {AVG_OF_ALL} at step {steps})"
 
 
 def comparable_averages(groups: Sequence[Group]) -> list[float]:

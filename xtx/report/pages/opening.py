@@ -12,7 +12,7 @@ from xtx.report.data.row_marks import MEANINGS, SEARCH, marks_of
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import normalise
 from xtx.report.number_format import DASH, count, number, percent, some, spread
-from xtx.report.pages.averages import AVG
+from xtx.report.pages.averages import AVG, AVG_OF_ALL
 from xtx.report.pages.beside_paper import over_seeds, steps_cell
 from xtx.report.pages.by_game import learning_plot
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
@@ -60,12 +60,13 @@ def _main_variant(board: Board, leader: str) -> Variant:
 
 
 def _beside_paper(board: Board, leader: str) -> str:
-    """How the leader's Avg compares with the paper's, game by game; Dragon is left out."""
+    """How the leader's Avg compares with the paper's on deterministic games; Dragon is left out."""
     pairs = [
         (group, paper)
         for group in board.groups
-        if group.label == leader and group.variant.game != "dragon" and (paper := published_of(group))
-    ]
+        if group.label == leader and not group.variant.stochastic and group.variant.game != "dragon"
+        and (paper := published_of(group))
+    ]  # fmt: skip
     if not pairs:
         return ""
     higher = sum(float(group.avg_by_game.mean()) > paper.avg for group, paper in pairs)
@@ -77,9 +78,11 @@ def _beside_paper(board: Board, leader: str) -> str:
     known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
     ours = np.mean([float(normalise(group.avg_by_game.mean(), most)) for group, _, most in known])
     theirs = np.mean([float(normalise(paper.avg, most)) for _, paper, most in known])
+    whole = sum(not group.fewer_steps for group, _ in pairs)
     return (
-        f"{leader}: Avg above the paper's in {higher} of {some(len(pairs), 'row')} that the paper has too (without "
-        f"Dragon); on average {percent(float(ours))} of the points, the paper's {percent(float(theirs))}."
+        f"{leader}: Avg above the paper's in {higher} of {some(len(pairs), 'deterministic row')} that the paper has "
+        f"too (without Dragon), {whole} of them with as many steps as the paper's runs; on average "
+        f"{percent(float(ours))} of the points, the paper's {percent(float(theirs))}."
     )
 
 
@@ -87,10 +90,12 @@ def _who_is_ahead(board: Board) -> str:
     """Which agents have the highest Avg at equal steps, over the games that several agents have."""
     winners: Counter[str] = Counter()
     games = 0
+    at: set[int] = set()
     for variant in board.variants:
         groups = far_enough(board.of(variant))
         ends = equal_steps(groups)
         if len({group.agent for group in groups}) > 1:
+            at.update(ends.values())
             scores = dict.fromkeys((group.agent for group in groups), float("-inf"))
             for group in groups:
                 scores[group.agent] = max(scores[group.agent], float(group.avg_at(ends[group.label]).mean()))
@@ -100,7 +105,10 @@ def _who_is_ahead(board: Board) -> str:
     if not winners:
         return ""
     told = ", ".join(f"{agent} on {times}" for agent, times in winners.most_common(3))
-    return f"Highest Avg at equal steps, of {some(games, 'game')} with several agents: {told}."
+    steps = count(min(at)) if len(at) == 1 else f"{count(min(at))} to {count(max(at))}"
+    return (
+        f"Highest {AVG_OF_ALL} at equal steps ({steps}, by game), of {some(games, 'game')} with several agents: {told}."
+    )
 
 
 def _how_sure(board: Board) -> str:

@@ -19,7 +19,7 @@ from xtx.core import UserError
 from xtx.report.data.load_runs import runs_below
 from xtx.report.data.run_groups import game_name
 from xtx.runs.run_folder import Run, checkpoints, find_newest, read_config, warn
-from xtx.sweep.run_progress import Reading, read_finished, read_running
+from xtx.sweep.run_progress import Reading, read_finished, read_running, read_stopped
 from xtx.sweep.sweep_folder import is_finished, is_held, mark_finished
 
 Column = Literal["folder", "game", "agent", "seed", "steps", "avg", "max", "size", "state", "time"]
@@ -65,7 +65,8 @@ class Row:
     def game(self) -> str:
         """The game's name, and how it is played where that is not plainly."""
         config = self.config
-        ways = (("stochastic", config.stochastic), ("wide", config.wide_grammar), ("whole", config.actions == "whole"))
+        whole = config.actions == "whole" and not config.game.startswith("toy:")  # a toy world has no dictionary
+        ways = (("stochastic", config.stochastic), ("wide", config.wide_grammar), ("whole", whole))
         return " ".join([game_name(config.game) + "*" * config.extra_actions, *(way for way, holds in ways if holds)])
 
     def cells(self) -> list[str]:
@@ -134,8 +135,14 @@ def read_row(folder: Path) -> Row:
     """A run's row. Raises `UserError` if its config cannot be read."""
     config = read_config(folder)
     finished = is_finished(folder, config)
-    reading = read_finished(folder, config) if finished else read_running(folder, config, since=time.time())
-    state = "running" if is_held(folder) else "finished" if finished else "stopped" if checkpoints(folder) else "new"
+    is_running = is_held(folder)
+    if finished:
+        reading = read_finished(folder, config)
+    elif is_running:
+        reading = read_running(folder, config, since=time.time())
+    else:
+        reading = read_stopped(folder, config)
+    state = "running" if is_running else "finished" if finished else "stopped" if checkpoints(folder) else "new"
     sizes = _sizes(folder)
     return Row(folder, config, state, reading, sum(size for size, _ in sizes), max((at for _, at in sizes), default=0))
 

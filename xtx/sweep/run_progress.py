@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,25 @@ def read_finished(folder: Path, config: RunConfig) -> Reading:
     if (_number(newest, "step") or 0) >= config.steps:
         return Reading(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
     # The last line of metrics was written before the end, so the scores come from the episodes.
+    mean, best = _episode_scores(folder)
+    return Reading(config.steps, mean, best)
+
+
+def read_stopped(folder: Path, config: RunConfig) -> Reading:
+    """Read a run that is not going on, with its scores at the end: metrics lag behind its episodes."""
+    reading = read_running(folder, config, time.time())
+    mean, best = _episode_scores(folder)
+    return reading if mean is None else replace(reading, mean=mean, best=best)
+
+
+def _episode_scores(folder: Path) -> tuple[float | None, float | None]:
+    """Mean of the last `LAST` final scores, and the best of all; None without any episode."""
     try:
         scores = [episode.score for episode in read_episodes(folder)]
     except (OSError, BadFileError):
         scores = []
     last = scores[-LAST:]
-    return Reading(config.steps, sum(last) / len(last), max(scores)) if scores else Reading(config.steps)
+    return (sum(last) / len(last), max(scores)) if scores else (None, None)
 
 
 def _speed(folder: Path, since: float) -> float | None:

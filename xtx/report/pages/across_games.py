@@ -215,10 +215,10 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
         name = f"ablations-{'stochastic' if shared[0].stochastic else 'all'}"
         figures.append(Figure(name, BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))
     for variant, groups in found.items():
-        if len(groups) < 2:
+        if len({group.agent for group in groups}) < 2:
             continue
         own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
-        plot = BarPlot([Bar(label, colours[label], own.get(label)) for label in labels], "Avg")
+        plot = BarPlot([Bar(label, colours[label], own[label]) for label in labels if label in own], "Avg")
         steps = max(ends[variant].values())
         fewer = f" ({FEWER} the paper's have {count(paper_steps('xtx'))})" if steps < paper_steps("xtx") else ""
         caption = f"{variant.title} at step {count(steps)}{fewer}, ± standard deviation over seeds"

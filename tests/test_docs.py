@@ -70,6 +70,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "downloads").mkdir()
     shutil.copy(ROOT / "stories" / "hang" / "hang.z5", folder / "story.z5")
     shutil.copy(ROOT / "xtx" / "games" / "catalog" / "data" / "lowwater.z5", folder / "downloads" / "zork1.z5")
+    call(folder, "games add story.z5")
     call(folder, "train toy:corridor-5 --agent xtx-demo --steps 80 --workers 1 --out runs/first")
     return folder
 

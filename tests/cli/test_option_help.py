@@ -14,7 +14,7 @@ from xtx.agents.registry import AGENTS, preset
 from xtx.cli.main import COMMANDS, _parse, main
 from xtx.cli.option_help import build_help, read_options
 from xtx.cli.option_numbers import parse_real, parse_whole
-from xtx.cli.train import _kind
+from xtx.cli.train import _kind, options_of
 from xtx.config.settings import RunConfig, usual_length
 
 MOST_USUAL = 13
@@ -54,6 +54,21 @@ def test_the_first_level_is_short(name: str) -> None:
     usual = getattr(kind, "USUAL", ())
     assert set(usual) <= {option.field for option in read_options(kind)}
     assert ("--help-all" in first) == bool(usual)
+
+
+@pytest.mark.parametrize(
+    ("words", "hidden", "alpha1"),
+    [
+        ([], 64, 1),
+        (["zork1"], 128, 1),
+        (["--seed", "3", "--stochastic", "detective"], 128, 2),
+        (["--agent=xtx"], 128, 1),
+    ],
+)
+def test_help_shows_the_defaults_of_the_game_that_is_named(words: list[str], hidden: int, alpha1: float) -> None:
+    defaults = {option.names[0]: option.default for option in read_options(options_of(words)) if option.names}
+    assert defaults["--q.hidden"] == str(hidden)
+    assert defaults["--inverse.alpha1"] == str(alpha1)
 
 
 @pytest.mark.parametrize("agent", AGENTS)

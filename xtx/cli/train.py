@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from xtx.agents.from_file import accept_agent
 from xtx.agents.registry import find_agent, preset
 from xtx.cli.agents import grouped_summaries
-from xtx.cli.option_help import build_rows
+from xtx.cli.option_help import build_rows, read_options
 from xtx.cli.training_session import TrainOptions, check_config, lasting_name, train
 from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
 from xtx.training.prepare import new_run_folder
@@ -76,8 +76,10 @@ def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
 
 
 def options_of(options: Sequence[str]) -> Any:
-    """The dataclass of the options, with the settings of the agent that the words name."""
-    return _kind(_agent_named(options) or DEMO, "")
+    """The dataclass of the options, with the settings that the words ask for: of the agent, as published for the
+    game."""
+    game = _game_named(options)
+    return _kind(_agent_named(options) or _default_agent(game), game)
 
 
 def help_more() -> str:
@@ -108,6 +110,14 @@ def _agent_named(options: Sequence[str]) -> str | None:
         if word.startswith("--agent="):
             return accept_agent(word.partition("=")[2])
     return None
+
+
+def _game_named(options: Sequence[str]) -> str:
+    """The first word that is neither an option nor an option's value; empty without one."""
+    known = read_options(_kind(_agent_named(options) or DEMO, ""))
+    with_value = {name for option in known if option.value for name in option.names}
+    pairs = zip(["", *options], options, strict=False)
+    return next((word for before, word in pairs if not word.startswith("-") and before not in with_value), "")
 
 
 def run(args: Any) -> int:

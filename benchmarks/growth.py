@@ -115,7 +115,7 @@ class Watched:
 
     def __init__(self, folder: Path, restless: bool, checkpoint_seconds: float) -> None:
         config = RunConfig(TOY, "xtx", asdict(settings()), steps=10**9)
-        self.agent = XtxAgent(settings(), Brief(config.games, config.seed))
+        self.agent = XtxAgent(settings(), Brief(config.num_envs, config.seed))
         self.folder = folder
         self.window = Window()
         self.into = [self.window]
@@ -130,7 +130,7 @@ class Watched:
         kind = Restless if restless else GameVector
         with (
             Run.create(self.folder, config) as run,
-            contextlib.closing(kind(GameSpec(TOY), config.games, 0)) as games,
+            contextlib.closing(kind(GameSpec(TOY), config.num_envs, 0)) as games,
         ):
             self._may.acquire()
             self._begin()

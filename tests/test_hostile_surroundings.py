@@ -97,7 +97,7 @@ def test_a_lack_of_memory_is_known(error: Exception, said: str) -> None:
 @pytest.mark.parametrize(("kilobytes", "agent"), [(300_000, "drrn"), (650_000, "random")])
 def test_training_with_too_little_memory(kilobytes: int, agent: str, tmp_path: Path) -> None:
     """In the main process, whose libraries cannot be loaded, and in a worker that searches."""
-    words = f"train lowwater --agent {agent} --steps 80 --games 2 --workers 1 --no-atlas --out {tmp_path / 'r'}"
+    words = f"train lowwater --agent {agent} --steps 80 --num-envs 2 --workers 1 --no-atlas --out {tmp_path / 'r'}"
     ended = run(f"ulimit -v {kilobytes}; exec {XTX} {words}")
     lines = ended.stderr.splitlines()
     assert ended.returncode == 2 and "Traceback" not in ended.stderr

@@ -129,14 +129,19 @@ class Clock:
 class Brief:
     """What an agent is told before the first observation."""
 
-    games: int
-    """How many games it plays together."""
+    num_envs: int
+    """Number of envs: copies of the game that are stepped together."""
     seed: int
     device: str = "cpu"
     walkthrough: tuple[str, ...] = ()
     """The game's solution, where one is known: for the agent that plays it, and for nobody else."""
     clock: Clock = field(default_factory=Clock)
     """Where the agent notes its time, if it wants to be measured by `xtx bench`."""
+
+    @property
+    def games(self) -> int:
+        """The same as `num_envs`: its name in earlier versions."""
+        return self.num_envs
 
 
 @dataclass(frozen=True)

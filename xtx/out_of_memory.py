@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 
-ADVICE = "close other programs, raise the limit (ulimit -v), or use fewer --workers, fewer --games or smaller settings"
+ADVICE = (
+    "close other programs, raise the limit (ulimit -v), or use fewer --workers, fewer --num-envs or smaller settings"
+)
 _TEXTS = (
     "can't allocate memory", "cannot allocate memory", "failed to map segment", "not enough memory", "std::bad_alloc",
     "bad allocation", "unable to allocate", "defaultcpuallocator",

@@ -49,7 +49,7 @@ def test_it_is_trained_with_its_settings_evaluated_and_resumed(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["train", "toy:corridor-5", "--agent", "my_agent.py:FirstAgent", "--shift", "1", "--games", "2"]
+    words = ["train", "toy:corridor-5", "--agent", "my_agent.py:FirstAgent", "--shift", "1", "--num-envs", "2"]
     assert main([*words, *WORDS, "--out", "run"]) == 0
     run = xtx.load_run("run")
     assert run.config.agent == f"{file}:FirstAgent"

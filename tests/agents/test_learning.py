@@ -46,7 +46,7 @@ def small(agent: str, **q: Any) -> Any:
 
 def train(folder: Path, agent: str, settings: Any, steps: int, seed: int = 0) -> Training:
     config = RunConfig(TOY, agent, asdict(settings) if settings else {}, steps=steps, seed=seed)
-    with Run.create(folder, config) as run, contextlib.closing(GameVector(GameSpec(TOY), config.games, 0)) as games:
+    with Run.create(folder, config) as run, contextlib.closing(GameVector(GameSpec(TOY), config.num_envs, 0)) as games:
         training = Training(run, make_agent(config, "cpu", ()), games)
         training.run()
         return training
@@ -133,7 +133,7 @@ def test_nothing_grows_with_the_number_of_episodes(
     monkeypatch.setattr(xtx.agents.state_ids, "FIRST_SWEEP", episodes // 10)
     settings = None if agent == "random" else hasty(agent)
     config = RunConfig(TOY, agent, asdict(settings) if settings else {}, steps=10**9, log_every=1000)
-    brief = Brief(config.games, 0)
+    brief = Brief(config.num_envs, 0)
     sizes: list[dict[str, int]] = []
     with Run.create(tmp_path / "run", config) as run, contextlib.closing(Restless(GameSpec(TOY), 8, 0)) as games:
         player = Hasty(settings, brief) if agent == "random" else make_agent(config, "cpu", ())

@@ -369,7 +369,7 @@ def test_forgetting_texts_does_not_change_what_is_learned() -> None:
 def test_agents_draw_from_the_softmax_of_their_values(kind: type[DrrnAgent] | type[InvDyAgent]) -> None:
     text, q = TextSettings(64, 12), QSettings(hidden=HIDDEN, temperature=0.2)
     settings = DrrnSettings(text, q) if kind is DrrnAgent else InvDySettings(text, q)
-    agent = kind(settings, Brief(games=1, seed=4))
+    agent = kind(settings, Brief(num_envs=1, seed=4))
     assert agent.episode_limit == 100
     seen = Observation("a b", "c", "d", ("a", "b c", "d"), 0, 0)
     chances = agent.insight(seen, ()).probabilities

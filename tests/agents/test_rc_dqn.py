@@ -379,7 +379,7 @@ def run(folder: Path, settings: RcDqnSettings, steps: int, stops: tuple[int, ...
     """A run on a toy world, stopped and gone on with at these steps. Gives the last state and the progress."""
     torch.set_num_threads(1)
     stage = set_up_game("toy:corridor-5")
-    config = RunConfig("toy:corridor-5", "rc-dqn", asdict(settings), steps=steps, games=games, log_every=20)
+    config = RunConfig("toy:corridor-5", "rc-dqn", asdict(settings), steps=steps, num_envs=games, log_every=20)
     for number, stop in enumerate((*stops, steps)):
         with Run.open(folder) if number else Run.create(folder, config) as opened:
             agent = make_agent(opened.config, "cpu", ())

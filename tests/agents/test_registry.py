@@ -10,11 +10,11 @@ from xtx.core import Agent, Brief, NoSettings, Observation
 
 
 def random_agent(seed: int = 0) -> Agent:
-    return RandomAgent(NoSettings(), Brief(games=1, seed=seed))
+    return RandomAgent(NoSettings(), Brief(num_envs=1, seed=seed))
 
 
 def walkthrough_agent(way: list[str]) -> Agent:
-    return WalkthroughAgent(NoSettings(), Brief(games=1, seed=0, walkthrough=tuple(way)))
+    return WalkthroughAgent(NoSettings(), Brief(num_envs=1, seed=0, walkthrough=tuple(way)))
 
 
 def seen(step: int = 0, actions: tuple[str, ...] = ("north", "south", "take lamp")) -> Observation:

@@ -107,7 +107,7 @@ class Fixed:
 
 def test_the_mixture_is_drawn_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """lambda = 0.5 / l_max while returning, 1 while exploring: by frequencies and as `insight` tells it."""
-    agent = XtxAgent(tiny("xtx"), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx"), Brief(num_envs=2, seed=0))
     Fixed(agent, monkeypatch)
     agent._plan = ReturnTarget(target_score=10, l_max=4)
     n = 8000
@@ -136,7 +136,7 @@ def test_how_often_each_system_explores(
     name: str, returning: float, exploring: float, beginning: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the way back, beyond it, and before anything was imitated."""
-    agent = XtxAgent(tiny(name), Brief(games=1, seed=0))
+    agent = XtxAgent(tiny(name), Brief(num_envs=1, seed=0))
     fixed = Fixed(agent, monkeypatch)
     for plan, seen, share in (
         (ReturnTarget(), observation(0, 0), beginning),
@@ -154,7 +154,7 @@ def test_how_often_each_system_explores(
 
 def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawn among the imitated trajectories when it begins, and kept until it ends."""
-    agent = XtxAgent(tiny("xtx", own_targets=True), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx", own_targets=True), Brief(num_envs=2, seed=0))
     Fixed(agent, monkeypatch)
     agent._trajectory_targets = [ReturnTarget(5, 2), ReturnTarget(10, 4), ReturnTarget(10, 4)]
     explored = 0
@@ -169,7 +169,7 @@ def test_each_episode_may_have_a_target_of_its_own(monkeypatch: pytest.MonkeyPat
 def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
     """Episodes that have begun get new targets after a training; a loaded agent has the same targets."""
     settings = tiny("xtx", own_targets=True, trajectories=TrajectorySettings(k=3))
-    agent = XtxAgent(settings, Brief(games=2, seed=0))
+    agent = XtxAgent(settings, Brief(num_envs=2, seed=0))
     script = Script(agent, 2, lambda game, step: step)
     for _ in range(7):
         script.step()
@@ -178,7 +178,7 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
     assert set(agent._episode_targets) <= set(agent._trajectory_targets)
     assert agent.episode_limit == max(aim.l_max for aim in agent._trajectory_targets) + 5
     assert [agent.limit_of(game) for game in (0, 1)] == [aim.l_max + 5 for aim in agent._episode_targets]
-    other = XtxAgent(settings, Brief(games=2, seed=1))
+    other = XtxAgent(settings, Brief(num_envs=2, seed=1))
     other.load(agent.state())
     assert (other._trajectory_targets, other._episode_targets, other._plan) == (
         agent._trajectory_targets,
@@ -197,7 +197,7 @@ def test_a_way_is_known_by_its_texts() -> None:
 
 def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its texts come again; the imitation policy is asked elsewhere, and the exploring one as often as ever."""
-    agent = XtxAgent(tiny("xtx-no-mix", retrace=True), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx-no-mix", retrace=True), Brief(num_envs=2, seed=0))
     fixed = Fixed(agent, monkeypatch)
     text = agent._library.texts.id
     known, new = observation(0, 0), observation(0, 0, text="elsewhere")
@@ -223,7 +223,7 @@ def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ways_are_those_that_are_imitated(own: bool) -> None:
     """The plan's is the shortest to its score; a loaded agent has the same, and nothing of them is forgotten."""
     settings = tiny("xtx", own_targets=own, retrace=True, trajectories=TrajectorySettings(k=3))
-    agent = XtxAgent(settings, Brief(games=2, seed=0))
+    agent = XtxAgent(settings, Brief(num_envs=2, seed=0))
     script = Script(agent, 2, lambda game, step: step)
     for _ in range(7):
         script.step()
@@ -235,7 +235,7 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     # Those that started as the trajectory did can do what it did; those of the other game must imitate at first.
     shares = [numbers["retraced"] for numbers in script.numbers if "retraced" in numbers]
     assert max(shares) == 1 and min(shares) < 1 and 0 < np.mean(shares) < 1
-    other = XtxAgent(settings, Brief(games=2, seed=1))
+    other = XtxAgent(settings, Brief(num_envs=2, seed=1))
     other.load(agent.state())
     assert [way.steps.tolist() for way in other._replays] == [way.steps.tolist() for way in agent._replays]
     before = [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()]
@@ -263,7 +263,7 @@ def test_the_fast_preset_changes_imitation_training_only() -> None:
 
 
 def test_uniform_exploring_is_uniform() -> None:
-    agent = XtxAgent(tiny("xtx-uniform"), Brief(games=1, seed=0))
+    agent = XtxAgent(tiny("xtx-uniform"), Brief(num_envs=1, seed=0))
     assert set(agent.insight(observation(), []).probabilities.values()) == {1 / 3}
     assert agent.state()["learner"] is None
 
@@ -335,7 +335,7 @@ class Script:
 def test_the_schedule_of_imitation() -> None:
     """First after 7 vector steps, then every 5 * (l_max + 5). The game gives 3 points at its third step: the limit of
     5 steps is reached before the first training, so M = 3 and l_max = 3 from the start on."""
-    agent = XtxAgent(tiny("xtx"), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx"), Brief(num_envs=2, seed=0))
     script = Script(agent, 2, lambda game, step: 3 if step >= 3 else 0)
     plans = []
     for _ in range(100):
@@ -355,7 +355,7 @@ def test_the_schedule_of_imitation() -> None:
 
 def test_the_schedule_of_imitation_by_episodes() -> None:
     """The paper's reading: a training after every 3 episodes of the two games, whatever the vector steps."""
-    agent = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(num_envs=2, seed=0))
     script = Script(agent, 2, lambda game, step: 3 if step >= 3 else 0)
     ended = []
     for _ in range(40):
@@ -365,7 +365,7 @@ def test_the_schedule_of_imitation_by_episodes() -> None:
     # Both games end together: after two such ends 4 episodes have ended, and again 4 later.
     assert [ended[place] for place in trained] == list(range(4, ended[-1] + 1, 4)) and len(trained) >= 2
     assert trained[0] == 9, "not after 7 vector steps, when the other schedule trains"
-    other = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(games=2, seed=0))
+    other = XtxAgent(tiny("xtx", training_every_episodes=3), Brief(num_envs=2, seed=0))
     agent._ended = 2
     other.load(agent.state())
     assert other._ended == 2
@@ -374,14 +374,14 @@ def test_the_schedule_of_imitation_by_episodes() -> None:
 @pytest.mark.parametrize(("mix_over", "share"), [("l_max", 0.5 / 20), ("limit", 1 / (2 * (20 + 5)))])
 def test_the_exploring_share_on_the_way_back(mix_over: str, share: float) -> None:
     """The authors' program divides by l_max, the paper by the limit T = l_max + R; here R is 5."""
-    agent = XtxAgent(tiny("xtx", mix_over=mix_over), Brief(games=1, seed=0))
+    agent = XtxAgent(tiny("xtx", mix_over=mix_over), Brief(num_envs=1, seed=0))
     assert agent._explore_share(observation(0, 3), ReturnTarget(10, 20)) == pytest.approx(share)
     assert agent._explore_share(observation(10, 3), ReturnTarget(10, 20)) == 1
 
 
 def test_a_shorter_limit_ends_episodes_under_way() -> None:
     """A plan with a smaller l_max than an episode is old already ends it with its next step."""
-    agent = XtxAgent(tiny("xtx", first_training=1000), Brief(games=1, seed=0))
+    agent = XtxAgent(tiny("xtx", first_training=1000), Brief(num_envs=1, seed=0))
     script = Script(agent, 1, lambda game, step: 0)
     agent._plan = ReturnTarget(0, 20)
     for _ in range(10):
@@ -393,7 +393,7 @@ def test_a_shorter_limit_ends_episodes_under_way() -> None:
 
 def test_nothing_to_imitate_yet() -> None:
     """No episode has ended when the first training is due: the plan stays, and the next try is a period later."""
-    agent = XtxAgent(tiny("xtx", first_training=3), Brief(games=1, seed=0))
+    agent = XtxAgent(tiny("xtx", first_training=3), Brief(num_envs=1, seed=0))
     script = Script(agent, 1, lambda game, step: 1)
     for _ in range(28):
         script.step()
@@ -403,7 +403,7 @@ def test_nothing_to_imitate_yet() -> None:
 
 def test_game_over_states_are_not_returned_to() -> None:
     """9 points, but only with the step that ends the game: 2 points at step 2 are the best that can be imitated."""
-    agent = XtxAgent(tiny("xtx"), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx"), Brief(num_envs=2, seed=0))
     script = Script(
         agent, 2, lambda game, step: 9 if step == 4 else 2 if step >= 2 else 0, lambda game, step: step == 4
     )
@@ -415,7 +415,7 @@ def test_game_over_states_are_not_returned_to() -> None:
 
 def test_without_imitation_the_limits_still_move() -> None:
     """lambda = 1 is INV-DY under XTX's episode limits; the imitation policy is never asked, so it is not trained."""
-    agent = XtxAgent(tiny("xtx-lambda-1"), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx-lambda-1"), Brief(num_envs=2, seed=0))
     script = Script(agent, 2, lambda game, step: 3 if step >= 3 else 0)
     for _ in range(8):
         script.step()
@@ -426,7 +426,7 @@ def test_without_imitation_the_limits_still_move() -> None:
 def test_what_is_remembered_is_what_was_done() -> None:
     """The trajectory that is imitated is the episode's own texts and actions, and contexts hold the two actions before
     the present one, from no others than the same episode's."""
-    agent = XtxAgent(tiny("xtx", trajectories=TrajectorySettings(k=50)), Brief(games=2, seed=0))
+    agent = XtxAgent(tiny("xtx", trajectories=TrajectorySettings(k=50)), Brief(num_envs=2, seed=0))
     script = Script(agent, 2, lambda game, step: step)
     trained: list[list[NDArray[np.int32]]] = []
     train = agent._imitation.train
@@ -462,7 +462,7 @@ def test_forgetting_texts_in_the_middle_changes_nothing(name: str, monkeypatch: 
     def run(first_sweep: int) -> tuple[list[dict[str, float]], list[list[Decision]], int]:
         monkeypatch.setattr(xtx.agents.state_ids, "FIRST_SWEEP", first_sweep)
         small = replace(TINY.q, capacity=60)
-        agent = XtxAgent(tiny(name, q=small, explore_steps=40), Brief(games=3, seed=1))
+        agent = XtxAgent(tiny(name, q=small, explore_steps=40), Brief(num_envs=3, seed=1))
         script = Script(agent, 3, lambda game, step: min(step, 4), lambda game, step: step == 6)
         for place in range(60):
             script.now = [replace(o, text=f"{o.text} {place % 37}") for o in script.now]
@@ -480,14 +480,14 @@ def test_forgetting_texts_in_the_middle_changes_nothing(name: str, monkeypatch: 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_an_agent_goes_on_exactly(name: str) -> None:
     def script() -> Script:
-        agent = XtxAgent(tiny(name), Brief(games=3, seed=1))
+        agent = XtxAgent(tiny(name), Brief(num_envs=3, seed=1))
         return Script(agent, 3, lambda game, step: step // 2, lambda game, step: step == 11 + game)
 
     plain, stopped = script(), script()
     for place in range(60):
         if place in (6, 33, 50):  # also right before the first training, and in the middle of episodes
             state = stopped.agent.state()
-            stopped.agent = XtxAgent(tiny(name), Brief(games=3, seed=1))
+            stopped.agent = XtxAgent(tiny(name), Brief(num_envs=3, seed=1))
             stopped.agent.load(state)
         plain.step()
         stopped.step()

@@ -211,7 +211,9 @@ def test_the_command_line_and_the_library_make_the_same_run(tmp_path: Path) -> N
         "toy:corridor-5", agent="drrn", steps=80, num_envs=4, out=tmp_path / "api", workers=1, threads=1,
         settings={"q": {"hidden": 16}}, log_every=5,
     )  # fmt: skip
-    words = "train toy:corridor-5 --agent drrn --steps 80 --games 4 --workers 1 --threads 1 --q.hidden 16 --log-every 5"
+    words = (
+        "train toy:corridor-5 --agent drrn --steps 80 --num-envs 4 --workers 1 --threads 1 --q.hidden 16 --log-every 5"
+    )
     assert main([*words.split(), "--quiet", "--out", str(tmp_path / "cli")]) == 0
     assert run.config == xtx.load_run(tmp_path / "cli").config
     for name in ("metrics.jsonl", "episodes.jsonl"):

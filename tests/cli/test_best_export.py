@@ -29,7 +29,7 @@ def story_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the embedded adventure, under several emulator seeds."""
     folder = tmp_path_factory.mktemp("runs") / "story"
     atlas = str(tmp_path_factory.getbasetemp() / "lowwater-atlas")
-    words = ["train", LOWWATER, "--agent", "random", "--steps", "204", "--games", "2", "--seed", "4", "--stochastic"]
+    words = ["train", LOWWATER, "--agent", "random", "--steps", "204", "--num-envs", "2", "--seed", "4", "--stochastic"]
     assert main([*words, "--out", str(folder), "--quiet", "--atlas", atlas, *QUICK]) == 0
     return folder
 

@@ -104,14 +104,28 @@ def test_the_numbers_in_the_help_of_train(capsys: pytest.CaptureFixture[str], mo
     assert main(["train", "--help-all"]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
     steps = re.search(r"if not given (\d+), (\d+) for rc-dqn and mprc-dqn, (\d+) for xtx-demo\.", out)
-    games = re.search(r"if not given (\d+), or (\d+) for rc-dqn and mprc-dqn\.", out)
-    assert steps is not None and games is not None
+    envs = re.search(r"if not given (\d+), or (\d+) for rc-dqn and mprc-dqn\.", out)
+    assert steps is not None and envs is not None
     begun: list[RunConfig] = []
     monkeypatch.setattr("xtx.cli.train.train", lambda config, *_: begun.append(config) or 0)
     for agent in ("xtx", "rc-dqn", "mprc-dqn", "xtx-demo", "drrn"):
         assert main(["train", "lowwater", "--agent", agent]) == 0
     assert [run.steps for run in begun] == [int(steps[place]) for place in (1, 2, 2, 3, 1)]
-    assert [run.games for run in begun] == [int(games[place]) for place in (1, 2, 2, 1, 1)]
+    assert [run.num_envs for run in begun] == [int(envs[place]) for place in (1, 2, 2, 1, 1)]
+
+
+def test_the_earlier_name_of_num_envs_is_taken_and_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[RunConfig] = []
+    monkeypatch.setattr("xtx.cli.train.train", lambda config, *_: begun.append(config) or 0)
+    for option in ("--num-envs", "--games"):
+        assert main(["train", "lowwater", "--agent", "drrn", option, "3"]) == 0
+    assert [run.num_envs for run in begun] == [3, 3]
+    for command in ("train", "bench"):
+        assert main([command, "--help-all"]) == 0
+        out = capsys.readouterr().out
+        assert "--num-envs N" in out and "--games" not in out
 
 
 def test_agents_and_their_settings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +140,7 @@ def test_agents_and_their_settings(capsys: pytest.CaptureFixture[str], monkeypat
     assert len({agent.summary for agent in AGENTS.values()}) == len(AGENTS)
     assert main(["agents", "xtx", "--game", "deephome"]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert f"{usual_length('xtx')[0]:,} game steps of 8 in lock-step" in out and "valid actions: templates" in out
+    assert f"{usual_length('xtx')[0]:,} game steps in 8 envs" in out and "valid actions: templates" in out
     alpha = preset("xtx", "deephome").inverse.alpha1
     assert f"--inverse.alpha1 X Weight of the guess's loss as intrinsic reward. (default: {alpha:g})" in out
     assert main(["agents", "random"]) == 0

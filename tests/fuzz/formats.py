@@ -41,7 +41,7 @@ from xtx.runs.run_folder import find_newest, read_checkpoint, read_config, write
 
 CORPUS = Path(__file__).parent / "corpus"
 STEPS = 160
-CONFIG = RunConfig("toy:corridor-5", "random", {}, steps=STEPS, games=2, log_every=5, seed=1)
+CONFIG = RunConfig("toy:corridor-5", "random", {}, steps=STEPS, num_envs=2, log_every=5, seed=1)
 LINES = ("metrics", "episodes", "rooms", "timing", "changes")
 MSGPACK = tuple(value for value in INTERESTING if value != "\ud800")
 """Values that msgpack has too."""

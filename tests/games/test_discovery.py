@@ -145,7 +145,7 @@ def test_training_without_a_score_says_so(
     path = stranger(tmp_path, known.content)
     blind = msgspec.structs.replace(found[1], score=None, printed_score="", md5=found[0].md5)
     path.with_suffix(".json").write_bytes(encode_profile(blind))
-    prepare(RunConfig(game=str(path), agent="random", settings={}, steps=8, games=1), TrainOptions(no_atlas=True))
+    prepare(RunConfig(game=str(path), agent="random", settings={}, steps=8, num_envs=1), TrainOptions(no_atlas=True))
     assert capsys.readouterr().err.count("every reward is 0") == 1
 
 

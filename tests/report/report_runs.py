@@ -43,7 +43,7 @@ def write_run(
             EpisodeRecord(
                 episode=number_,
                 step=number_ * every,
-                game=envs[number_ - 1] if envs else number_ % config.games,
+                game=envs[number_ - 1] if envs else number_ % config.num_envs,
                 score=score,
                 peak=max(0, score),
                 length=every,

@@ -71,7 +71,7 @@ def test_nobody_is_cut_where_all_are_as_long(tmp_path: Path) -> None:
 def test_one_that_plays_a_single_game_does_not_cut_off_those_that_play_eight(tmp_path: Path) -> None:
     """The paper's RC-DQN learns for 100,000 steps of one game, the others for 800,000 of eight."""
     write_run(tmp_path / "a", [10] * 200 + [300] * 200, steps=40_000)
-    write_run(tmp_path / "b", [20] * 50, steps=5_000, agent="rc-dqn", games=1)
+    write_run(tmp_path / "b", [20] * 50, steps=5_000, agent="rc-dqn", num_envs=1)
     board = read_board(tmp_path)
     field = common_field(board, board.variants)
     assert field is not None and field.cut == {}
@@ -79,7 +79,7 @@ def test_one_that_plays_a_single_game_does_not_cut_off_those_that_play_eight(tmp
         {"xtx": 300, "rc-dqn": 20}
     )
     write_run(tmp_path / "c", [20] * 200, steps=20_000, agent="drrn")
-    write_run(tmp_path / "d", [20] * 25, steps=2_500, agent="mprc-dqn", games=1)
+    write_run(tmp_path / "d", [20] * 25, steps=2_500, agent="mprc-dqn", num_envs=1)
     board = read_board(tmp_path)
     field = common_field(board, board.variants)
     assert field is not None and list(field.cut.values()) == [[2_000, 20_000]]

@@ -132,10 +132,10 @@ def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "a", [30], games=4))
-    assert deviations(run.config, "zork1") == ["games=4"]
-    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "games=4"]
-    assert deviations(RunConfig("zork1", "random", {}, games=4), "zork1") == []
+    run = read_run(write_run(tmp_path / "a", [30], num_envs=4))
+    assert deviations(run.config, "zork1") == ["num_envs=4"]
+    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "num_envs=4"]
+    assert deviations(RunConfig("zork1", "random", {}, num_envs=4), "zork1") == []
 
 
 def test_reward_events_are_new_highest_scores() -> None:

@@ -102,7 +102,7 @@ def test_each_run_has_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     write_run(tmp_path / "runs/b", [1], game="toy:corridor-5", agent="my_agent.py:Mine")
     write_run(tmp_path / "runs/c", [1], settings=asdict(xtx_settings()) | {"explore_steps": 70})
     write_run(
-        tmp_path / "runs/d", [1], settings=asdict(xtx_settings("omniquest")) | {"phases": False, "mix": 1}, games=4
+        tmp_path / "runs/d", [1], settings=asdict(xtx_settings("omniquest")) | {"phases": False, "mix": 1}, num_envs=4
     )
     write_run(tmp_path / "runs/e", [1], agent="drrn", settings={"text": {}, "q": {"hidden": 1}, "episode_limit": 7})
     out = tmp_path / "results"
@@ -111,7 +111,7 @@ def test_each_run_has_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "toy-corridor-5/my_agent.py-Mine/seed-0.json",
         "zork1/drrn+q.hidden=1+episode_limit=7/seed-0.json",
         "zork1/xtx+explore_steps=70/seed-0.json",
-        "zork1/xtx+inverse.alpha1=2.0+games=4/seed-0.json",
+        "zork1/xtx+inverse.alpha1=2.0+num_envs=4/seed-0.json",
         "zork3-star-stochastic/xtx/seed-2.json",
     ]
     assert "5 runs summarised" in capsys.readouterr().out

@@ -109,7 +109,7 @@ def draw_schedule(seed: int, calls: Callable[[RunConfig, int], int]) -> Schedule
     """Draw everything from the seed. `calls`: how many file calls the undisturbed run makes."""
     rng = random.Random(seed)
     config = RunConfig(
-        "toy:corridor-5", "random", {}, steps=GAMES * VECTOR_STEPS, games=GAMES, log_every=rng.choice((1, 5)),
+        "toy:corridor-5", "random", {}, steps=GAMES * VECTOR_STEPS, num_envs=GAMES, log_every=rng.choice((1, 5)),
         seed=rng.randrange(3),
     )  # fmt: skip
     save_every = rng.choice((1, 4, 15))

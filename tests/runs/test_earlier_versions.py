@@ -14,6 +14,7 @@ import pytest
 
 from xtx.cli.main import main
 from xtx.report.data.load_runs import read_run
+from xtx.report.data.run_summary import read_summary
 from xtx.runs.run_folder import checkpoints, read_checkpoint, read_lines
 
 FOLDERS = sorted((Path(__file__).parent / "earlier_versions").iterdir())
@@ -43,6 +44,7 @@ def test_it_goes_on_to_its_end(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert set(saved["digests"]) == set(before), "from here on its files are tied to each other"
     given, kept = json.loads((run / "config.json").read_text()), json.loads(saved["config"])
     later = {"actions": "templates", "thorough_survey": False, "byte_score": False}
+    given["num_envs"] = given.pop("games")
     assert kept == {**later, **given}, "what came later is as it was before"
     assert main(["resume", str(run), *MEANS, "--quiet"]) == 0, "it is no change that config.json lacks that"
 
@@ -50,12 +52,16 @@ def test_it_goes_on_to_its_end(run: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_it_is_reported(run: Path, tmp_path: Path) -> None:
     found = read_run(run)
     assert (found.reached, found.finished, found.config.agent) == (320, False, "xtx-demo")
+    assert found.config.num_envs == 2, "`games` in its config.json"
     assert found.notes == ["not finished: 320 of 480 steps"]
     assert len(found.scores) == 38 and len(found.moves) == 5 and found.speed is not None
     assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     assert "xtx-demo" in (tmp_path / "page.html").read_text()
     assert main(["summarise", str(run), "--out", str(tmp_path / "summaries")]) == 0
-    assert len(list((tmp_path / "summaries").rglob("seed-3.json"))) == 1
+    [summary] = (tmp_path / "summaries").rglob("seed-3.json")
+    assert read_summary(summary).config.num_envs == 2
+    summary.write_text(summary.read_text().replace('"num_envs":2', '"games":2'))
+    assert read_summary(summary).config.num_envs == 2, "a summary of an earlier version"
 
 
 def test_its_agent_plays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

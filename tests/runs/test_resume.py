@@ -67,7 +67,7 @@ def tiny(agent: str) -> Any:
 def config(agent: str, game: str = TOY, steps: int = 800, **more: Any) -> RunConfig:
     games = 1 if "rc-dqn" in agent else 8
     return RunConfig(
-        game, agent, asdict(tiny(agent)), steps=steps * games // 8, games=games, **{"log_every": 5, **more}
+        game, agent, asdict(tiny(agent)), steps=steps * games // 8, num_envs=games, **{"log_every": 5, **more}
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def go(
         stage = set_up_game(run.config.game, **means)
         agent = make_agent(run.config, "cpu", stage.walkthrough)
         forbidden = state["forbidden"] if state is not None else []
-        with contextlib.closing(GameVector(stage.spec, run.config.games, 0, forbidden=forbidden)) as games:
+        with contextlib.closing(GameVector(stage.spec, run.config.num_envs, 0, forbidden=forbidden)) as games:
             training = Training(run, agent, games, checkpoint_seconds=0 if save_every else 1e9)
 
             def on_step(progress: Progress) -> bool:
@@ -115,9 +115,9 @@ def test_a_stopped_run_goes_on_exactly(agent: str, tmp_path: Path) -> None:
     assert len(expected["metrics"]) == 20
     assert len(expected["episodes"]) > 3
     stopped = tmp_path / "stopped"
-    go(stopped, whole, stop=whole.games * 3)
+    go(stopped, whole, stop=whole.num_envs * 3)
     for steps in (1, 14, 15, 41, 63, 64, 90):
-        go(stopped, stop=whole.games * steps)
+        go(stopped, stop=whole.num_envs * steps)
     go(stopped)
     assert lines(stopped) == expected
 
@@ -157,10 +157,10 @@ def test_killed_runs_go_on_exactly(agent: str, tmp_path: Path) -> None:
     go(tmp_path / "plain", whole)
     killed = tmp_path / "killed"
     chance = random.Random(agent)
-    go(killed, whole, kill=whole.games * chance.randint(1, 12))  # nothing was saved: from the beginning again
+    go(killed, whole, kill=whole.num_envs * chance.randint(1, 12))  # nothing was saved: from the beginning again
     for _ in range(3):
-        go(killed, stop=whole.games * chance.randint(1, 70))
-        go(killed, kill=whole.games * chance.randint(1, 90))
+        go(killed, stop=whole.num_envs * chance.randint(1, 70))
+        go(killed, kill=whole.num_envs * chance.randint(1, 90))
     go(killed)
     assert lines(killed) == lines(tmp_path / "plain")
 

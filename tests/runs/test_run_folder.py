@@ -447,7 +447,7 @@ def test_every_number_is_defined(tmp_path: Path) -> None:
         kept = asdict(small(agent))
         settings |= flat(kept)
         games = 1 if "rc-dqn" in agent else 4
-        config = RunConfig(TOY, agent, kept, steps=30 * games, games=games, log_every=5)
+        config = RunConfig(TOY, agent, kept, steps=30 * games, num_envs=games, log_every=5)
         stage = set_up_game(TOY)
         with (
             Run.create(tmp_path / agent, config) as run,

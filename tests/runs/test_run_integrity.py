@@ -338,7 +338,7 @@ def test_what_others_write_into_the_lines_while_a_run_goes_on(tmp_path: Path) ->
     ("change", "said"),
     [
         (replace_agent, "does not fit the agent xtx"),
-        (lambda c: c.update(games=4), "asks for 4 games, but the checkpoint is of 8"),
+        (lambda c: c.update(num_envs=4), "asks for 4 envs, but the checkpoint is of 8"),
         (lambda c: c.update(game="lowwater"), "is not a saved game of this story"),
         (lambda c: c["settings"]["q"].update(hidden=8), "does not fit the agent drrn with the settings in config.json"),
         (lambda c: c["settings"]["q"].update(gamma=7), "--q.gamma takes a number"),

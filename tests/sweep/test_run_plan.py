@@ -42,7 +42,7 @@ def test_ready_sweeps_are_the_papers_tables(name: str, stochastic: bool, full: b
         config = run.config
         assert config.stochastic == stochastic
         assert config.steps == paper.steps[config.agent]
-        assert config.games == (1 if config.agent == "rc-dqn" else 8)
+        assert config.num_envs == (1 if config.agent == "rc-dqn" else 8)
         assert paper.row_name(config.game, config.extra_actions) in spec.games
         assert run.folder.startswith(config.game + "-star" * config.extra_actions + "-stochastic" * stochastic + "/")
         assert run.folder.endswith(f"/{config.agent}/seed-{config.seed}")
@@ -88,7 +88,7 @@ def one(**more: object) -> RunConfig:
 def test_settings_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
-        'games = ["toy:corridor-5"]\nagents = ["drrn", "random"]\nstochastic = "both"\nsteps = 80\nlock_step = 4\n'
+        'games = ["toy:corridor-5"]\nagents = ["drrn", "random"]\nstochastic = "both"\nsteps = 80\nnum_envs = 4\n'
         "log_every = 3\n[settings.drrn]\nepisode_limit = 30\n[settings.drrn.q]\nhidden = 16\ngamma = 1\n"
     )
     runs = plan(str(file))
@@ -99,7 +99,9 @@ def test_settings_in_the_file(tmp_path: Path) -> None:
         "toy-corridor-5-stochastic/random/seed-0",
     ]
     config = runs[0].config
-    assert (config.steps, config.games, config.log_every) == (80, 4, 3)
+    assert (config.steps, config.num_envs, config.log_every) == (80, 4, 3)
+    file.write_text(file.read_text().replace("num_envs", "lock_step"))
+    assert plan(str(file)) == runs, "the name of earlier versions"
     assert config.settings["episode_limit"] == 30
     q = config.settings["q"]
     assert isinstance(q, dict)
@@ -112,6 +114,7 @@ def test_settings_in_the_file(tmp_path: Path) -> None:
         ("games = [", "is not TOML"),
         ("\xff", "is not TOML"),
         ("game = ['zork1']", "unknown field `game`"),
+        ("num_envs = 4\nlock_step = 4", "has num_envs and its earlier name lock_step"),
         ("games = 'zork1'", "Expected `array`"),
         ("seeds = ['a']", "Expected `int`"),
         ("stochastic = 'often'", "does not describe a sweep"),
@@ -171,7 +174,7 @@ def test_missing_stories_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureF
     assert main([*words, "--available", "--seeds", "7"]) == 0
     out, err = capsys.readouterr()
     assert "1 story is not here: zork1 (zork1.z5); left out" in err
-    assert f"{tmp_path}/x/lowwater-stochastic/rc-dqn/seed-7  100,000 steps, 1 in lock-step  new" in out
+    assert f"{tmp_path}/x/lowwater-stochastic/rc-dqn/seed-7  100,000 steps, 1 env  new" in out
     assert out.endswith("5 runs, 3,300,000 steps\n")
     assert not (tmp_path / "x").exists()
 
@@ -192,9 +195,9 @@ def test_a_name_cannot_leave_the_folder() -> None:
     assert not any(part.startswith(".") for part in run.folder.split("/"))
 
 
-def test_steps_and_lock_step_are_the_agents_own() -> None:
+def test_steps_and_num_envs_are_the_agents_own() -> None:
     assert one(agents=("rc-dqn",)).steps == 100_000
-    assert one(agents=("rc-dqn",)).games == 1
+    assert one(agents=("rc-dqn",)).num_envs == 1
     assert one(agents=("xtx-demo",)).steps == 30_000
     assert one(agents=("rc-dqn",), steps=10).steps == 10
 

@@ -287,14 +287,14 @@ def test_words(tmp_path: Path) -> None:
         return dict(zip(words[::2], words[1::2], strict=False))
 
     means = RunResources(processors=8, atlas="/a")
-    assert options([w for w in means.words(games=8) if w != "--quiet"])["--workers"] == "8"
-    alone = options([w for w in means.words(games=1) if w != "--quiet"])
+    assert options([w for w in means.words(num_envs=8) if w != "--quiet"])["--workers"] == "8"
+    alone = options([w for w in means.words(num_envs=1) if w != "--quiet"])
     assert alone["--search-threads"] == "4"
     assert alone["--threads"] == "1"
     assert alone["--atlas"] == "/a"
-    shared = options([w for w in RunResources(device="cuda", processors=2).words(games=8) if w != "--quiet"])
+    shared = options([w for w in RunResources(device="cuda", processors=2).words(num_envs=8) if w != "--quiet"])
     assert (shared["--workers"], shared["--search-threads"]) == ("8", "1")
-    own = options([w for w in RunResources(device="cuda", processors=16).words(games=8) if w != "--quiet"])
+    own = options([w for w in RunResources(device="cuda", processors=16).words(num_envs=8) if w != "--quiet"])
     assert (own["--workers"], own["--search-threads"]) == ("8", "12")
     assert {words["--tie-workers"] for words in (alone, shared, own)} == {"off"}
     assert (alone["--look-ahead"], shared["--look-ahead"], own["--look-ahead"]) == ("on", "off", "on")

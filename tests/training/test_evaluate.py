@@ -43,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return SimpleNamespace(
         xtx=train(folder / "xtx", "xtx", SMALL_XTX),
         drrn=train(folder / "drrn", "drrn", SMALL),
-        random=train(folder / "random", "random", "--stochastic --games 4", steps=4000),
+        random=train(folder / "random", "random", "--stochastic --num-envs 4", steps=4000),
         walkthrough=train(folder / "walkthrough", "walkthrough", steps=100),
     )
 
@@ -54,7 +54,7 @@ class Scripted(Agent):
     way = ("take lamp", "east", "east", "take key", "east", "unlock door", "east", "take treasure")
 
     def __init__(self, limit: int = 100) -> None:
-        super().__init__(NoSettings(), Brief(games=3, seed=0))
+        super().__init__(NoSettings(), Brief(num_envs=3, seed=0))
         self.limit = limit
         self.shown: list[list[int]] = []
         self.learned = 0

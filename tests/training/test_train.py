@@ -64,7 +64,7 @@ class Scripted(Agent):
 
 
 def train(folder: Path, agent: Agent, steps: int, games: int = 2, log_every: int = 5) -> Training:
-    config = RunConfig(TOY, "scripted", {}, steps=steps, games=games, log_every=log_every)
+    config = RunConfig(TOY, "scripted", {}, steps=steps, num_envs=games, log_every=log_every)
     with Run.create(folder, config) as run, contextlib.closing(GameVector(GameSpec(TOY), games, 0)) as vector:
         training = Training(run, agent, vector)
         assert training.run()
@@ -159,7 +159,7 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     }  # fmt: skip
     assert [path.name for path in checkpoints(folder)] == ["0000001600"]
     config = read_config(folder)
-    assert (config.game, config.agent, config.steps, config.games) == (TOY, "xtx", 1600, 8)
+    assert (config.game, config.agent, config.steps, config.num_envs) == (TOY, "xtx", 1600, 8)
     assert config.settings["q"]["hidden"] == 16  # type: ignore[index]
     assert config.settings["q"]["gamma"] == 0.9  # type: ignore[index]  # also what was not asked for
     episodes = read_episodes(folder)
@@ -178,7 +178,7 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_records_replay_to_the_same_score(game: str, steps: int, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ["train", *([game] if game else []), "--agent", "xtx-uniform", "--steps", str(steps)]
-    words += ["--games", "2", "--stochastic", "--explore-steps", "25", "--first-training", "100000"]
+    words += ["--num-envs", "2", "--stochastic", "--explore-steps", "25", "--first-training", "100000"]
     assert main([*words, "--out", str(folder), *PLAIN]) == 0
     assert read_config(folder).game == (game or default_game())
     records = [e for e in read_episodes(folder) if e.record]
@@ -222,8 +222,8 @@ def test_the_best_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ([TOY, "--agent", "drrn", "--text.vocabulary", "3"], "--text.vocabulary takes a number from 8"),
         ([TOY, "--agent", "drrn", "--text.longest", "2"], "--text.longest takes a number from 3"),
         ([TOY, "--steps", "0"], "--steps takes a number from 1"),
-        ([TOY, "--games", "0"], "--games takes a number from 1"),
-        ([TOY, "--games", "4097"], "--games takes a number from 1 to 4096"),
+        ([TOY, "--num-envs", "0"], "--num-envs takes a number from 1"),
+        ([TOY, "--num-envs", "4097"], "--num-envs takes a number from 1 to 4096"),
         ([TOY, "--log-every", "-1"], "--log-every takes a number from 1"),
         ([TOY, "--seed", "-1"], "--seed takes a number from 0"),
         ([TOY, "--threads", "0"], "--threads takes a number from 1"),

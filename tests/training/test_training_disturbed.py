@@ -19,7 +19,7 @@ DISTURBANCES = 6
 def train(folder: Path, atlas: Path, disturb: bool) -> int:
     """Trains a random agent; returns how many times a worker was killed."""
     command = [sys.executable, "-m", "xtx.cli", "train", "lowwater", "--agent", "random", "--steps", str(STEPS)]
-    command += ["--games", "4", "--workers", "2", "--threads", "1", "--log-every", "10", "--quiet"]
+    command += ["--num-envs", "4", "--workers", "2", "--threads", "1", "--log-every", "10", "--quiet"]
     with subprocess.Popen([*command, "--atlas", str(atlas), "--out", str(folder)], stderr=subprocess.PIPE) as run:
         struck = 0
         choose = random.Random(4)

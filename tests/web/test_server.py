@@ -211,7 +211,7 @@ def training(folder: Path) -> Iterator[None]:
         "random",
         "--steps",
         "100000000",
-        "--games",
+        "--num-envs",
         "2",
         "--out",
         str(folder),

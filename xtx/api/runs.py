@@ -126,7 +126,7 @@ class SavedRun:
         if episodes < 1:
             raise UserError(f"episodes takes a number from 1, not {episodes}")
         loaded = self._load(checkpoint, device)
-        with loaded.open_games(min(loaded.config.games, episodes), workers) as games:
+        with loaded.open_vector(min(loaded.config.num_envs, episodes), workers) as games:
             seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, seed)
             played = [one.outcome() for one in play(loaded.agent, games, seeds, episodes, greedy=greedy)]
         return figures(sorted(played, key=lambda one: one.number), loaded.stage.max_score)

@@ -78,7 +78,7 @@ def train(
         steps: game steps in all; the agent's own number if not given
         settings: what is not as in the agent's preset, as `{"q": {"gamma": 0.95}}`, or all of them as a dataclass
         seed: where all random numbers begin
-        num_envs: games played in lock-step; 8, or the agent's own number, if not given
+        num_envs: envs, copies of the game that are stepped together; 8, or the agent's own number, if not given
         stochastic: another emulator seed in every episode
         extra_actions, wide_grammar, actions: what is tried for valid actions; see `make`. `actions` is `templates` for
             the paper's agents and `whole` for others if not given
@@ -182,7 +182,7 @@ def _make_config(
         agent=agent,
         settings=change_settings(agent, own, settings or {}),
         steps=usual_steps if steps is None else steps,
-        games=usual_envs if num_envs is None else num_envs,
+        num_envs=usual_envs if num_envs is None else num_envs,
         **others,
     )
     check_config(config)

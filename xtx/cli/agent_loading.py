@@ -51,7 +51,7 @@ class Loaded:
     """An agent as it was at a checkpoint, and what it was trained on."""
 
     agent: Agent
-    """Made for as many games as the run has; it can be asked about fewer."""
+    """Made for the number of envs of the run; it can be asked about fewer."""
     config: RunConfig
     stage: GameSetup
     step: int
@@ -61,11 +61,11 @@ class Loaded:
     forbidden: list[tuple[str, str, bool]]
     """What the run found out that the emulator does not survive; for a vector of games."""
 
-    def open_games(self, games: int, workers: int | None) -> GameVector:
-        """So many of the run's games."""
+    def open_vector(self, num_envs: int, workers: int | None) -> GameVector:
+        """Open a vector of the run's game."""
         from xtx.games.vector.game_vector import GameVector
 
-        return GameVector(self.stage.spec, games, self.stage.count_workers(workers), forbidden=self.forbidden)
+        return GameVector(self.stage.spec, num_envs, self.stage.count_workers(workers), forbidden=self.forbidden)
 
 
 def load_agent(

@@ -55,9 +55,9 @@ def _first_line(name: str) -> str:
 def _settings(agent: str, game: str) -> str:
     find_agent(agent)
     settings = preset(agent, game)
-    steps, games = usual_length(agent)
+    steps, num_envs = usual_length(agent)
     summary = AGENTS[agent].summary if agent in AGENTS else _first_line(agent)
-    head = f"{agent}: {summary}\n{steps:,} game steps of {games} in lock-step unless told otherwise; "
-    head += f"valid actions: {usual_actions(agent)}"
+    head = f"{agent}: {summary}\n{steps:,} game steps in {num_envs} {'env' if num_envs == 1 else 'envs'} unless told "
+    head += f"otherwise; valid actions: {usual_actions(agent)}"
     table = build_settings(settings)
     return f"{head}\n\n{table or 'It has no settings.'}"

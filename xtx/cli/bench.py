@@ -50,8 +50,8 @@ class Args:
     """Game steps before that, which are not."""
     seed: int = 0
     """Where all random numbers begin."""
-    games: int = 8
-    """Games played in lock-step."""
+    num_envs: Annotated[int, arg(aliases=("--games",))] = 8
+    """Copies of the game that are stepped together."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
     actions: Actions | None = None
@@ -75,7 +75,7 @@ def run(args: Args) -> None:
         settings=asdict(preset(args.agent, name)),
         seed=args.seed,
         steps=args.steps + args.warmup,
-        games=args.games,
+        num_envs=args.num_envs,
         extra_actions=args.extra_actions,
         actions=args.actions or usual_actions(args.agent),
     )
@@ -103,7 +103,7 @@ def run(args: Args) -> None:
         contextlib.closing(
             GameVector(
                 cast.stage.spec,
-                config.games,
+                config.num_envs,
                 cast.stage.count_workers(args.means.workers),
                 ahead=args.means.ahead,
                 tie=args.means.tie_workers == "auto",
@@ -114,7 +114,7 @@ def run(args: Args) -> None:
         Training(run_, cast.agent, games, checkpoint_seconds=args.means.checkpoint_seconds).run(on_step=watch)
         seconds = time.perf_counter() - began[0]
         worked, searched, searches = games.worked - busy[0], games.searched - busy[1], games.searches - int(busy[2])
-    _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.games)
+    _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.num_envs)
     if worked:
         console.print(
             f"The games' processes were busy for {worked:.1f} s in all: {worked - searched:.1f} s with games, "
@@ -165,7 +165,7 @@ def print_run(console: Console, folder: Path) -> None:
     training = spent.parts.get(TRAINING, 0.0)
     if not spent.step or not seconds > training:
         raise UserError(f"{path} does not say where time went; a run writes that every {config.log_every} vector steps")
-    _print_table(console, spent.parts, seconds, spent.step, config.games)
+    _print_table(console, spent.parts, seconds, spent.step, config.num_envs)
     console.print(
         f"{spent.step / seconds:.1f} game steps/s; {spent.step / (seconds - training):.1f} outside imitation training, "
         f"which took {training / seconds:.0%}; {spent.searches:,} searches took {spent.searched:.1f} s in all",
@@ -173,8 +173,8 @@ def print_run(console: Console, folder: Path) -> None:
     )
 
 
-def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, games: int) -> None:
-    _print_table(console, parts, seconds, steps, games)
+def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, num_envs: int) -> None:
+    _print_table(console, parts, seconds, steps, num_envs)
     outside = seconds - parts.get(TRAINING, 0.0)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     console.print(
@@ -184,7 +184,7 @@ def _print(console: Console, parts: dict[str, float], seconds: float, steps: int
     )
 
 
-def _print_table(console: Console, parts: Mapping[str, float], seconds: float, steps: int, games: int) -> None:
+def _print_table(console: Console, parts: Mapping[str, float], seconds: float, steps: int, num_envs: int) -> None:
     table = Table(title=f"{steps:,} game steps in {seconds:.1f} s")
     for title in ("part", "seconds", "share", "ms per vector step"):
         table.add_column(title, justify="left" if title == "part" else "right")
@@ -192,5 +192,5 @@ def _print_table(console: Console, parts: Mapping[str, float], seconds: float, s
     if seconds > sum(parts.values()):
         rows.append(("the loop itself", seconds - sum(parts.values())))
     for name, spent in rows:
-        table.add_row(name, f"{spent:.2f}", f"{spent / seconds:.1%}", f"{1000 * spent * games / steps:.2f}")
+        table.add_row(name, f"{spent:.2f}", f"{spent / seconds:.1%}", f"{1000 * spent * num_envs / steps:.2f}")
     console.print(table)

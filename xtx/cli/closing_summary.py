@@ -120,9 +120,9 @@ def random_mean(stage: GameSetup) -> float:
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.evaluation import play
 
-    games = 8
-    with contextlib.closing(GameVector(stage.spec, games)) as vector:
-        agent = RandomAgent(NoSettings(), Brief(games, seed=0))
+    num_envs = 8
+    with contextlib.closing(GameVector(stage.spec, num_envs)) as vector:
+        agent = RandomAgent(NoSettings(), Brief(num_envs, seed=0))
         episodes = play(agent, vector, itertools.repeat(vector.walkthrough_seed), RANDOM_EPISODES)
         return float(np.mean([episode.score for episode in episodes]))
 

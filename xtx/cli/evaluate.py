@@ -138,7 +138,7 @@ def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[li
     try:
         with (
             Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-            loaded.open_games(min(loaded.config.games, wanted), args.means.workers) as games,
+            loaded.open_vector(min(loaded.config.num_envs, wanted), args.means.workers) as games,
         ):
             task = progress.add_task("episodes", total=wanted, steps=0)
 
@@ -212,7 +212,7 @@ def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seco
         "stochastic": config.stochastic,
         "actions": loaded.stage.spec.actions,
         "seed": (args.seed or 0) if config.stochastic else None,
-        "games": min(config.games, len(played)),
+        "num_envs": min(config.num_envs, len(played)),
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 1),
         "figures": asdict(found),

@@ -115,7 +115,7 @@ def _new(args: Args) -> Iterator[dict[str, Any]]:
     from xtx.training.evaluation import evaluation_seeds, play
 
     loaded = load_agent(args.run, args.checkpoint, args.means)
-    with loaded.open_games(min(loaded.config.games, args.play), args.means.workers) as games:
+    with loaded.open_vector(min(loaded.config.num_envs, args.play), args.means.workers) as games:
         seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed)
         for played in play(loaded.agent, games, seeds, args.play):
             yield _episode(played, loaded.stage, loaded.config.agent, "new")

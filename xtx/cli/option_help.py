@@ -190,7 +190,8 @@ def _value_of(field: Field[Any], values: Any) -> Any:
 
 def _names(field: Field[Any], group: str, plain: Any, value: Any, aliases: tuple[str, ...]) -> tuple[str, ...]:
     prefix, name = f"--{group}." if group else "--", field.name.replace("_", "-")
-    names = (*aliases, f"{prefix}{name}")
+    short = (alias for alias in aliases if not alias.startswith("--"))  # longer ones are names of earlier versions
+    names = (*short, f"{prefix}{name}")
     return (*names, f"{prefix}no-{name}") if plain is bool and value is True else names
 
 

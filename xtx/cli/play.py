@@ -170,12 +170,12 @@ def _watch(args: Args, table: GameSession, screen: Screen, loaded: Loaded | None
         agent, seeds = loaded.agent, _seeds(args, table, loaded)
         limit, words = args.steps or agent.episode_limit, "stopped at the step limit"
     elif args.agent == "random":
-        agent = RandomAgent(NoSettings(), Brief(games=1, seed=args.seed or 0))
+        agent = RandomAgent(NoSettings(), Brief(num_envs=1, seed=args.seed or 0))
         limit, words = args.steps or RANDOM_STEPS, "stopped at the step limit"
     else:
         if not table.walkthrough:
             raise UserError(f"no walkthrough of {table.name} is known; try: xtx play {args.game} --agent random")
-        agent = WalkthroughAgent(NoSettings(), Brief(games=1, seed=0, walkthrough=tuple(table.walkthrough)))
+        agent = WalkthroughAgent(NoSettings(), Brief(num_envs=1, seed=0, walkthrough=tuple(table.walkthrough)))
         table.seed = table.seed if args.seed is None else args.seed
         limit, words = len(table.walkthrough), "the walkthrough ends here"
         if args.steps is not None and args.steps < limit:

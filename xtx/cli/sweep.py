@@ -169,7 +169,9 @@ def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
         folder, config = out / planned.folder, planned.config
         done = saved_steps(folder)
         state = "finished" if is_finished(folder, config) else f"goes on from {done:,}" if done else "new"
-        print(f"{folder}  {config.steps:,} steps, {config.games} in lock-step  {state}")
+        print(
+            f"{folder}  {config.steps:,} steps, {config.num_envs} {'env' if config.num_envs == 1 else 'envs'}  {state}"
+        )
     print(f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(planned.config.steps for planned in runs):,} steps")
 
 

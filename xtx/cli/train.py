@@ -18,8 +18,8 @@ from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
 from xtx.training.prepare import new_run_folder
 
 DEMO = "xtx-demo"
-_STEPS, _GAMES = usual_length("xtx")
-_READING_STEPS, _READING_GAMES = usual_length("rc-dqn")
+_STEPS, _ENVS = usual_length("xtx")
+_READING_STEPS, _READING_ENVS = usual_length("rc-dqn")
 _AGENT = (
     "What learns: see `xtx agents`; or a class of your own: FILE.py:CLASS. "
     f"If not given xtx, or {DEMO} where no game is given."
@@ -28,7 +28,9 @@ _STEPS_HELP = (
     f"Game steps in all; if not given {_STEPS}, {_READING_STEPS} for rc-dqn and mprc-dqn, "
     f"{usual_length(DEMO)[0]} for {DEMO}."
 )
-_GAMES_HELP = f"Games played in lock-step; if not given {_GAMES}, or {_READING_GAMES} for rc-dqn and mprc-dqn."
+_ENVS_HELP = (
+    f"Copies of the game that are stepped together; if not given {_ENVS}, or {_READING_ENVS} for rc-dqn and mprc-dqn."
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Args:
     seed: int = 0
     """Where all random numbers begin."""
     steps: Annotated[int | None, arg(metavar="N", help=_STEPS_HELP)] = None
-    games: Annotated[int | None, arg(metavar="N", help=_GAMES_HELP)] = None
+    num_envs: Annotated[int | None, arg(metavar="N", help=_ENVS_HELP, aliases=("--games",))] = None
     stochastic: bool = False
     """Another emulator seed in every episode."""
     extra_actions: bool = False
@@ -124,14 +126,14 @@ def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     agent = accept_agent(args.agent or _default_agent(args.game))
     find_agent(agent)
-    steps, games = usual_length(agent)
+    steps, num_envs = usual_length(agent)
     config = RunConfig(
         game=lasting_name(args.game),
         agent=agent,
         settings=asdict(args.settings),
         seed=args.seed,
         steps=steps if args.steps is None else args.steps,
-        games=games if args.games is None else args.games,
+        num_envs=num_envs if args.num_envs is None else args.num_envs,
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
         byte_score=args.byte_score,

@@ -15,9 +15,9 @@ from xtx.config.settings import RunConfig
 
 LARGEST = 2**53
 """Largest number of steps: JSON readers and float64 are exact up to here."""
-MAX_GAMES = 4096
-"""Limits the games of one run. Each takes some megabytes, so more would exhaust the memory of most machines."""
-_LIMITS = {"steps": (1, LARGEST), "games": (1, MAX_GAMES), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
+MAX_ENVS = 4096
+"""Limits the envs of one run. Each takes some megabytes, so more would exhaust the memory of most machines."""
+_LIMITS = {"steps": (1, LARGEST), "num_envs": (1, MAX_ENVS), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
 _ADVICE = "put it back from a copy, or start the run again in another folder"
 _MISSING = object()
 
@@ -34,6 +34,7 @@ class OldKey:
 
 
 OLD_KEYS: dict[str, OldKey] = {
+    "games": OldKey("num_envs"),
     "settings.halving": OldKey(only=False),  # of XTX, for some hours: how an own target was drawn
     "settings.imitation.length_buckets": OldKey(only=True),  # batches are always split by length
 }
@@ -68,6 +69,13 @@ def decode_config(content: bytes) -> RunConfig:
     except ValueError as error:
         raise ConfigError(f"cannot be used ({error}); correct it") from None
     return config
+
+
+def rename_old_keys(config: dict[str, Any]) -> None:
+    """Rename the keys of a config, as JSON, that had another name in earlier versions. Other keys stay as they are."""
+    for name, old in OLD_KEYS.items():
+        if old.new and "." not in old.new and name in config:
+            config.setdefault(old.new, config.pop(name))
 
 
 def encode_config(config: RunConfig) -> str:
@@ -122,7 +130,8 @@ def _replace_old_key(
         place: Any = level if settings is None else {"settings": settings}
         for parent in parents:
             place = place.setdefault(parent, {})
-        place.setdefault(last, value)
+        if place.setdefault(last, value) != value:
+            raise ConfigError(f"has {old.new!r} and its earlier name {key!r} with another value; delete {key!r}")
     elif value != old.only:
         raise ConfigError(
             f"has the key {key!r} of an earlier version, and can go on here only with {json.dumps(old.only)}"

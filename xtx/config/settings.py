@@ -221,7 +221,7 @@ DEMO_STEPS = 30_000
 
 
 def usual_length(agent: str) -> tuple[int, int]:
-    """How many game steps an agent's run has, and how many games it plays in lock-step, unless told otherwise."""
+    """Return the number of game steps of an agent's run, and its number of envs, where nothing else is asked for."""
     if agent in ("rc-dqn", "mprc-dqn"):
         return 100_000, 1
     return DEMO_STEPS if agent == "xtx-demo" else PAPER_STEPS, 8
@@ -316,8 +316,8 @@ class RunConfig:
     seed: int = 0
     steps: int = 800_000
     """Game steps of the whole run."""
-    games: int = 8
-    """Games played in lock-step."""
+    num_envs: int = 8
+    """Envs: copies of the game that are stepped together."""
     stochastic: bool = False
     """Another emulator seed in every episode."""
     extra_actions: bool = False

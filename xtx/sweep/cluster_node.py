@@ -114,7 +114,7 @@ def _wait_for(folder: Path, stop_asked: Callable[[], bool]) -> bool:
 
 def _work(folder: Path, order: Order, stop_asked: Callable[[], bool], sender: Sender | None) -> Iterator[News]:
     asked = False
-    process = spawn(folder, order.config.games, order.means, _surroundings(order))
+    process = spawn(folder, order.config.num_envs, order.means, _surroundings(order))
     try:
         sent = looked = time.monotonic()
         while process.poll() is None:

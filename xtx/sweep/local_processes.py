@@ -50,7 +50,7 @@ class LocalPlaces:
         """Start the process of a run."""
         slot = self._slots.index(None)
         surroundings = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
-        process = spawn(self._out / run.folder, run.config.games, self._means, surroundings)
+        process = spawn(self._out / run.folder, run.config.num_envs, self._means, surroundings)
         self._slots[slot] = _Busy(run, process)
         self._events.append(Event(run.folder))
 

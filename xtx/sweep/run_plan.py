@@ -99,14 +99,14 @@ def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool)
     settings = preset(agent, game.stem)
     if spec.small and isinstance(settings, QLearning):
         settings = demo(settings)
-    steps, num_games = usual_length(agent)
+    steps, num_envs = usual_length(agent)
     config = RunConfig(
         game=game.name,
         agent=agent,
         settings=change_settings(agent, settings, spec.settings.get(agent, {})),
         seed=seed,
         steps=steps if spec.steps is None else spec.steps,
-        games=num_games if spec.lock_step is None else spec.lock_step,
+        num_envs=num_envs if spec.num_envs is None else spec.num_envs,
         stochastic=stochastic,
         extra_actions=game.star,
         wide_grammar=spec.wide_grammar,

@@ -42,16 +42,16 @@ class RunResources(msgspec.Struct, frozen=True):
     """Folder of the atlas; None for the default one."""
     no_atlas: bool = False
 
-    def words(self, games: int) -> list[str]:
-        """Return the options of `xtx resume` for a run with a number of games."""
+    def words(self, num_envs: int) -> list[str]:
+        """Return the options of `xtx resume` for a run with a number of envs."""
         on_gpu = self.device.startswith("cuda")
-        # With a GPU, runs mostly wait for the few of their games that reach a new state: six runs with two workers each
+        # With a GPU, runs mostly wait for the few of their envs that reach a new state: six runs with two workers each
         # left half of 16 processors idle.
-        default_workers = min(games, 4 * self.processors) if on_gpu else self.processors
+        default_workers = min(num_envs, 4 * self.processors) if on_gpu else self.processors
         workers = default_workers if self.workers is None else self.workers
-        each = self.processors // max(1, min(games, workers))
+        each = self.processors // max(1, min(num_envs, workers))
         search = min(12, self.processors, 6 * each) if on_gpu else min(4, each)
-        ahead = "on" if self.processors >= 2 * min(games, workers) else "off"
+        ahead = "on" if self.processors >= 2 * min(num_envs, workers) else "off"
         words = ["--device", self.device, "--threads", str(self.threads), "--quiet"]
         words += ["--workers", str(workers), "--search-threads", str(max(1, search)), "--look-ahead", ahead]
         words += ["--tie-workers", "off"]  # the workers of several runs share the processors
@@ -62,9 +62,9 @@ class RunResources(msgspec.Struct, frozen=True):
 
 
 def spawn(
-    folder: Path, games: int, means: RunResources, surroundings: dict[str, str] | None = None
+    folder: Path, num_envs: int, means: RunResources, surroundings: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:  # fmt: skip
-    """Start or continue the run in a folder, which has a number of games.
+    """Start or continue the run in a folder, which has a number of envs.
 
     surroundings: environment variables to set. The process ends with the thread that calls this, so call it in one that
     lives as long as the sweep.
@@ -79,7 +79,7 @@ def spawn(
         "PYTHONFAULTHANDLER": "1",
         **(surroundings or {}),
     }
-    root, words = str(Path(__file__).parents[2]), means.words(games)
+    root, words = str(Path(__file__).parents[2]), means.words(num_envs)
     with open_append(folder / LOG) as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, root, str(os.getpid()), "resume", str(folder), *words],

@@ -27,8 +27,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Whether every episode has another emulator seed; `both` makes runs of either kind."""
     steps: int | None = None
     """Game steps of each run; None for the agent's default."""
-    lock_step: int | None = None
-    """Games that a run steps together; None for the agent's default."""
+    num_envs: int | None = None
+    """Envs of each run; None for the agent's default. Earlier versions called it `lock_step`."""
     wide_grammar: bool = False
     actions: Actions = "templates"
     """What is tried for valid actions; the same for all agents, so that they can be compared."""
@@ -56,7 +56,12 @@ def read_spec(name_or_path: str) -> Spec:
             raise UserError(f"there is no sweep called {name_or_path!r}; {hint} (a file of your own ends in .toml)")
     try:
         with path.open("rb") as file:
-            return msgspec.convert(tomllib.load(file), Spec)
+            found = tomllib.load(file)
+        if "lock_step" in found:  # the name of earlier versions
+            if "num_envs" in found:
+                raise UserError(f"{path} has num_envs and its earlier name lock_step; delete lock_step")
+            found["num_envs"] = found.pop("lock_step")
+        return msgspec.convert(found, Spec)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); name a sweep, or a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -304,9 +304,9 @@ def check_state(run: Run, state: State) -> None:
     games, steps = state["games"], state["progress"].get("steps")
     if not all(isinstance(game, bytes) for game in games) or not isinstance(steps, int):
         raise _state_error(run, LookupError("no saved games, or no number of steps in it"))
-    if len(games) != run.config.games:
+    if len(games) != run.config.num_envs:
         raise UserError(
-            f"{run.folder / 'config.json'} asks for {run.config.games} games, but the checkpoint is of {len(games)}; "
+            f"{run.folder / 'config.json'} asks for {run.config.num_envs} envs, but the checkpoint is of {len(games)}; "
             "put back that number, which cannot change, or begin the run in another folder"
         )
 

@@ -121,7 +121,7 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
         atlas=means.atlas,
         no_atlas=means.no_atlas,
         engine=means.search,
-        threads=means.search_threads or search_threads(config.games, means.workers),
+        threads=means.search_threads or search_threads(config.num_envs, means.workers),
     )
     if not stage.has_score:
         warn(
@@ -143,12 +143,12 @@ def new_run_folder(config: RunConfig) -> Path:
     raise UserError("runs/ is full of runs of this second; give --out")
 
 
-def search_threads(games: int, workers: int | None) -> int:
+def search_threads(num_envs: int, workers: int | None) -> int:
     """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
     games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than
     eight in two of three measurements.)"""
     processors = len(usable_processors())
-    each = processors // max(1, min(games, workers or processors))
+    each = processors // max(1, min(num_envs, workers or processors))
     return min(12, processors, 6 * each) if processors > 1 else 1
 
 
@@ -161,7 +161,11 @@ def usual_threads(config: RunConfig, processors: int) -> int:
 
 
 def make_agent(
-    config: RunConfig, device: str, walkthrough: tuple[str, ...], games: int | None = None, source: Path | None = None
+    config: RunConfig,
+    device: str,
+    walkthrough: tuple[str, ...],
+    num_envs: int | None = None,
+    source: Path | None = None,
 ) -> Agent:
     """The run's agent, at its beginning. `source`: the file that the config was read from, for complaints."""
     kind = find_agent(config.agent)
@@ -178,7 +182,7 @@ def make_agent(
         raise UserError(f"{error} (see: xtx agents {config.agent})") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
-    brief = Brief(games or config.games, config.seed, device, walkthrough)
+    brief = Brief(num_envs or config.num_envs, config.seed, device, walkthrough)
     try:
         return kind(settings, brief)
     except ValueError as error:

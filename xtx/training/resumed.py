@@ -37,6 +37,6 @@ def _try_state(run: Run, cast: RunParts, resources: Resources) -> None:
         check_state(run, state)
         load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
         with contextlib.closing(
-            GameVector(cast.stage.spec, run.config.games, cast.stage.count_workers(resources.workers))
+            GameVector(cast.stage.spec, run.config.num_envs, cast.stage.count_workers(resources.workers))
         ) as games:
             restore_games(run, games, state)

@@ -54,7 +54,7 @@ def open_games(
     state = restored.state
     return GameVector(
         cast.stage.spec,
-        run.config.games,
+        run.config.num_envs,
         cast.stage.count_workers(resources.workers),
         forbidden=[] if state is None else state["forbidden"],
         on_report=on_report,

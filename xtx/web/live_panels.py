@@ -102,7 +102,7 @@ def _envs(run: RunData, live: LiveState, name: str) -> str:
         words = [f"{count(env.score)} points", *([env.phase] if env.phase else []), some(env.number, "step")]
         kind = ' class="shown"' if place == 1 else ""
         items.append(f"<li{kind}><b>{place}</b> {escape(' · '.join(words))}</li>")
-    said = f"Environment 1 of {run.config.games} is read below."
+    said = f"Environment 1 of {run.config.num_envs} is read below."
     return f'<div data-piece="{name}"><p class="soft">{said}</p><ol class="envs">{"".join(items)}</ol></div>'
 
 

@@ -52,7 +52,7 @@ def test_a_story_without_a_valid_action(grammar: tuple[str, ...], engine: str, t
 @pytest.mark.parametrize("agent", ["random", "xtx-demo"])
 def test_agents_play_it(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_story(tmp_path, ("take OBJ", "wait"))
-    words = ["--steps", "240", "--games", "2", "--workers", "1", "--threads", "1", "--no-atlas"]
+    words = ["--steps", "240", "--num-envs", "2", "--workers", "1", "--threads", "1", "--no-atlas"]
     assert main(["train", str(path), "--agent", agent, *words, "--out", str(tmp_path / "r")]) == 0
     assert "Traceback" not in capsys.readouterr().err
     assert main(["best", str(tmp_path / "r")]) == 0

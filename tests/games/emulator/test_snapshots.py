@@ -170,7 +170,7 @@ def test_a_forged_checkpoint_gets_one_line(
     workers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], lowwater: Emulator
 ) -> None:
     run = tmp_path / "run"
-    options = ["--agent", "random", "--workers", workers, "--games", "1", "--out", str(run)]
+    options = ["--agent", "random", "--workers", workers, "--num-envs", "1", "--out", str(run)]
     assert main(["train", str(LOWWATER), "--steps", "30", *options]) == 0
     config = run / "config.json"
     config.write_text(config.read_text().replace('"steps": 30', '"steps": 60'))
@@ -192,7 +192,7 @@ def test_a_run_whose_story_is_another_file_is_told_so(tmp_path: Path, capsys: py
     """Nothing is lost: no advice to delete a checkpoint, and with the right story the run goes on."""
     run, story = tmp_path / "run", tmp_path / "story.z5"
     story.write_bytes(LOWWATER.read_bytes())
-    options = ["--agent", "random", "--workers", "0", "--games", "1", "--quiet", "--out", str(run)]
+    options = ["--agent", "random", "--workers", "0", "--num-envs", "1", "--quiet", "--out", str(run)]
     assert main(["train", str(story), "--steps", "30", "--checkpoint-seconds", "0", *options]) == 0
     config = run / "config.json"
     config.write_text(config.read_text().replace('"steps": 30', '"steps": 60'))

@@ -25,7 +25,7 @@ class QAgent(Agent):
         inverse = settings.inverse if isinstance(settings, InvDySettings) else None
         self._library = Library(settings.text)
         self._learner = QLearner(
-            settings.q, inverse, self._library, brief.games, brief.seed, torch.device(brief.device)
+            settings.q, inverse, self._library, brief.num_envs, brief.seed, torch.device(brief.device)
         )  # fmt: skip
         self._random = np.random.default_rng(brief.seed)
         self._preview_random = np.random.default_rng(brief.seed)

@@ -52,14 +52,14 @@ class RcDqnAgent(Agent):
         self._library = Library(settings.text)
         self._reader = Reader(settings, self._library)
         self._learner = RcLearner(
-            settings, self._library, self._reader, brief.games, brief.seed, torch.device(brief.device)
+            settings, self._library, self._reader, brief.num_envs, brief.seed, torch.device(brief.device)
         )
         self._random = np.random.default_rng(brief.seed)
-        self._histories = [ObjectHistory(settings.history_window) for _ in range(brief.games)]
+        self._histories = [ObjectHistory(settings.history_window) for _ in range(brief.num_envs)]
         self._used: dict[str, int] = {}  # by template, how often it was used
         self._steps = 0
         self._states: list[Read] = []
-        self._stuck = [False] * brief.games
+        self._stuck = [False] * brief.num_envs
 
     @property
     def episode_limit(self) -> int:

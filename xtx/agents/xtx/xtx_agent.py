@@ -60,7 +60,7 @@ class XtxAgent(Agent):
         self._learner = (
             None
             if settings.uniform
-            else QLearner(settings.q, settings.inverse, self._library, brief.games, brief.seed, device)
+            else QLearner(settings.q, settings.inverse, self._library, brief.num_envs, brief.seed, device)
         )
         self._imitation = ImitationPolicy(
             settings.imitation, self._library.texts, settings.text.vocabulary, seed=brief.seed, device=device
@@ -77,7 +77,7 @@ class XtxAgent(Agent):
         """One target for each imitated trajectory."""
         self._replays: list[TrajectoryReplay] = []
         """The imitated trajectories themselves, with the setting `retrace`."""
-        self._episode_targets = [ReturnTarget()] * brief.games
+        self._episode_targets = [ReturnTarget()] * brief.num_envs
         """By game, the target of its current episode, with the setting `own_targets`."""
         self._vector_steps = 0
         self._next_training = settings.first_training
@@ -88,9 +88,9 @@ class XtxAgent(Agent):
         """What `glimpse` returned for the log, until `learn` takes it."""
         self._replayed_share: float | None = None
         """Share of the games in `exploit` in the last `act` whose action came from a stored trajectory."""
-        self._previous = [(-1, -1)] * brief.games
+        self._previous = [(-1, -1)] * brief.num_envs
         """By game, the text ids of the last two actions of its episode; -1 before the episode began."""
-        self._episodes = [_CurrentEpisode() for _ in range(brief.games)]
+        self._episodes = [_CurrentEpisode() for _ in range(brief.num_envs)]
 
     @property
     def episode_limit(self) -> int:

@@ -15,24 +15,24 @@ def far_enough(groups: Sequence[Group]) -> list[Group]:
     """Without those that are much shorter than others: they would cut them off where nothing is to be seen yet."""
     return [
         group
-        for alike in _by_games(groups)
+        for alike in _by_num_envs(groups)
         for group in alike
         if group.steps >= max(other.steps for other in alike) * FAR_ENOUGH
     ]
 
 
-def _by_games(groups: Sequence[Group]) -> list[list[Group]]:
-    """The groups by how many games their runs play together. Those of rc-dqn play one: they learn in another way, and
+def _by_num_envs(groups: Sequence[Group]) -> list[list[Group]]:
+    """The groups by the number of envs of their runs. Those of rc-dqn have one: they learn in another way, and
     are not to be cut off by others, nor others by them."""
-    numbers = {group.label: group.runs[0].config.games for group in groups}
-    return [[g for g in groups if numbers[g.label] == games] for games in dict.fromkeys(numbers.values())]
+    numbers = {group.label: group.runs[0].config.num_envs for group in groups}
+    return [[g for g in groups if numbers[g.label] == num_envs] for num_envs in dict.fromkeys(numbers.values())]
 
 
 def equal_steps(groups: Sequence[Group]) -> dict[str, int]:
     """At which step each agent's runs on a game are to be compared, by label: at their end if all are as long, else at
     the last round step that each has come to, which summaries know exactly."""
     ends = {}
-    for alike in _by_games(groups):
+    for alike in _by_num_envs(groups):
         shortest, longest = min(group.steps for group in alike), max(group.longest for group in alike)
         rounded = max((mark for mark in ROUND_STEPS if mark <= shortest), default=shortest)
         ends.update({group.label: shortest if shortest == longest else rounded for group in alike})

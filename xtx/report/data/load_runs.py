@@ -156,7 +156,7 @@ def read_run(folder: Path) -> RunData:
     saved = [int(path.name) for path in checkpoints(folder)]
     reached = max(logged, episodes[-1].step if episodes else 0, *saved, 0)
     # Without its checkpoints (a copy), a run whose next line of metrics would lie beyond the end may be finished.
-    finished = reached >= config.steps or (not saved and logged + config.log_every * config.games > config.steps)
+    finished = reached >= config.steps or (not saved and logged + config.log_every * config.num_envs > config.steps)
     if not finished:
         notes.append(f"not finished: {reached:,} of {config.steps:,} steps")
     if not episodes:
@@ -182,7 +182,7 @@ def read_run(folder: Path) -> RunData:
 
 def _check_config(file: Path, config: RunConfig) -> None:
     """Raises `UserError` for numbers that no run has and that figures cannot be made of."""
-    for name, least in (("steps", 1), ("games", 1), ("log_every", 1), ("seed", -MAX_NUMBER)):
+    for name, least in (("steps", 1), ("num_envs", 1), ("log_every", 1), ("seed", -MAX_NUMBER)):
         value = getattr(config, name)
         if not least <= value < MAX_NUMBER:
             raise UserError(f"{file} is damaged (its {name}: {value})")

@@ -300,7 +300,7 @@ def flat(tree: object, path: str = "") -> dict[str, Any]:
 def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
     was made has the value that it has in the paper's presets."""
-    own = {"steps": config.steps, "games": config.games, "byte_score": config.byte_score, **flat(config.settings)}
+    own = {"steps": config.steps, "num_envs": config.num_envs, "byte_score": config.byte_score, **flat(config.settings)}
     return {**paper_settings(config.agent, game), **own}
 
 
@@ -414,7 +414,7 @@ def deviations(config: RunConfig, game: str) -> list[str]:
     usual = paper_settings(config.agent, game)
     if not usual:
         return []
-    usual["games"] = 1 if config.agent == "rc-dqn" else 8
+    usual["num_envs"] = 1 if config.agent == "rc-dqn" else 8
     usual["byte_score"] = False  # the present Jericho's reading, which is the right one
     chosen = _choices(config, game)
     return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from xtx.config.config_file import rename_old_keys
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord, UserError
-from xtx.files.bounded_reads import BadFileError, read_json
+from xtx.files.bounded_reads import MAX_JSON_BYTES, BadFileError, decode_json, read_bounded
 from xtx.report.data import episode_digest as digests
 from xtx.report.data.episode_digest import POINTS, curve_points
 from xtx.report.data.game_facts import GameFacts
@@ -305,7 +306,7 @@ def place(variant: Variant, config: RunConfig, other_settings: Sequence[str]) ->
     if other_settings:
         changed = "+".join(other_settings)
         if len(changed) > 60:
-            whole = json.dumps([config.games, asdict(config)["settings"]], sort_keys=True)
+            whole = json.dumps([config.num_envs, asdict(config)["settings"]], sort_keys=True)
             changed = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
         agent += f"+{changed}"
     return Path(_file_name(game), _file_name(agent), f"seed-{config.seed}.json")
@@ -318,12 +319,21 @@ def _file_name(text: str) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
+class _RawConfig(msgspec.Struct):
+    """The config of a summary with the keys as they are in the file, maybe those of an earlier version."""
+
+    config: dict[str, Any]
+
+
 def read_summary(path: Path) -> Summary:
     """The summary in a file. Raises `UserError`, in one line, if there is none in it."""
     try:
-        summary: Summary = read_json(path, Summary)
-        return summary
+        content = read_bounded(path, MAX_JSON_BYTES)
+        summary: Summary = decode_json(content, Summary)
+        config = decode_json(content, _RawConfig).config
+        rename_old_keys(config)
+        return msgspec.structs.replace(summary, config=msgspec.convert(config, RunConfig))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
-    except BadFileError as error:
+    except (BadFileError, msgspec.ValidationError) as error:
         raise UserError(f"{path} is damaged, or no summary of a run ({error})") from None

@@ -149,7 +149,7 @@ def _best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
 def _settings(run: RunData, game: str) -> Section:
     config = run.config
     own = {"game": config.game, "agent": config.agent, "seed": config.seed, "steps": config.steps}
-    own |= {"games": config.games, "stochastic": config.stochastic, "extra_actions": config.extra_actions}
+    own |= {"num_envs": config.num_envs, "stochastic": config.stochastic, "extra_actions": config.extra_actions}
     own |= {"wide_grammar": config.wide_grammar, "actions": config.actions, **flat(config.settings)}
     other = {line.partition("=")[0] for line in deviations(config, game)}
     rows = [Row([name, json.dumps(value), "not the paper's" if name in other else ""]) for name, value in own.items()]

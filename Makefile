@@ -31,7 +31,7 @@ results: .venv/stamp
 	@$(BIN)/xtx report results --short --embed docs/results.md
 	@$(BIN)/xtx report results --embed docs/results/full.md
 	@$(BIN)/xtx report results --no-walkthroughs --out .venv/results.html --figures .venv/figures
-	@cp $(addprefix .venv/figures/training-,zork1.svg detective.svg deephome-extra.svg inhumane-extra.svg) docs/results
+	@cp $(addprefix .venv/figures/training-,zork1.svg detective.svg deephome-star.svg inhumane-star.svg) docs/results
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from report_runs import read_board, write_lines, write_run
 
-from xtx.report.data.load_runs import read_run
+from xtx.report.data.load_runs import from_summary, read_run
+from xtx.report.data.run_summary import read_summary, summarise, to_json
+from xtx.report.data.statistics import area_under_curve
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.pages.build import build
@@ -67,7 +69,7 @@ def test_milestones(tmp_path: Path) -> None:
     text = to_markdown(build(board))
     row = next(line for line in text[text.index("# Milestones") :].splitlines() if line.startswith("| xtx |"))
     cells = [cell.strip() for cell in row.split("|")[2:6]]
-    assert cells == ["0.0", "0.0", "7.2", "–"]  # noqa: RUF001
+    assert cells == ["0.0", "0.0", "7.2", "6.6"], "no column for steps that no run has come to"
     run = board.runs[0]
     found = [steps_to_share(run, share) for share in (0.25, 0.5, 0.75)]
     exact = [next(n for n in range(11, 200) if 8 * (n - 10) / n >= share * 8) * 1000 for share in (0.25, 0.5, 0.75)]
@@ -76,6 +78,47 @@ def test_milestones(tmp_path: Path) -> None:
     write_run(tmp_path / "b", [0] * 5, game="zork3", stochastic=True)
     group = next(group for group in read_board(tmp_path).groups if group.variant.stochastic)
     assert handicaps(group).text == "valid actions · restore" and steps_to_share(group.runs[0], 0.5) is None
+
+
+def test_areas_are_compared_over_the_length_that_all_have(tmp_path: Path) -> None:
+    scores = [0] * 10 + [800]
+    write_run(tmp_path / "a", [*scores, *[8] * 289], steps=30_000)
+    write_run(tmp_path / "b", [4] * 100, agent="drrn", steps=10_000)
+    write_run(tmp_path / "c", [4] * 10, agent="inv-dy", steps=1_000)
+    board = read_board(tmp_path)
+    text = to_markdown(build(board))
+    part = text[text.index("# Milestones") :].partition("\n#")[0]
+    assert "area under that curve up to step 10,000, which all rows with a figure there have come to" in part
+    areas = {line.split("|")[1].strip(): line.split("|")[4].strip() for line in part.splitlines() if line[:1] == "|"}
+    exact = area_under_curve([100 * n for n in range(1, 101)], [*scores, *[8] * 89], 10_000)
+    group = next(group for group in board.groups if group.agent == "xtx")
+    assert abs(group.area_at(10_000)[0] - exact) < 0.03 * exact, "read at the points that summaries hold"
+    assert areas["xtx"] == f"{group.area_at(10_000)[0]:.1f}" and areas["drrn"] == "4.0"
+    assert areas["inv-dy"] == "–", "less than a tenth of the longest"  # noqa: RUF001
+    assert group.area_at(30_000)[0] == group.runs[0].digest.area
+
+
+def test_numbers_are_means_over_fiftieths_of_the_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [1] * 20, steps=100_000)
+    write_metrics(folder, loss_td=[float(n) for n in range(1, 101)])
+    steps, values = read_run(folder).numbers["loss_td"]
+    assert steps.tolist() == [2000 * n for n in range(1, 51)] and values.tolist() == [2 * n - 0.5 for n in range(1, 51)]
+
+
+def test_summaries_hold_the_numbers(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [1] * 20, steps=100_000)
+    write_metrics(folder, loss_td=[1 / n for n in range(1, 101)], q=[2.0] * 100, nonsense=[1.0] * 100)
+    run = read_run(folder)
+    file = tmp_path / "seed-0.json"
+    file.write_text(to_json(summarise(run, None)))
+    found = from_summary(file, read_summary(file)).numbers
+    assert list(found) == list(run.numbers) == ["loss_td", "q"]
+    for name, columns in run.numbers.items():
+        assert [column.tolist() for column in columns] == [column.tolist() for column in found[name]]
+    text = file.read_text()
+    line = next(line for line in text.splitlines(keepends=True) if line.startswith('"numbers"'))
+    file.write_text(text.replace(",\n" + line, "\n"))
+    assert from_summary(file, read_summary(file)).numbers == {}, "as summaries of earlier versions"
 
 
 def test_evaluations_are_listed_one_by_one(tmp_path: Path) -> None:

@@ -227,7 +227,9 @@ def test_a_seed_that_is_there_again_is_listed_with_its_figures(tmp_path: Path) -
     write_run(tmp_path / "b-longer", [90] * 8, finished=False)
     text = to_markdown(build(read_board(tmp_path)))
     row = next(line for line in text.splitlines() if line.startswith("| ↳ seed 0 again, not counted: b-longer |"))
-    assert "| 90.0 |" in row and "◐" in row
+    assert "| 90.0 |" in row and "800 ▾◐" in row, "marks of its own"
+    titles = [block.title for block in build(read_board(tmp_path)).sections[-2].blocks if isinstance(block, Section)]
+    assert [title.endswith("not counted") for title in titles] == [False, True]
 
 
 def test_marks_say_what_is_not_the_papers_or_the_present_programs(tmp_path: Path) -> None:
@@ -337,9 +339,22 @@ def test_a_reader_sees_findings_a_curve_and_a_table_first(full: Path) -> None:
     assert "of 3 games with several agents: xtx on 2, xtx-no-mix on 1" in text.text
     plot = gallery.figures[0].plot
     assert isinstance(plot, LinePlot) and plot.reference == ("the paper's xtx", 103.4)
+    assert len(table.blocks[0].rows) > 1  # type: ignore[union-attr]
     limits = document.sections[1]
     assert limits.title == "Limits of these figures"
     assert all(not isinstance(block, Section) or block.folded for block in limits.blocks), "remarks are folded, by kind"
+
+
+def test_runs_far_shorter_than_the_papers_are_not_set_beside_it_first(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30] * 4, steps=2000)
+    write_run(tmp_path / "b", [20] * 4, agent="drrn", steps=2000)
+    write_run(tmp_path / "c", [10] * 4, agent="drrn", game="toy:corridor-5", steps=2000)
+    opening = build(read_board(tmp_path)).sections[0]
+    text, gallery, _ = opening.blocks
+    assert isinstance(text, Text) and isinstance(gallery, Gallery)
+    assert text.text.startswith("Highest Avg (100 of all) on zork1, at step 2,000: xtx.")
+    plot = gallery.figures[0].plot
+    assert isinstance(plot, LinePlot) and plot.reference is None
 
 
 def test_more_agents_than_colours_can_be_told_apart() -> None:
@@ -422,14 +437,15 @@ addEventListener("load", () => {
       svg.dispatchEvent(at(kind, x));
     const line = () => svg.querySelector("g[data-agent] .line").getAttribute("d"), far = line();
     if (!zoomed() || before.includes(far)) wrong.push("not zoomed");
-    if (/NaN|Infinity/.test(svg.innerHTML)) wrong.push("nonsense in a zoomed plot");
+    if (/NaN|Infinity|>[\u2212-]0</.test(svg.innerHTML)) wrong.push("nonsense in a zoomed plot");
     svg.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
     if (zoomed() || svg.innerHTML !== before) wrong.push("zooming left something behind");
     const log = svg.closest("figure").querySelector("button.log");
     if (svg.dataset.plot.includes('"unit":"steps"') !== Boolean(log)) wrong.push("no axis of steps");
     if (log) {
       log.click();
-      if (before.includes(line()) || /NaN|Infinity/.test(svg.innerHTML)) wrong.push("the axis is not logarithmic");
+      if (before.includes(line())) wrong.push("the axis is not logarithmic");
+      if (/NaN|Infinity|>[\u2212-]0</.test(svg.innerHTML)) wrong.push("nonsense on a logarithmic axis");
       log.click();
       if (svg.innerHTML !== before) wrong.push("the logarithm left something behind");
     }
@@ -438,6 +454,8 @@ addEventListener("load", () => {
     if (!one.closest(".scroll") !== !one.matches("td, th") || one.scrollWidth > one.clientWidth + 1)
       if (!one.matches(".contents") && one.getClientRects().length)
         wrong.push("its text overflows: " + one.textContent.slice(0, 80));
+  for (const one of document.querySelectorAll(".opening .scroll"))
+    if (innerWidth >= 1000 && one.scrollWidth > one.clientWidth) wrong.push("the table on the first screen is cut");
   const wide = document.documentElement.scrollWidth - innerWidth;
   if (wide > 0) wrong.push("wider than the window by " + wide);
   document.querySelector('nav input[value="drrn"]').click();

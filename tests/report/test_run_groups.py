@@ -11,11 +11,8 @@ from xtx.agents.registry import preset
 from xtx.config.settings import RunConfig, xtx_settings
 from xtx.report.data.game_facts import reward_events
 from xtx.report.data.load_runs import read_run
-from xtx.report.data.paper_tables import read_paper
+from xtx.report.data.paper_cells import describe_filled_cells, fill_cells
 from xtx.report.data.run_groups import BEYOND, deviations
-from xtx.report.pages.beside_paper import describe_filled_cells
-
-TABLES = [(read_paper().table(stochastic), figure) for stochastic, figure in ((False, 1), (True, 2))]
 
 
 def test_seeds_are_averaged(tmp_path: Path) -> None:
@@ -39,7 +36,7 @@ def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
     write_run(tmp_path / "b", [10], seed=1, steps=1000)
     write_run(tmp_path / "c", [20], seed=1, steps=2000, game="zork3")
     labels = {(group.variant.game, group.label) for group in read_board(tmp_path).groups}
-    assert labels == {("zork1", "xtx"), ("zork1", "xtx (steps=1000)"), ("zork3", "xtx")}
+    assert labels == {("zork1", "xtx"), ("zork1", "xtx (1,000 steps)"), ("zork3", "xtx")}
 
 
 def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None:
@@ -144,25 +141,38 @@ def test_reward_events_are_new_highest_scores() -> None:
 
 
 def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
-    filled = [describe_filled_cells(read_board(write_run(tmp_path / "other", [1], game="905")), *TABLES[0])]
+    none = read_board(write_run(tmp_path / "other", [1], game="905", steps=100_000))
     for seed in range(3):
         write_run(tmp_path / "all" / f"zork1-{seed}", [30], seed=seed)
-    write_run(tmp_path / "all" / "short", [30], agent="drrn", steps=200_000)
+    write_run(tmp_path / "all" / "less", [30], agent="drrn", steps=200_000)
+    write_run(tmp_path / "all" / "longer", [30], agent="drrn", game="detective", steps=400_000)
+    write_run(tmp_path / "all" / "short", [30], agent="inv-dy", steps=100_000)
+    write_run(tmp_path / "all" / "again", [30], steps=200_000)
     other = asdict(preset("drrn", "")) | {"episode_limit": 7}
-    write_run(tmp_path / "all" / "odd", [30], agent="drrn", game="detective", settings=other)
+    write_run(tmp_path / "all" / "odd", [30], agent="drrn", game="omniquest", settings=other)
     write_run(tmp_path / "all" / "ours", [30], agent="xtx-retrace", settings=asdict(preset("xtx-retrace", "")))
     board = read_board(tmp_path / "all")
-    filled += [describe_filled_cells(board, *table) for table in TABLES]
-    assert filled == [
-        "",
-        "Cells of the paper's table 1 (games x agents) that are filled: 2 of 60, 1 of them with as many steps as the "
-        "paper's runs; 1 with 1 seed, 1 with 3 seeds. The paper has three seeds in each.",
-        "",
-    ]
+    cells = {(cell.group.variant.row, cell.group.agent): cell for cell in fill_cells(board, False)}
+    found = {place: (cell.steps, cell.is_read_off, len(cell.group.runs)) for place, cell in cells.items()}
+    assert found == {
+        ("zork1", "xtx"): (800_000, False, 3),
+        ("zork1", "drrn"): (200_000, False, 1),
+        ("detective", "drrn"): (200_000, True, 1),
+    }
+    assert fill_cells(board, True) == [] == fill_cells(none, False)
+    assert describe_filled_cells(none) == ""
+    assert describe_filled_cells(board) == (
+        "Cells of the paper's tables 1 and 2 (games x agents) that are filled: 3 + 0 of 60 + 25. 1 + 0 have as many "
+        "steps as the paper's runs, 2 + 0 are at 200,000 steps (▾); 2 + 0 with 1 seed, 1 + 0 with 3 seeds (the paper: "
+        "3). The others are empty."
+    )
+    assert describe_filled_cells(board, [False]).startswith(
+        "Cells of the paper's table 1 (games x agents) that are filled: 3 of 60. "
+    )
 
 
 def test_the_longest_runs_have_the_plain_name_where_none_has_the_papers_length(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30] * 20, steps=200_000)
     write_run(tmp_path / "b", [40] * 20, steps=40_000)
     found = {group.label: group.steps for group in read_board(tmp_path).groups}
-    assert found == {"xtx": 200_000, "xtx (steps=40000)": 40_000}
+    assert found == {"xtx": 200_000, "xtx (40,000 steps)": 40_000}

@@ -22,10 +22,12 @@ from xtx.report.data.game_facts import GameFacts, RewardEvent
 from xtx.report.data.load_runs import find_runs, read_run, read_runs
 from xtx.report.data.run_groups import Board, gather
 from xtx.report.data.run_summary import read_summary, summarise, to_json
+from xtx.report.formats.figure_files import name_figures
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.formats.markdown_embed import BEGIN, END, embed
 from xtx.report.pages.build import build, build_brief
+from xtx.report.plots.svg_plots import standalone
 
 ROOT = Path(__file__).parents[2]
 SECRET = "a maze of twisty little passages"
@@ -382,6 +384,17 @@ def test_a_file_without_marks_is_complained_of(text: str, tmp_path: Path, capsys
     assert "must have one line" in said and said.count("\n") == 1
     with pytest.raises(UserError, match="cannot be read"):
         embed(tmp_path / "nowhere.md", "")
+
+
+def test_the_committed_curves_are_those_of_the_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `make results` if this fails."""
+    monkeypatch.chdir(ROOT)
+    named = {name: figure for name, figure in name_figures(build(read_board(Path("results"), facts=None)).sections)}
+    shown = re.findall(r"\(results/([^)]*)\.svg\)", (ROOT / "docs/results.md").read_text("utf-8"))
+    assert shown
+    for name in shown:
+        assert (ROOT / f"docs/results/{name}.svg").read_text("utf-8") == standalone(named[name].svg), name
+        assert f"{name.removeprefix('training-')}.svg" in (ROOT / "Makefile").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("page", "options"), [("results.md", ["--short"]), ("results/full.md", [])])

@@ -17,6 +17,7 @@ from xtx.report.data.statistics import (
     average_score,
     average_score_by_game,
     best_score,
+    curve_at,
     running_average,
 )
 
@@ -103,6 +104,16 @@ class Digest:
     def share_having(self, score: float) -> float:
         """The share of the last 100 episodes that had at least that score at some time."""
         return float((self.last_peaks >= score).mean())
+
+    def area_at(self, steps: int, reached: int) -> float:
+        """The area under the learning curve up to a step of a run that has come to `reached`. Before its end the curve
+        is read at the points that summaries hold, so that these give the same."""
+        if steps >= reached:
+            return self.area
+        at = np.append(curve_points(reached), float(steps))
+        at = np.unique(np.append(at[at <= steps], 0.0))
+        means = np.nan_to_num(curve_at(self.curve.steps, self.curve.mean, at))
+        return float(np.sum(np.diff(at) * (means[1:] + means[:-1]) / 2) / max(1, steps))
 
 
 def digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTime | None) -> Digest:

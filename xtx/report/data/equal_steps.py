@@ -12,13 +12,20 @@ FAR_ENOUGH = 0.1
 
 
 def far_enough(groups: Sequence[Group]) -> list[Group]:
-    """Without those that are much shorter than others: they would cut them off where nothing is to be seen yet."""
+    """Without those that are much shorter than others, which would cut them off where nothing is to be seen yet, and
+    without those of which there are longer runs that differ in nothing else."""
     return [
         group
-        for alike in _by_num_envs(groups)
+        for alike in _by_num_envs([group for group in groups if not has_longer_runs(group, groups)])
         for group in alike
         if group.steps >= max(other.steps for other in alike) * FAR_ENOUGH
     ]
+
+
+def has_longer_runs(group: Group, groups: Sequence[Group]) -> bool:
+    """Whether some of the groups has longer runs of the same agent and settings."""
+    longer = (other for other in groups if other.label == group.agent and other.steps >= group.steps)
+    return group.differs_in_length_only and any(longer)
 
 
 def _by_num_envs(groups: Sequence[Group]) -> list[list[Group]]:

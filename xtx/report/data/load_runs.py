@@ -56,7 +56,7 @@ class RunData:
     changes: list[str] = field(default_factory=list)
     """Those of the notes that say which changes from outside were accepted."""
     numbers: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
-    """Losses and the like: at these steps, these values; a summary has none."""
+    """Losses and the like: at these steps, these values; summaries of earlier versions have none."""
     evaluations: list[Evaluation] = field(default_factory=list)
     """What `xtx evaluate` found, one by one; a summary has none."""
     summary: bool = False
@@ -175,7 +175,7 @@ def read_run(folder: Path) -> RunData:
         moves=_moves(folder, notes),
         notes=notes + changes,
         changes=changes,
-        numbers=read_numbers(metrics),
+        numbers=read_numbers(metrics, reached),
         evaluations=evaluations,
     )
 
@@ -214,6 +214,7 @@ def from_summary(path: Path, summary: Summary) -> RunData:
         starts=[msgspec.to_builtins(start) for start in summary.starts],
         notes=notes,
         changes=summary.changes,
+        numbers=summary.read_numbers(),
         summary=True,
         facts=summary.game,
     )

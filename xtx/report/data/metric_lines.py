@@ -1,4 +1,4 @@
-"""The numbers of metrics.jsonl that are plotted."""
+"""The numbers of metrics.jsonl that are plotted, thinned as summaries keep them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,23 @@ LABELS = {
 """Numbers of metrics.jsonl that are plotted, with what stands beside their axis."""
 
 
-def read_numbers(metrics: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Floats, Floats]]:
-    """The plotted numbers of the lines of metrics.jsonl; what is no finite number is left out."""
+MAX_POINTS = 50
+"""Of a number over a run: enough for a plot, and a summary stays small."""
+
+
+def read_numbers(metrics: Sequence[Mapping[str, Any]], reached: int) -> dict[str, tuple[Floats, Floats]]:
+    """The plotted numbers of the lines of metrics.jsonl of a run that has come so far: at these steps, the mean of the
+    lines since the step before, to four digits. What is no finite number is left out."""
+    ends = np.unique(np.linspace(0, max(1, reached), MAX_POINTS + 1).astype(np.int64))[1:]
     found = {}
     for name in LABELS:
         pairs = [(line["step"], line[name]) for line in metrics if _is_number(line.get(name))]
         if pairs:
             steps, values = np.array(pairs, np.float64).T
-            found[name] = steps, values
+            places = np.minimum(np.searchsorted(ends, steps), len(ends) - 1)
+            known = np.unique(places)
+            means = [float(f"{values[places == place].mean():.4g}") for place in known]
+            found[name] = ends[known].astype(np.float64), np.array(means)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group, paper_steps
@@ -36,12 +36,7 @@ def marks_of(group: Group) -> list[Mark]:
         found.append(Mark(FEWER, f"the paper's runs have {paper_steps(group.agent):,} steps"))
     if group.other_settings:
         found.append(Mark(OTHER, "not the paper's settings: " + ", ".join(group.other_settings)))
-    return found + marks_of_runs(group.runs)
-
-
-def marks_of_runs(runs: Sequence[RunData]) -> list[Mark]:
-    """The marks that are about single runs."""
-    found = []
+    runs = group.runs
     if not all(run.finished for run in runs):
         found.append(Mark(UNFINISHED, "not finished"))
     unrecorded = sum(may_be_bfloat16(run) for run in runs)
@@ -52,6 +47,11 @@ def marks_of_runs(runs: Sequence[RunData]) -> list[Mark]:
     if others:
         found.append(Mark(SEARCH, "; ".join(others)))
     return found
+
+
+def marks_of_duplicate(group: Group, run: RunData) -> list[Mark]:
+    """The marks of a run of a group that is in none of its figures."""
+    return marks_of(replace(group, runs=[run]))
 
 
 def signs_of_all(groups: Sequence[Group]) -> set[str]:

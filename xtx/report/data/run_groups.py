@@ -91,11 +91,6 @@ class Group:
         """[seeds] best final score."""
         return np.array([run.digest.max for run in self.runs])
 
-    @cached_property
-    def area(self) -> Floats:
-        """[seeds] area under the learning curve."""
-        return np.array([run.digest.area for run in self.runs])
-
     @property
     def steps(self) -> int:
         """Steps that all its runs have come to."""
@@ -108,6 +103,15 @@ class Group:
     def max_at(self, steps: int) -> Floats:
         """[seeds] `max` as it was after so many steps; 0 before the first episode has ended."""
         return np.array([_max_at(run, steps) for run in self.runs])
+
+    def area_at(self, steps: int) -> Floats:
+        """[seeds] area under the learning curve up to that step."""
+        return np.array([run.digest.area_at(steps, run.reached) for run in self.runs])
+
+    @property
+    def differs_in_length_only(self) -> bool:
+        """Whether its runs differ in nothing but their length from those that have the agent's own name."""
+        return self.label == f"{self.agent} ({_describe_choice('steps', self.runs[0].config.steps)})"
 
     @property
     def duplicates(self) -> list[RunData]:
@@ -323,13 +327,13 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
         agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
         usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent), "byte_score": False}
         told = [
-            f"{name}={chosen.get(name)}"
+            _describe_choice(name, chosen.get(name))
             for name in varying.get(agent, [])
             if (name not in usual or chosen.get(name) != usual[name])
             and (name != "steps" or len(seen[agent, variant, name]) > 1)
         ]
         labels[run.folder] = " ".join([agent, *([f"({', '.join(told)})"] if told else [])])
-        if [name.partition("=")[0] for name in told] == ["steps"]:
+        if told == [_describe_choice("steps", run.config.steps)]:
             only_steps.setdefault((agent, variant), []).append(run)
     plain = {(run.config.agent, variants[run.folder]) for run in runs if labels[run.folder] == run.config.agent}
     for (agent, variant), members in only_steps.items():
@@ -338,6 +342,10 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
             furthest = labels[max(with_figures, key=_steps).folder]
             labels |= {run.folder: agent for run in members if labels[run.folder] == furthest}
     return labels
+
+
+def _describe_choice(name: str, value: object) -> str:
+    return f"{value:,} steps" if name == "steps" else f"{name}={value}"
 
 
 def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> Group:

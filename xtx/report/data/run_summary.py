@@ -27,7 +27,8 @@ from xtx.files.bounded_reads import MAX_JSON_BYTES, BadFileError, decode_json, r
 from xtx.report.data import episode_digest as digests
 from xtx.report.data.episode_digest import POINTS, curve_points
 from xtx.report.data.game_facts import GameFacts
-from xtx.report.data.statistics import LAST, WorkingTime, curve_at
+from xtx.report.data.metric_lines import LABELS
+from xtx.report.data.statistics import LAST, Floats, WorkingTime, curve_at
 
 if TYPE_CHECKING:
     from xtx.report.data.load_runs import RunData
@@ -94,6 +95,18 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_rising(self.score)
 
 
+class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of metrics.jsonl over the run, as columns."""
+
+    steps: list[Whole]
+    values: list[float]
+    """Each the mean since the step before, to four digits."""
+
+    def __post_init__(self) -> None:
+        _check_columns(self.steps, self.values)
+        _check_rising(self.steps)
+
+
 class Last(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last 100 episodes, in order."""
 
@@ -156,6 +169,8 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the report wants to know of the game: its maximum and the rewards along its walkthrough."""
     changes: list[str] = []
     """Changes from outside that the run went on with, in words; the field is left out where there are none."""
+    numbers: dict[str, Series] = {}
+    """Losses and the like by their names in metrics.jsonl, at most 50 points each; left out where there are none."""
 
     def digest(self) -> digests.Digest:
         """What a report shows of the run's episodes."""
@@ -177,6 +192,14 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             last_endings=_endings(self.last.ended, self.last.length),
             best=self.best,
         )
+
+    def read_numbers(self) -> dict[str, tuple[Floats, Floats]]:
+        """The plotted numbers of metrics.jsonl, as a run's folder gives them; others are left out."""
+        return {
+            name: (np.array(series.steps, np.float64), np.array(series.values, np.float64))
+            for name, series in self.numbers.items()
+            if name in LABELS
+        }
 
     def working_time(self) -> WorkingTime | None:
         """How long the run had worked at the points of its curve and at its end; None if that is not known."""
@@ -243,6 +266,10 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         starts=kept,
         starts_left_out=len(starts) - len(kept),
         game=facts,
+        numbers={
+            name: Series([int(step) for step in steps], [float(value) for value in values])
+            for name, (steps, values) in run.numbers.items()
+        },
         changes=[_GAME_CHANGE.sub(r"\1 was changed", change) for change in run.changes[-MOST_CHANGES:]],
     )
 
@@ -291,7 +318,7 @@ def _thin(run: RunData) -> Points:
 def to_json(summary: Summary) -> str:
     """The file's text: one line for each field, so that it stays small and changes can be read."""
     fields = [(name, msgspec.json.encode(getattr(summary, name)).decode()) for name in Summary.__struct_fields__]
-    fields = [(name, value) for name, value in fields if (name, value) != ("changes", "[]")]
+    fields = [field for field in fields if field not in (("changes", "[]"), ("numbers", "{}"))]
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {value}" for name, value in fields) + "\n}\n"
 
 

@@ -39,7 +39,7 @@ def _agents(board: Board) -> list[dict[str, object]]:
                 line |= {"avg": avg, "avg_std": avg_std, "max": best, "max_std": best_std}
                 line |= {"avg_by_game": mean_and_std(side.ours.avg_by_game)[0]}
                 line |= {"normalised_avg": _normalised(avg, variant.maximum)}
-                line |= {"area_under_curve": mean_and_std(side.ours.area)[0]}
+                line |= {"area_under_curve": mean_and_std(side.ours.area_at(side.ours.steps))[0]}
                 if side.paper:
                     by_env = mean_and_std(side.ours.avg_by_game)[0]  # the authors' definition, so the paper's
                     line |= {"avg_difference": by_env - side.paper.avg, "max_difference": best - side.paper.max}

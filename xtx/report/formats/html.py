@@ -202,8 +202,8 @@ def _row(row: Row, whose: Sequence[str]) -> str:
 
 def _cell(cell: Cell, whose: str) -> str:
     hint = f' title="{escape(cell.hint)}"' if cell.hint else ""
-    tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share else ""
-    text = escape(cell.text).replace("± ", "±&nbsp;")  # a narrow column breaks before the sign
+    tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share is not None else ""
+    text = escape(cell.text).replace("± ", "±&nbsp;").replace(" %", "&nbsp;%")  # a narrow column breaks before "±"
     return f"<td{hint}{tint}{whose}>{text}</td>"
 
 

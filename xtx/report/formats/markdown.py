@@ -12,7 +12,7 @@ from xtx.report.pages.document import Block, Cell, Document, Gallery, Notes, Row
 def to_markdown(document: Document, level: int = 1, folder: str | None = None) -> str:
     """The text; `level` is that of its title, `folder` the one in which the plots are, as seen from the text."""
     links = {id(figure): f"{folder}/{name}.svg" for name, figure in name_figures(document.sections)} if folder else {}
-    lines = [f"{'#' * level} {_plain(document.title)}", "", _plain(document.lead), ""]
+    lines = [f"{'#' * level} {_plain(document.title)}", "", *([_plain(document.lead), ""] if document.lead else [])]
     for section in document.sections:
         lines += _section(section, level + 1, links)
     return "\n".join(lines).rstrip() + "\n"

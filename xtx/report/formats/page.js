@@ -78,7 +78,7 @@ const values = (event, svg) => {
     const y = before < 0 ? null : one.y[before];
     if (y === null || y === undefined) continue;
     const line = document.createElement("div");
-    line.append(swatch(one.agent, known), `${one.name}: ${show.format(y)}`);
+    line.append(swatch(one.agent, known), `${one.name}: ${show.format(y + 0)}`);
     lines.push([y, line]);
   }
   tip.replaceChildren(head, ...lines.sort((a, b) => b[0] - a[0]).map(([, line]) => line));
@@ -111,7 +111,7 @@ const ticks = (low, high) => {
   const rough = (high - low) / 5, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((factor) => power * factor >= rough * 0.999);
   const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-9); n += 1) found.push(n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-9); n += 1) found.push(n * step + 0);  // without the sign of -0
   return found;
 };
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xtx.report.data import statistics
-from xtx.report.data.equal_steps import FAR_ENOUGH, equal_steps, far_enough
+from xtx.report.data.equal_steps import FAR_ENOUGH, equal_steps, far_enough, has_longer_runs
 from xtx.report.data.row_marks import FEWER
 from xtx.report.data.run_groups import Board, Group, Variant, paper_steps
 from xtx.report.data.statistics import Estimate, Floats
@@ -63,7 +63,7 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
         label: [_normalised(games[variant], ends[variant][label]) for variant in shared]
         for label, games in busy.items()
     }
-    there = {group.label for variant in known for group in board.of(variant)}
+    there = {group.label for v in known for group in board.of(v) if not has_longer_runs(group, board.of(v))}
     absent = [label for label in board.labels if label in there and label not in busy]
     cut = {v: sorted({ends[v][g.label] for g in groups[v] if g.longest > ends[v][g.label]}) for v in shared}
     return Field(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
@@ -188,11 +188,12 @@ def ablations(board: Board) -> Section | None:
     blocks: list[Block] = []
     for stochastic in (False, True):
         known = [v for v in board.variants if v.stochastic == stochastic and v.maximum]
-        found = {v: [g for g in board.of(v) if g.agent in ABLATIONS] for v in known}
-        labels = [label for label in board.labels if any(g.label == label for groups in found.values() for g in groups)]
-        parts = {g.agent for groups in found.values() for g in groups} - {"xtx", "xtx-uniform"}
-        if parts:
-            blocks += _ablation_blocks(board, {v: groups for v, groups in found.items() if groups}, labels)
+        found = {v: [g for g in far_enough(board.of(v)) if g.agent in ABLATIONS] for v in known}
+        found = {v: groups for v, groups in found.items() if len({group.agent for group in groups}) > 1}
+        shown = [group for groups in found.values() for group in groups]
+        if {group.agent for group in shown} - {"xtx", "xtx-uniform"}:
+            labels = [label for label in board.labels if any(group.label == label for group in shown)]
+            blocks += _ablation_blocks(board, found, labels)
     text = Text(
         "xtx beside xtx with one of its parts changed: no exploration on the way back (no-mix), a fixed share of "
         "exploration without phases (lambda), exploration at random (uniform); on each game at equally many steps."
@@ -215,13 +216,12 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
         name = f"ablations-{'stochastic' if shared[0].stochastic else 'all'}"
         figures.append(Figure(name, BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))
     for variant, groups in found.items():
-        if len({group.agent for group in groups}) < 2:
-            continue
         own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
         plot = BarPlot([Bar(label, colours[label], own[label]) for label in labels if label in own], "Avg")
         steps = max(ends[variant].values())
         fewer = f" ({FEWER} the paper's have {count(paper_steps('xtx'))})" if steps < paper_steps("xtx") else ""
-        caption = f"{variant.title} at step {count(steps)}{fewer}, ± standard deviation over seeds"
+        spread = ", ± standard deviation over seeds" if any(len(group.runs) > 1 for group in groups) else ", one seed"
+        caption = f"{variant.title} at step {count(steps)}{fewer}{spread}"
         figures.append(Figure(f"ablations-{variant.title}", plot, caption))
     missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."
     return [*([Text(missing)] if missing else []), *([Gallery(figures)] if figures else [])]

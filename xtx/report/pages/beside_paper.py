@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from xtx.report.data.equal_steps import equal_steps
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.paper_tables import Figures, PaperTable, read_paper
-from xtx.report.data.row_marks import Mark, legend, marks_of, marks_of_runs, signs_of_all
+from xtx.report.data.paper_cells import describe_filled_cells
+from xtx.report.data.paper_tables import Figures, read_paper
+from xtx.report.data.row_marks import Mark, legend, marks_of, marks_of_duplicate, signs_of_all
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import Floats, mean_and_std, normalise
 from xtx.report.number_format import DASH, count, number, signed, some, spread
@@ -51,7 +51,7 @@ def section(board: Board, stochastic: bool) -> Section | None:
     groups = [group for variant in variants for group in board.of(variant)]
     marks = [
         *(mark for group in groups for mark in marks_of(group)),
-        *(mark for group in groups for run in group.duplicates for mark in marks_of_runs([run])),
+        *(mark for group in groups for run in group.duplicates for mark in marks_of_duplicate(group, run)),
     ]
     told = signs_of_all(groups)
     known, others = _split(variants)
@@ -64,7 +64,7 @@ def section(board: Board, stochastic: bool) -> Section | None:
         table_of_others = _without_paper([row for variant in others for row in _game_rows(board, variant, told)])
         blocks += [Text("Games, or ways to play them, that the paper does not have:")] if known else []
         blocks.append(table_of_others)
-    filled = describe_filled_cells(board, table, figure)
+    filled = describe_filled_cells(board, [stochastic])
     if filled:
         blocks.append(Text(filled))
     if missing and len(missing) < len(table.main):
@@ -103,31 +103,6 @@ def _without_paper(rows: Sequence[Row]) -> Table:
     return Table([HEADER[place] for place in kept], cut)
 
 
-def describe_filled_cells(board: Board, table: PaperTable, figure: int) -> str:
-    """How many cells of the paper's table, games x agents, have runs with the paper's settings, and how many seeds they
-    have; empty if none has."""
-    cells = {(row, agent): 0 for row in table.main for agent in table.rows[row].agents}
-    whole = 0
-    for variant in board.variants:
-        if variant.stochastic != (figure == 2) or variant.wide:
-            continue
-        for group in board.of(variant):
-            cell = variant.row, group.agent
-            if cells.get(cell) == 0 and not group.other_settings:
-                cells[cell] = len(group.runs)
-                whole += not group.fewer_steps
-    by_seeds = Counter(seeds for seeds in cells.values() if seeds)
-    if not by_seeds:
-        return ""
-    shares = ", ".join(
-        f"{number_of_cells} with {some(seeds, 'seed')}" for seeds, number_of_cells in sorted(by_seeds.items())
-    )
-    return (
-        f"Cells of the paper's table {figure} (games x agents) that are filled: {by_seeds.total()} of {len(cells)}, "
-        f"{whole} of them with as many steps as the paper's runs; {shares}. The paper has three seeds in each."
-    )
-
-
 def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Row]:
     shown = sides(board, variant)
     points = f" · {count(variant.maximum)} points" if variant.maximum else ""
@@ -136,7 +111,7 @@ def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Ro
     rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
     for side in shown:
         rows.append(_row(side, told))
-        rows += [_duplicate(side.label, run, told) for run in (side.ours.duplicates if side.ours else ())]
+        rows += [_duplicate(side.ours, run, told) for run in side.ours.duplicates] if side.ours else []
     return rows
 
 
@@ -172,14 +147,15 @@ def over_seeds(values: Floats) -> str:
     return spread(mean, std if len(values) > 1 else None)
 
 
-def _duplicate(label: str, run: RunData, told: Collection[str]) -> Row:
+def _duplicate(group: Group, run: RunData, told: Collection[str]) -> Row:
     """A run whose seed is counted already: it is in no mean, but its figures are seen."""
     own = run.digest
     figures = [number(own.avg_by_game), DASH, DASH, number(own.avg), number(own.max), DASH, DASH]
     name = Cell(
         f"↳ seed {run.config.seed} again, not counted: {run.folder.name.removesuffix('.json')}", str(run.folder)
     )
-    return Row([name, *figures, "", steps_cell(run.reached, marks_of_runs([run]), told)], label, "absent")
+    steps = steps_cell(run.reached, marks_of_duplicate(group, run), told)
+    return Row([name, *figures, "", steps], group.label, "absent")
 
 
 def steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) -> Cell:

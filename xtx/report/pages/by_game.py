@@ -91,7 +91,7 @@ def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
 
 def _section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
-    header = ("agent", AVG, AVG_OF_ALL, "Max", "area under curve", "episodes", "steps/s", "time")
+    header = ("agent", AVG, AVG_OF_ALL, "Max", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
     blocks: list[Block] = [Table(header, rows), milestones.section(groups), *milestones.evaluations(groups)]
     blocks += _maps(groups) if maps else []
@@ -112,7 +112,6 @@ def _row(group: Group) -> Row:
             over_seeds(group.avg_by_game),
             over_seeds(group.avg),
             over_seeds(group.max),
-            over_seeds(group.area),
             count(float(np.mean([run.digest.episodes for run in group.runs]))),
             number(float(np.mean(speeds)), 0) if speeds else DASH,
             duration(float(np.mean(times))) if times else DASH,
@@ -200,7 +199,7 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
             break
         cells = [_event_cell(group, event.score) for group in groups]
         how = f"the walkthrough has it at step {event.step}, by: {event.action}; agents may have it in another way"
-        name = Cell(f"{event.score} points", how)
+        name = Cell(some(event.score, "point"), how)
         rows.append(Row([name, *cells]))
     if len(beyond) > 1:
         more = some(len(beyond) - 1, "more event")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,11 +36,13 @@ def section(
     labels = {run.folder: g.label for g in board.groups for run in (*g.runs, *g.left_out)}
     titles = {run.folder: g.variant.title for g in board.groups for run in (*g.runs, *g.left_out)}
     games = {run.folder: g.variant.game for g in board.groups for run in (*g.runs, *g.left_out)}
+    not_counted = {run.folder for g in board.groups for run in g.left_out}
 
     def one(run: RunData) -> Section:
         label, game = labels.get(run.folder, run.config.agent), titles.get(run.folder, run.config.game)
         colour = board.colours.get(label, 0)
-        return _run(run, label, game, games.get(run.folder, run.config.game), colour, find_turns)
+        section = _run(run, label, game, games.get(run.folder, run.config.game), colour, find_turns)
+        return replace(section, title=f"{section.title} · not counted") if run.folder in not_counted else section
 
     return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
 
@@ -72,7 +75,7 @@ def _pace(run: RunData) -> tuple[str, str]:
 
 
 def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
-    scored = f" · Avg {number(run.digest.avg)}, Max {count(run.digest.max)}"
+    scored = f" · {AVG} {number(run.digest.avg_by_game)}, Max {count(run.digest.max)}"
     heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"
     blocks: list[Block] = [Text(_summary(run))]
     if run.notes:

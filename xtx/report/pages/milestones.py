@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from xtx.report.data.episode_digest import COMPARED_STEPS, curve_points
+from xtx.report.data.equal_steps import equal_steps, far_enough
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group
 from xtx.report.data.statistics import curve_at
@@ -20,29 +22,40 @@ SHARES = (0.25, 0.5, 0.75)
 
 def section(groups: Sequence[Group]) -> Section:
     """The table of a game."""
+    ends = equal_steps(far_enough(groups))
+    furthest = max(group.steps for group in groups)
+    marks = [step for step in COMPARED_STEPS if step <= furthest]
+    up_to = " and ".join(map(count, sorted(set(ends.values()))))
     text = (
-        "Mean final score of the last 100 episodes after so many steps, a dash where a run has not come so far; the "
-        "area under that curve; and the steps after which the curve first was at 25, 50 and 75 % of its highest value. "
-        "Means over the seeds. Handicaps: what the agent is given that a person at the keyboard is not."
+        "Mean final score of the last 100 episodes after so many steps; area under that curve up to step "
+        f"{up_to}, which all rows with a figure there have come to; steps, in two digits, after which it first was at "
+        "25, 50 and 75 % of its highest value. Handicaps, which a person at the keyboard would not have"
     )
-    header = (
+    given = [handicaps(group) for group in groups]
+    alike = len(set(given)) == 1
+    text += f": {given[0].hint}." if alike else " are in the last column."
+    header = [
         "agent",
-        *(f"at {step:,}" for step in COMPARED_STEPS),
+        *(f"at {step:,}" for step in marks),
         "area under curve",
         *(f"{percent(share)} of its best after" for share in SHARES),
-        "handicaps",
-    )
-    return Section("Milestones", [Text(text), Table(header, [_row(group) for group in groups])])
+    ]
+    rows = [_row(group, marks, ends.get(group.label)) for group in groups]
+    if not alike:
+        header.append("handicaps")
+        rows = [replace(row, cells=[*row.cells, cell]) for row, cell in zip(rows, given, strict=True)]
+    return Section("Milestones", [Text(text), Table(header, rows)])
 
 
-def _row(group: Group) -> Row:
+def _row(group: Group, marks: Sequence[int], end: int | None) -> Row:
+    """`end`: up to which step the area is; None if the group is not compared."""
     cells: list[Cell | str] = [group.label]
-    cells += [_score_at(group, step) for step in COMPARED_STEPS]
-    cells.append(over_seeds(group.area))
+    cells += [_score_at(group, step) for step in marks]
+    cells.append(DASH if end is None else over_seeds(group.area_at(end)))
     for share in SHARES:
         steps = [found for run in group.runs if (found := steps_to_share(run, share)) is not None]
-        cells.append(count(float(np.mean(steps))) if steps else DASH)
-    return Row([*cells, handicaps(group)], group.label)
+        cells.append(count(float(f"{np.mean(steps):.2g}")) if steps else DASH)
+    return Row(cells, group.label)
 
 
 def _score_at(group: Group, step: int) -> str:

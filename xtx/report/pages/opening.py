@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from xtx.report.data.equal_steps import equal_steps, far_enough
+from xtx.report.data.equal_steps import FAR_ENOUGH, equal_steps, far_enough
 from xtx.report.data.paper_tables import Figures, read_paper
 from xtx.report.data.row_marks import MEANINGS, SEARCH, marks_of
-from xtx.report.data.run_groups import Board, Group, Variant
+from xtx.report.data.run_groups import Board, Group, Variant, paper_steps
 from xtx.report.data.statistics import normalise
 from xtx.report.number_format import DASH, count, number, percent, some, spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
@@ -34,15 +34,23 @@ def section(board: Board) -> Section:
 
 
 def published_of(group: Group) -> Figures | None:
-    """The paper's figures of an agent on a game, if it has them."""
+    """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
+    if group.steps < FAR_ENOUGH * paper_steps(group.agent):
+        return None
     row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
     return row.agents.get(group.agent) if row and not group.variant.wide else None
 
 
 def _leader(board: Board) -> str:
-    """The agent that the opening is about: the one on most games, those of the paper first."""
-    games = {label: [g for g in board.groups if g.label == label] for label in board.labels}
-    return max(games, key=lambda label: (sum(published_of(g) is not None for g in games[label]), len(games[label])))
+    """The agent that the opening is about: the one on most games, those of the paper first; of several such, the one
+    with most runs, and of these the best."""
+
+    def weight(label: str) -> tuple[int, int, int, float]:
+        groups = [group for group in board.groups if group.label == label]
+        beside = sum(published_of(group) is not None for group in groups)
+        return beside, len(groups), sum(len(g.runs) for g in groups), max(float(g.avg.mean()) for g in groups)
+
+    return max(board.labels, key=weight)
 
 
 def _main_variant(board: Board, leader: str) -> Variant:
@@ -89,7 +97,7 @@ def _beside_paper(board: Board, leader: str) -> str:
 def _who_is_ahead(board: Board) -> str:
     """Which agents have the highest Avg at equal steps, over the games that several agents have."""
     winners: Counter[str] = Counter()
-    games = 0
+    games: list[str] = []
     at: set[int] = set()
     for variant in board.variants:
         groups = far_enough(board.of(variant))
@@ -101,14 +109,14 @@ def _who_is_ahead(board: Board) -> str:
                 scores[group.agent] = max(scores[group.agent], float(group.avg_at(ends[group.label]).mean()))
             best = max(scores.values())
             winners.update(agent for agent, score in scores.items() if score == best)
-            games += 1
+            games.append(variant.title)
     if not winners:
         return ""
     told = ", ".join(f"{agent} on {times}" for agent, times in winners.most_common(3))
+    if len(games) == 1:
+        return f"Highest {AVG_OF_ALL} on {games[0]}, at step {count(max(at))}: {' and '.join(winners)}."
     steps = count(min(at)) if len(at) == 1 else f"{count(min(at))} to {count(max(at))}"
-    return (
-        f"Highest {AVG_OF_ALL} at equal steps ({steps}, by game), of {some(games, 'game')} with several agents: {told}."
-    )
+    return f"Highest {AVG_OF_ALL} at equal steps ({steps}, by game), of {len(games)} games with several agents: {told}."
 
 
 def _how_sure(board: Board) -> str:

@@ -31,8 +31,8 @@ def section(board: Board, variant: Variant) -> Section | None:
     if not shown:
         return None
     text = Text(
-        "Means over the seeds, of the lines of metrics.jsonl, which are means over the vector steps between two lines; "
-        "steps/s is that of the working time. Summaries of runs hold the speed only."
+        "Means over the seeds, of fiftieths of each run (metrics.jsonl); steps/s is that of the working time. "
+        "Summaries of earlier versions hold the speed only."
     )
     return Section(variant.title, [text, Gallery(shown)], folded=True)
 

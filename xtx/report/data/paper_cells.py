@@ -1,0 +1,99 @@
+"""The cells of the paper's two main tables (games x agents): which of our runs fill each, and at which step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xtx.report.data.paper_tables import Figures, read_paper
+from xtx.report.data.row_marks import FEWER, Mark, marks_of
+from xtx.report.data.run_groups import Board, Group, paper_steps
+from xtx.report.data.statistics import Floats
+from xtx.report.number_format import some
+
+FEWER_STEPS = 200_000
+"""Where there are no runs as long as the paper's, a cell shows ours at this step, so that all such cells are alike."""
+READ_OFF = "†"
+READ_OFF_WORDS = "read off longer runs: Avg is of the last 100 episodes of all environments together"
+
+
+@dataclass(frozen=True)
+class FilledCell:
+    """An agent on a game of the paper's table, ours and the paper's."""
+
+    group: Group
+    steps: int
+    """The step at which ours is taken."""
+    paper: Figures
+
+    @property
+    def is_read_off(self) -> bool:
+        """Whether our runs are longer than what is shown."""
+        return self.group.steps > self.steps and self.steps == FEWER_STEPS
+
+    @property
+    def avg(self) -> Floats:
+        """[seeds] the authors' Avg at the end of the runs; before it only that of all environments is known."""
+        return self.group.avg_at(self.steps) if self.is_read_off else self.group.avg_by_game
+
+    @property
+    def max(self) -> Floats:
+        """[seeds] best final score."""
+        return self.group.max_at(self.steps) if self.is_read_off else self.group.max
+
+    @property
+    def marks(self) -> list[Mark]:
+        """What limits it."""
+        if not self.is_read_off:
+            return marks_of(self.group)
+        fewer = Mark(FEWER, f"the paper's runs have {paper_steps(self.group.agent):,} steps")
+        return [fewer, Mark(READ_OFF, READ_OFF_WORDS)]
+
+
+def fill_cells(board: Board, stochastic: bool) -> list[FilledCell]:
+    """The cells that runs with the paper's settings fill: as long as the paper's, or at 200,000 steps. The longest runs
+    come first, then those of 200,000 steps, then longer ones read off there; a cell without any is left out."""
+    table = read_paper().table(stochastic)
+    found = []
+    for variant in board.variants:
+        if variant.stochastic != stochastic or variant.wide or variant.row not in table.main:
+            continue
+        groups = [group for group in board.of(variant) if not group.other_settings]
+        for agent in dict.fromkeys(group.agent for group in groups):
+            paper = table.rows[variant.row].agents.get(agent)
+            cell = _fill([group for group in groups if group.agent == agent], paper) if paper else None
+            found += [cell] if cell else []
+    return found
+
+
+def _fill(groups: Sequence[Group], paper: Figures) -> FilledCell | None:
+    by_length = sorted(groups, key=lambda group: group.steps)
+    if by_length and not by_length[-1].fewer_steps:
+        return FilledCell(by_length[-1], by_length[-1].steps, paper)
+    enough = [group for group in by_length if group.steps >= FEWER_STEPS]
+    return FilledCell(enough[0], FEWER_STEPS, paper) if enough else None
+
+
+def describe_filled_cells(board: Board, kinds: Sequence[bool] = (False, True)) -> str:
+    """How many cells of the paper's tables are filled, at which steps, and with how many seeds; empty if none is.
+    `kinds`: whether the games are stochastic, for each of the tables that are told of."""
+    filled = [fill_cells(board, stochastic) for stochastic in kinds]
+    if not any(filled):
+        return ""
+
+    def add(counts: Sequence[int]) -> str:
+        return " + ".join(map(str, counts))
+
+    tables = [read_paper().table(stochastic) for stochastic in kinds]
+    cells = [sum(len(table.rows[row].agents) for row in table.main) for table in tables]
+    names = "tables 1 and 2" if len(kinds) > 1 else f"table {1 + kinds[0]}"
+    whole = [sum(not cell.group.fewer_steps for cell in of) for of in filled]
+    rest = [len(of) - number for of, number in zip(filled, whole, strict=True)]
+    seeds = [Counter(len(cell.group.runs) for cell in of) for of in filled]
+    told = [f"{add([of[n] for of in seeds])} with {some(n, 'seed')}" for n in sorted(set().union(*seeds))]
+    return (
+        f"Cells of the paper's {names} (games x agents) that are filled: {add([len(of) for of in filled])} of "
+        f"{add(cells)}. {add(whole)} have as many steps as the paper's runs, {add(rest)} are at {FEWER_STEPS:,} steps "
+        f"({FEWER}); {', '.join(told)} (the paper: {read_paper().seeds}). The others are empty."
+    )

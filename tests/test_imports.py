@@ -20,6 +20,7 @@ GROUND = {
     "callable_modules",
     "child_processes",
     "cpu_count",
+    "shell_command",
 }
 SUBPACKAGES = {"agents", "games", "kernels", "report"}
 """Packages whose sub-packages have rows of their own; so have their modules, but for those of `agents` and `report`."""
@@ -35,7 +36,8 @@ ALLOWED: dict[str, set[str]] = {
     "callable_modules": set(),
     "child_processes": set(),
     "cpu_count": set(),
-    "files": {"core"},
+    "shell_command": set(),
+    "files": {"core", "shell_command"},
     "config": {"core", "files"},
     # games
     "games": set(),

@@ -192,7 +192,7 @@ def test_files_that_become_too_large(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 2
-    assert "go on with: xtx resume" in ended.stderr
+    assert f"xtx resume {tmp_path / 'r'}" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -13,6 +13,7 @@ from xtx.agents.registry import find_agent
 from xtx.config.settings import Actions, RunConfig
 from xtx.core import Agent, EpisodeRecord, State, UserError
 from xtx.runs.run_folder import find_config_changes, find_newest, read_checkpoint, read_config, read_episodes, warn
+from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup
@@ -161,5 +162,5 @@ def read_records(folder: Path) -> list[EpisodeRecord]:
     except OSError as error:
         raise UserError(f"{folder / 'episodes.jsonl'} cannot be read ({error.strerror})") from None
     if not records:
-        raise UserError(f"no episode of {folder} has ended yet; train longer: xtx resume {folder}")
+        raise UserError(f"no episode of {folder} has ended yet; train longer: {format_command('resume', folder)}")
     return records

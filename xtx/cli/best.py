@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from xtx.cli.agent_loading import PlayOptions, open_stage, read_records
 from xtx.core import EpisodeRecord
 from xtx.files.user_paths import open_out
 from xtx.runs.run_folder import read_config, warn
+from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup
@@ -68,10 +70,10 @@ def run(args: Args) -> int:
         said.print(f"Verified: {line}, as in the run.", soft_wrap=True)
         there = args.out if args.walkthrough else "FILE"
         if not args.walkthrough:
-            said.print(
-                f"Its actions alone, as a walkthrough: xtx best {args.run} --walkthrough --out FILE", soft_wrap=True
-            )
-        said.print(f"To play them: xtx play {config.game or stage.name} --seed {best.seed} < {there}", soft_wrap=True)
+            alone = format_command("best", args.run, "--walkthrough", "--out", "FILE")
+            said.print(f"Its actions alone, as a walkthrough: {alone}", soft_wrap=True)
+        play = format_command("play", config.game or stage.name, "--seed", best.seed)
+        said.print(f"To play them: {play} < {shlex.quote(str(there))}", soft_wrap=True)
     return 0 if same else 2
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from rich.console import Console
 from xtx.core import Brief, EpisodeRecord, NoSettings
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run, read_episodes, write_whole
+from xtx.shell_command import format_command
 
 WIDTH, HEIGHT = 60, 10
 LAST = 100
@@ -54,12 +54,11 @@ def print_summary(console: Console, run: Run, stage: GameSetup, seconds: str) ->
     for name, score in rows:
         console.print(f"  {name:{width}}  {score:>6} {where}", highlight=False)
     picture = save_picture(run.folder, episodes, config.agent, stage)
-    folder = shlex.quote(str(run.folder))
     commands = {
-        f"xtx best {folder}": "read the best episode",
-        f"xtx play --agent {folder}": "watch the trained agent play",
-        f"xtx evaluate {folder}": "see how well it plays now",
-        "xtx games": "find out which other games there are",
+        format_command("best", run.folder): "read the best episode",
+        format_command("play", "--agent", run.folder): "watch the trained agent play",
+        format_command("evaluate", run.folder): "see how well it plays now",
+        format_command("games"): "find out which other games there are",
     }
     lines = ["What to try next:", *beside(commands, console.width)]
     lines += [f"The curve as a picture: {picture}"] if picture else []

@@ -20,6 +20,7 @@ from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog.known_games import default_game, find_story
 from xtx.runs.run_folder import read_config
+from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.play.played_game import GameSession
@@ -174,7 +175,8 @@ def _watch(args: Args, table: GameSession, screen: Screen, loaded: Loaded | None
         limit, words = args.steps or RANDOM_STEPS, "stopped at the step limit"
     else:
         if not table.walkthrough:
-            raise UserError(f"no walkthrough of {table.name} is known; try: xtx play {args.game} --agent random")
+            random = format_command("play", args.game, "--agent", "random")
+            raise UserError(f"no walkthrough of {table.name} is known; try: {random}")
         agent = WalkthroughAgent(NoSettings(), Brief(num_envs=1, seed=0, walkthrough=tuple(table.walkthrough)))
         table.seed = table.seed if args.seed is None else args.seed
         limit, words = len(table.walkthrough), "the walkthrough ends here"

@@ -13,6 +13,7 @@ from rich.table import Table
 from xtx.cli.closing_summary import print_summary
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
+from xtx.shell_command import format_command
 from xtx.terminal_panel import LiveShow, SurveyProgress
 from xtx.training.loop import LAST, Progress
 
@@ -126,7 +127,7 @@ class Display(LiveShow):
                 score = f"mean of the last {min(LAST, p.episodes)} episodes {p.score_mean:.1f}, best {p.score_max}"
                 so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
                 self.note(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
-            self.note(f"stopped and saved; go on with: xtx resume {folder}")
+            self.note(f"stopped and saved; go on with: {format_command('resume', folder)}")
             return
         print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
 

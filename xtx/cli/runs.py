@@ -19,6 +19,7 @@ from xtx.core import UserError
 from xtx.report.data.load_runs import runs_below
 from xtx.report.data.run_groups import game_name
 from xtx.runs.run_folder import Run, checkpoints, find_newest, read_config, warn
+from xtx.shell_command import format_command
 from xtx.sweep.run_progress import Reading, read_finished, read_running, read_stopped
 from xtx.sweep.sweep_folder import is_finished, is_held, mark_finished
 
@@ -107,7 +108,9 @@ def run(args: Args) -> int:
     rows.sort(key=lambda row: _sort_key(row, args.sort), reverse=args.sort in _DESCENDING)
     console = Console(highlight=False, markup=False, emoji=False)
     if not rows:
-        console.print("There is no such run." if found else "There is no run yet; begin one: xtx train")
+        console.print(
+            "There is no such run." if found else f"There is no run yet; begin one: {format_command('train')}"
+        )
     else:
         for line in format_rows(rows, console.width):
             console.print(line, soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -17,6 +16,7 @@ from xtx.agents.from_file import accept_agent
 from xtx.cli.training_session import check_config, stopper
 from xtx.config.settings import Actions
 from xtx.core import UserError
+from xtx.shell_command import format_command
 from xtx.sweep.launch import SweepOptions, find_stories, open_places
 from xtx.sweep.progress_table import Show, print_end
 from xtx.sweep.run_plan import PlannedRun, make_plan
@@ -227,9 +227,9 @@ def _say_what_next(console: Console, items: Sequence[Item], out: Path) -> int:
     if RunState.FAILED in states:
         say(f"some runs failed; mend what is wrong and try them again with the same command: {_same_command()}")
         return SOME_FAILED
-    say(f"all runs are finished; see them beside the paper's: xtx report {shlex.quote(str(out))}")
+    say(f"all runs are finished; see them beside the paper's: {format_command('report', out)}")
     return 0
 
 
 def _same_command() -> str:
-    return shlex.join(["xtx", *sys.argv[1:]])
+    return format_command(*sys.argv[1:])

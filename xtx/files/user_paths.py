@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from xtx.core import UserError
+from xtx.shell_command import format_command
 
 DISK_TROUBLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,
@@ -108,6 +109,7 @@ def run_written(folder: Path) -> Iterator[None]:
         inside = folder.absolute() in (path, *path.parents)
         if error.errno not in DISK_TROUBLE or not inside:
             raise
+        resume = format_command("resume", folder)
         raise UserError(
-            f"{folder} cannot be written ({error.strerror}); when that is mended, go on with: xtx resume {folder}"
+            f"{folder} cannot be written ({error.strerror}); when that is fixed, go on with: {resume}"
         ) from None

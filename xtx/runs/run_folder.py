@@ -72,6 +72,7 @@ from xtx.files.regular_files import (
     truncate_file,
 )
 from xtx.search_versions import search_versions
+from xtx.shell_command import format_command
 
 _MAGIC = b"xtx checkpoint 1"
 """The first bytes of a checkpoint, with the version of the format."""
@@ -286,7 +287,7 @@ class Run:
     def create(cls, folder: Path, config: RunConfig) -> Run:
         """Create the folder of a new run, or use an empty one. Raises `UserError` if it cannot."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            hint = f"go on with: xtx resume {folder}" if (folder / "config.json").exists() else "give another --out"
+            hint = f"go on with: {format_command('resume', folder)}" if (folder / "config.json").exists() else "give another --out"
             raise UserError(f"{folder} exists already; {hint}")
         made = not folder.exists()
         try:
@@ -419,7 +420,7 @@ class Run:
             more = f", and {rest} more" if rest > 0 else ""
             raise UserError(
                 f"{self.folder} was changed since its checkpoint: {'; '.join(some)}{more}. Put back what was there, or "
-                f"go on with the change, if it is meant: xtx resume {self.folder} --accept-changes"
+                f"go on with the change, if it is meant: {format_command('resume', self.folder, '--accept-changes')}"
             )
         self._verification = found
         return found.changes

@@ -16,6 +16,7 @@ from xtx.config.bounds import check_settings
 from xtx.config.settings import QLearning, RunConfig, demo, usual_length
 from xtx.core import UserError
 from xtx.games.catalog.known_games import extra_actions, find_entry, find_story, is_story_path, locate
+from xtx.shell_command import format_command
 from xtx.sweep.sweep_file import Spec
 
 STAR = "*"
@@ -132,7 +133,9 @@ def change_settings(agent: str, settings: Any, changes: Mapping[str, Any]) -> di
         check_settings(changed)
         return asdict(changed)
     except (msgspec.ValidationError, ValueError) as error:
-        raise UserError(f"the settings of {agent} do not fit ({error}); see: xtx agents {agent}") from None
+        raise UserError(
+            f"the settings of {agent} do not fit ({error}); see: {format_command('agents', agent)}"
+        ) from None
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:

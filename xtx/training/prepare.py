@@ -18,6 +18,7 @@ from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError, warn
 from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import default_game, is_story_path
+from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup
@@ -126,7 +127,7 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
     if not stage.has_score:
         warn(
             f"no score of {stage.name} is known, so every reward is 0; if you know where it is: "
-            f"xtx games add {stage.spec.path} --score ADDRESS_OR_REGEX"
+            f"{format_command('games', 'add', stage.spec.path, '--score', 'ADDRESS_OR_REGEX')}"
         )
     return RunParts(stage, make_agent(config, device, stage.walkthrough, source=source), device)
 
@@ -176,10 +177,10 @@ def make_agent(
         raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
     except msgspec.ValidationError as error:
         raise UserError(
-            f"the settings of {config.agent} do not fit ({error}); see: xtx agents {config.agent}"
+            f"the settings of {config.agent} do not fit ({error}); see: {format_command('agents', config.agent)}"
         ) from None
     except ValueError as error:
-        raise UserError(f"{error} (see: xtx agents {config.agent})") from None
+        raise UserError(f"{error} (see: {format_command('agents', config.agent)})") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
     brief = Brief(num_envs or config.num_envs, config.seed, device, walkthrough)

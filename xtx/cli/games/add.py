@@ -15,6 +15,7 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError
 from xtx.games.catalog.known_games import user_folder
 from xtx.games.user_collection import Addition, add_games
+from xtx.shell_command import format_command
 
 _VERBS = {"added": "added", "there": "was here already:", "refused": "refused:"}
 MAX_PATTERN = 500
@@ -74,4 +75,5 @@ def _print_addition(addition: Addition) -> None:
         texts = ("  " + finding.what, finding.value, finding.sureness, finding.how)
         table.add_row(*map(Text, texts))
     Console(highlight=False).print(table)
-    print(f"  unverified; with a transcript or a list of commands: xtx games verify {addition.detail} FILE")
+    verify = format_command("games", "verify", addition.detail, "FILE")
+    print(f"  unverified; with a transcript or a list of commands: {verify}")

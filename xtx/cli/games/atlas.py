@@ -11,6 +11,7 @@ from tyro.conf import arg
 from xtx.core import UserError
 from xtx.games.atlas.atlas_process import ProcessDiedError, run_task
 from xtx.games.atlas.store import default_path
+from xtx.shell_command import format_command
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def _use(args: Args, task: str, path: Path) -> None:
         print(f"{done['new']:,} of {done['entries']:,} entries were new")
     if args.pack is not None:
         size = done["bytes"] / 1e6
-        print(f"{done['entries']:,} entries in {size:.1f} MB; take them in with: xtx games atlas --add {args.pack}")
+        add = format_command("games", "atlas", "--add", args.pack)
+        print(f"{done['entries']:,} entries in {size:.1f} MB; take them in with: {add}")
     now = done["now"]
     met = now["hits"] + now["misses"]
     known = f", {100 * now['hits'] / met:.1f} % of them known" if met else ""
@@ -75,7 +77,8 @@ def _use(args: Args, task: str, path: Path) -> None:
 
 def _again(args: Args) -> str:
     """The command that says more."""
-    return f"xtx games atlas{f' --atlas {args.atlas}' if args.atlas is not None else ''} --verify"
+    place = [] if args.atlas is None else ["--atlas", args.atlas]
+    return format_command("games", "atlas", *place, "--verify")
 
 
 def _verify(path: Path) -> int:

@@ -17,6 +17,7 @@ from xtx.core import UserError
 from xtx.files.user_paths import check_out, open_out
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import find_story
+from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.isolated_calls import Report
@@ -62,7 +63,7 @@ class Args:
 def run(args: Args) -> int:
     """Prints a row for each game as it comes, then the misses; 2 if a game could not be checked, else 0."""
     if not args.names:
-        raise UserError("name the games to check, as in: xtx games check lowwater")
+        raise UserError(f"name the games to check, as in: {format_command('games', 'check', 'lowwater')}")
     if args.limit < 0:
         raise UserError(f"--limit takes a number from 0, not {args.limit}")
     if args.reach and args.write_extra is not None:

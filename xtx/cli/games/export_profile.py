@@ -13,6 +13,7 @@ from xtx.files.atomic_writes import write_whole
 from xtx.games.catalog.known_games import find_story
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.isolated_discovery import discover_in_child
+from xtx.shell_command import format_command
 
 
 @dataclass(frozen=True)
@@ -37,4 +38,6 @@ def run(args: Args) -> None:
     out = args.out or Path(f"{profile.name}.profile.json")
     write_whole(out, encode_profile(profile))
     state = "verified" if profile.verified else "unverified"
-    print(f"wrote {out} ({state}); it is read back by: xtx games add {profile.file} --profile {out}")
+    print(
+        f"wrote {out} ({state}); it is read back by: {format_command('games', 'add', profile.file, '--profile', out)}"
+    )

@@ -18,6 +18,7 @@ from xtx.games.catalog.profile import Profile
 from xtx.games.discovery.describe import describe
 from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
 from xtx.games.zmachine.story_memory import read_dictionary
+from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.emulator.frotz import Emulator
@@ -84,7 +85,11 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
 
 def _found(profile: Profile) -> dict[str, str]:
     """What was found out about a story, and whether that was verified."""
-    verified = "yes" if profile.verified else f"no; play something that you know: xtx games verify {profile.name}"
+    verified = (
+        "yes"
+        if profile.verified
+        else f"no; play something that you know: {format_command('games', 'verify', profile.name)}"
+    )
     found = {"found: " + f.what: f"{f.value} ({f.sureness}: {f.how})" for f in profile.findings}
     return {**found, "verified": verified}
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.games.catalog import known_games
+from xtx.shell_command import format_command
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def run(_: Args) -> None:
         )
     console = Console()
     console.print(table)
-    lines = [f"{here} of {len(known)} stories are here. Add yours: xtx games add FILE_OR_FOLDER"]
+    lines = [f"{here} of {len(known)} stories are here. Add yours: {format_command('games', 'add', 'FILE_OR_FOLDER')}"]
     lines += [
         f"XTX_GAMES names {folder}, which is no folder that can be read." for folder in known_games.absent_folders()
     ]

@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError
 from xtx.games.catalog.profile import profile_from_debug, read_walkthrough, write_profile
 from xtx.games.catalog.story_file import check_story
+from xtx.shell_command import format_command
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,4 @@ def run(args: Args) -> None:
         raise UserError(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"no profile can be made of {args.story} and {args.debug}: {error}") from None
-    print(f"wrote {args.out}; add the game with: xtx games add {args.story} --profile {args.out}")
+    print(f"wrote {args.out}; add the game with: {format_command('games', 'add', args.story, '--profile', args.out)}")

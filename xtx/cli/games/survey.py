@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import find_story
+from xtx.shell_command import format_command
 from xtx.terminal_panel import SurveyProgress
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Args:
 def run(args: Args) -> None:
     """Prints a line for each story, as soon as it is surveyed."""
     if not args.names:
-        raise UserError("name the games to survey, as in: xtx games survey zork1 --thorough")
+        raise UserError(f"name the games to survey, as in: {format_command('games', 'survey', 'zork1', '--thorough')}")
     stories = [find_story(name) for name in args.names]
     console = Console(highlight=False)
     # Not at the top: Jericho takes a second to load, and a wrong name should be answered at once.

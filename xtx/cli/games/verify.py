@@ -18,6 +18,7 @@ from xtx.games.discovery.transcript import read_turns
 from xtx.games.isolated_calls import PATIENCE, call_in_child
 from xtx.games.profile_check import Verification, verify_file
 from xtx.games.zmachine.typed_input import to_the_program
+from xtx.shell_command import format_command
 
 MAX_BYTES = 16 << 20
 """Size of a transcript; that of a long game has a megabyte."""
@@ -66,7 +67,7 @@ def run(args: Args) -> int:
         return 1
     companion = story.path.with_suffix(".json")
     if companion.parent != user_folder() or not companion.is_file():
-        print(f"to keep this: xtx games add {story.path}, then verify the game by its name")
+        print(f"to keep this: {format_command('games', 'add', story.path)}, then verify the game by its name")
         return 0
     profile = msgspec.structs.replace(
         story.profile,

@@ -25,6 +25,7 @@ from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_file import Story, check_places, read_story
 from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
 from xtx.search_versions import DISCOVERY_VERSION
+from xtx.shell_command import format_command
 
 DATA = Path(__file__).parent / "data"
 """The package's own data."""
@@ -134,7 +135,7 @@ def find_entry(name: str) -> Entry:
     if wanted in known:
         return known[wanted]
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(close)}?" if close else "run `xtx games` for the names"
+    hint = f"did you mean {' or '.join(close)}?" if close else f"run `{format_command('games')}` for the names"
     raise UserError(f"there is no game called {name!r}; {hint} (a story file is given by its path: ./{name})")
 
 
@@ -203,7 +204,7 @@ def _missing(entry: Entry, notes: list[str]) -> str:
     return "; ".join(
         [
             f"{entry.name} is not here: put {entry.file} into {user_folder()} or a folder named in XTX_GAMES, "
-            "or run: xtx games add FILE_OR_FOLDER",
+            f"or run: {format_command('games', 'add', 'FILE_OR_FOLDER')}",
             f"the community has it in the Jericho game suite (md5 {entry.md5}), "
             "and many free stories are in the Interactive Fiction Archive",
             *(f"XTX_GAMES names {folder}, which is no folder that can be read" for folder in absent_folders()),

@@ -12,6 +12,7 @@ from xtx.files.bounded_reads import read_json
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_formats import find_foreign_format, is_blorb, read_blorb
 from xtx.games.zmachine.story_memory import Header
+from xtx.shell_command import format_command
 
 VERSIONS = (3, 4, 5, 8)
 """The Z-machine versions that can be played here."""
@@ -60,7 +61,9 @@ def _read_content(path: Path) -> bytes:
             raise UserError(f"{path} is no file; give the path of a story file (.z3, .z5, .z8)")
         return path.read_bytes()
     except IsADirectoryError:
-        raise UserError(f"{path} is a folder; name a story file in it, or run: xtx games add {path}") from None
+        raise UserError(
+            f"{path} is a folder; name a story file in it, or run: {format_command('games', 'add', path)}"
+        ) from None
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; give the path of a story file (.z3, .z5, .z8)") from None
     except OSError as error:

@@ -49,17 +49,18 @@ ALLOWED: dict[str, set[str]] = {
     "games.actions": GROUND | STORIES,
     "games.atlas": GROUND,
     "games.discovery": GROUND | STORIES,
-    "games.story_game": GROUND | STORIES | {"games.discovery", "games.actions", "games.atlas"},
+    "games.story_game": GROUND | STORIES | {"games.isolated_discovery", "games.actions", "games.atlas"},
     "games.toy_game": GROUND | {"games.emulator", "games.story_game"},
     "games.vector": GROUND | STORIES | {"games.story_game", "games.toy_game"},
     "games.emulator_seeds": GROUND,
-    "games.isolated_calls": GROUND | {"games.vector"},
+    "games.isolated_calls": GROUND,
     "games.isolated_discovery": GROUND | STORIES | {"games.discovery", "games.isolated_calls"},
-    "games.profile_check": GROUND | STORIES | {"games.discovery", "games.isolated_calls"},
+    "games.profile_check": GROUND | STORIES | {"games.discovery", "games.isolated_calls", "games.isolated_discovery"},
     "games.user_collection": GROUND | STORIES | {"games.isolated_discovery"},
     "games.game_setup": GROUND
     | STORIES
-    | {"games.atlas", "games.discovery", "games.story_game", "games.toy_game", "games.vector", "games.isolated_calls"},
+    | {"games.atlas", "games.story_game", "games.toy_game", "games.vector"}
+    | {"games.isolated_calls", "games.isolated_discovery"},
     "games.walkthrough_coverage": GROUND | STORIES | {"games.actions", "games.story_game"},
     "games.walkthrough_reach": GROUND | STORIES | {"games.actions", "games.story_game"},
     "games.frotz_worker": GROUND | STORIES | {"games.vector"},

@@ -23,6 +23,7 @@ from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
 from xtx.games.isolated_discovery import discover_in_child
+from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.user_collection import add_games
 from xtx.games.zmachine.infocom_grammar import infocom_templates
 
@@ -127,6 +128,32 @@ def test_a_printed_score(known: Story, found: tuple[Story, Profile]) -> None:
         assert one.score == other.score
         assert one.ram[64:].tobytes() == other.ram[64:].tobytes()
     one.close(), other.close()
+
+
+def test_a_printed_score_at_a_question_is_that_of_the_state(
+    known: Story, found: tuple[Story, Profile], tmp_path: Path
+) -> None:
+    """It does not depend on what the process did before: a worker may be replaced, and a run resumed."""
+    assert known.profile is not None
+    path = stranger(tmp_path, known.content)
+    printed = msgspec.structs.replace(found[1], score=None, printed_score=r"scored (\d+)", md5=found[0].md5)
+    path.with_suffix(".json").write_bytes(encode_profile(printed))
+    way = [*known.profile.walkthrough[: len(known.profile.walkthrough) // 2], "quit"]
+    spec = GameSpec(str(path), search=False)
+    first = StoryGame(spec)
+    before = first.reset(1)
+    for command in way:
+        before = first.step(command).observation
+    assert before.score > 0
+    state, here = first.save(), first.here
+    [answer] = first.emulator.ask(first.emulator.save(), ["score"])
+    assert answer is not None and "scored" not in answer
+    brought, restored = StoryGame(spec), StoryGame(spec)
+    brought.bring(1, way)
+    assert brought.here == here
+    assert restored.restore(state).score == brought.step("no").observation.score == before.score
+    for game in (first, brought, restored):
+        game.close()
 
 
 @pytest.mark.parametrize("hint", ["(", "no group", "5", "0xfffff"])

@@ -15,6 +15,8 @@ from vectors import HANG, LOW_WATER, gone
 
 from xtx.cli.main import main
 from xtx.core import UserError
+from xtx.games import isolated_discovery
+from xtx.games.catalog.known_games import default_game, find_story, found_file
 from xtx.games.isolated_calls import (
     ChildCall,
     Event,
@@ -25,6 +27,7 @@ from xtx.games.isolated_calls import (
     call_in_child,
     run_in_children,
 )
+from xtx.games.isolated_discovery import describe_story
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +38,7 @@ def this_module_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests/games"), str(ROOT / "tests/games/vector")])
     )
-    for function in (count_to, die_of, refuse, send_hostile, sleep_for):
+    for function in (count_to, die_of, refuse, send_hostile, sleep_for, sleep_after_progress):
         monkeypatch.setattr(function, "__module__", "test_isolated_calls")
 
 
@@ -140,3 +143,29 @@ def test_a_result_cannot_make_the_parent_call_anything(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"sent a damaged result.*mkdir"):
         call_in_child(send_hostile, str(tmp_path / "made"), name="story")
     assert not (tmp_path / "made").exists()
+
+
+# --- discovery ------------------------------------------------------------------------------------------------------
+
+
+def test_a_discovery_shows_signs_of_life_and_falls_back_on_what_the_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = find_story(default_game()).content
+    (tmp_path / "stranger.z5").write_bytes(known[:0x12] + b"000001" + known[0x18:])
+    story = find_story(str(tmp_path / "stranger.z5"))
+    shares: list[float] = []
+    monkeypatch.setattr(isolated_discovery, "PATIENCE", 5.0)
+    monkeypatch.setattr(isolated_discovery, "discover_file", sleep_after_progress)
+    profile = describe_story(story, lambda share, stage: shares.append(share)).profile
+    assert profile is not None and not profile.is_bare and not profile.has_score
+    assert "no sign of life" in profile.findings[-1].how
+    assert len(shares) > 3, "it is told once a second, also while nothing comes"
+    assert not found_file(story.md5).exists(), "what comes of an accident is not kept"
+
+
+def sleep_after_progress(report: Report, path: str) -> bytes:
+    """A discovery that hangs."""
+    report(50, 100)
+    time.sleep(60)
+    return b""

@@ -11,8 +11,8 @@ import msgspec
 from xtx.core import UserError
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import default_game, find_story
-from xtx.games.discovery.describe import describe
 from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
+from xtx.games.isolated_discovery import describe_story, make_progress
 from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import MAX_SCORE, ToyGame
 
@@ -50,7 +50,7 @@ def read_story_facts(report: Report, path: str) -> Facts:
     """The same. Runs the story up to its first prompt, so it is called in a process of its own."""
     from xtx.games.emulator.frotz import Emulator
 
-    emulator = Emulator(describe(find_story(path)))
+    emulator = Emulator(describe_story(find_story(path), make_progress(report)))
     return emulator.name, emulator.max_score, emulator.walkthrough
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import math
 import os
 import pickle
 import selectors
 import struct
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
@@ -35,6 +37,8 @@ _LENGTH = struct.Struct("<Q")
 """The header of every message: its length in bytes."""
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.isolated_calls import main; main()"
 _READ_SIZE = 1 << 16
+_MOMENT = 1.0
+"""Seconds between two calls of `on_wait`."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +114,15 @@ def call_in_child(function: Callable[..., Any], *arguments: Any, name: str, pati
 
 
 def run_in_children(
-    calls: Sequence[ChildCall], at_once: int | None = None, patience: float | None = None
+    calls: Sequence[ChildCall],
+    at_once: int | None = None,
+    patience: float | None = None,
+    on_wait: Callable[[], None] | None = None,
 ) -> Iterator[Event]:
     """Make calls in child processes and yield their events as they come. Closing the iterator ends all processes.
 
     at_once: most processes at a time; one for each processor if not given. patience: seconds without any message after
-    which the running calls fail; None for no limit.
+    which the running calls fail; None for no limit. on_wait: called about once a second while there is no message.
     """
     max_running = at_once or len(usable_processors())
     waiting = list(enumerate(calls))[::-1]
@@ -127,7 +134,7 @@ def run_in_children(
                     child = _start(*waiting.pop())
                     running[child.number] = child
                     selector.register(child.channel, selectors.EVENT_READ, child)
-                ready = [key.data for key, _ in selector.select(patience)]
+                ready = _await_messages(selector, patience, on_wait)
                 for child in ready or list(running.values()):
                     for event in _receive(child) if ready else [_give_up(child, patience)]:
                         if not isinstance(event, Progressed):
@@ -137,6 +144,20 @@ def run_in_children(
         finally:
             for child in running.values():
                 child.end()
+
+
+def _await_messages(
+    selector: selectors.BaseSelector, patience: float | None, on_wait: Callable[[], None] | None
+) -> list[_Child]:
+    """Return the children that sent something; none if none did for `patience` seconds."""
+    deadline = math.inf if patience is None else time.monotonic() + patience
+    while True:
+        left = deadline - time.monotonic()
+        ready = [key.data for key, _ in selector.select(min(left, _MOMENT))]
+        if ready or left <= 0:
+            return ready
+        if on_wait is not None:
+            on_wait()
 
 
 def _start(number: int, call: ChildCall) -> _Child:

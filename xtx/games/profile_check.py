@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.games.catalog.known_games import find_story
-from xtx.games.discovery.describe import describe
 from xtx.games.discovery.score import PRINTED
 from xtx.games.discovery.transcript import Turn, likeness, mean
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
 from xtx.games.emulator.printed_end import reads_as_end
 from xtx.games.emulator.printed_score import read_number
 from xtx.games.isolated_calls import Report
+from xtx.games.isolated_discovery import describe_story, make_progress
 
 _CHANGE = re.compile(r"\bscore has (?:just )?gone (up|down) by (\S+) points?", re.I)
 """How Inform's library tells of points."""
@@ -49,7 +49,7 @@ def verify_file(report: Report, path: str, commands: Sequence[str], texts: Seque
     """Plays commands in the story in a file; `texts` are what should be printed, empty where that is not known. Called
     in a process of its own."""
     turns = [Turn(command, text) for command, text in zip(commands, texts, strict=True)]
-    emulator = Emulator(describe(find_story(str(Path(path)))))
+    emulator = Emulator(describe_story(find_story(str(Path(path))), make_progress(report)))
     try:
         return _Play(emulator).run(turns, report)
     finally:

@@ -16,17 +16,18 @@ from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
 from xtx.games.actions.search import RANDOM_STATES, Findings, Search
 from xtx.games.atlas.bundled import shipped_findings
 from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
-from xtx.games.canonical.canonical_state import CANONICAL_VERSION, SURVEY_VERSION, Layout, World
+from xtx.games.canonical.canonical_state import CANONICAL_VERSION, ELSEWHERE, SURVEY_VERSION, Layout, World
 from xtx.games.canonical.shipped_layouts import read_shipped_layout
 from xtx.games.canonical.survey import ONLY_WALKED, read_layout
 from xtx.games.canonical.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.catalog.known_games import extra_actions, find_story
+from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.profile_format import profile_key
 from xtx.games.catalog.story_file import Story
-from xtx.games.discovery.describe import describe
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Trace
 from xtx.games.emulator.printed_text import clean
 from xtx.games.emulator.scene_details import Details, Facts, read_details, read_facts
+from xtx.games.isolated_discovery import describe_story
 from xtx.games.zset.engine import Engine
 
 NO_ANSWER = "The game does not answer to that."
@@ -132,14 +133,16 @@ class StoryGame:
         trace: Trace | None = None,
         avoid: Collection[str] = (),
         on_progress: Progress | None = None,
+        profile: Profile | None = None,
     ) -> None:
-        """`layout`: what another process found out about the story; `trace`: where to note what is tried next; `avoid`:
-        commands that killed a process in the survey; `on_progress`: is told how far the survey has come."""
+        """`layout`, `profile`: what another process found out about the story; `trace`: where to note what is tried
+        next; `avoid`: commands that killed a process in the survey; `on_progress`: is told how far survey and discovery
+        have come."""
         self.spec = spec
         self._on_progress = on_progress
         story = find_story(str(Path(spec.path).absolute()))
         if spec.search:
-            story = describe(story)
+            story = replace(story, profile=profile) if profile is not None else describe_story(story, on_progress)
         self.emulator = Emulator(story, trace)
         self._atlas = Atlas(Path(spec.atlas)) if spec.atlas else None
         self._survey = layout, avoid
@@ -175,6 +178,8 @@ class StoryGame:
         """Those found since somebody emptied this list."""
         self.avoid: frozenset[str] = frozenset()
         """Candidates that killed an earlier process in the next state to be searched: left out there, for good."""
+        self.unproven: frozenset[str] = frozenset()
+        """Those of them that killed no process that tried them alone: later runs do not leave them out."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -251,7 +256,7 @@ class StoryGame:
             saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise UserError("this saved game was written by another version of xtx, or it is damaged") from None
-        self.emulator.restore(saved.emulator)
+        self.emulator.restore_foreign(saved.emulator)
         self._seed, self._step = saved.seed, saved.step
 
     def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
@@ -262,6 +267,7 @@ class StoryGame:
             self.emulator.reset(base)
         else:
             self._load(base)
+        self.emulator.note_printed_score()
         for action in actions:
             self._step += 1
             if action is None:
@@ -269,6 +275,7 @@ class StoryGame:
             before = self.emulator.save()
             if self.emulator.step(action) in (Status.LIMIT, Status.CRASHED):
                 self.emulator.restore(before)
+            self.emulator.note_printed_score()
         self._canonical = self._locate()
 
     def try_alone(self, command: str, *, as_step: bool) -> None:
@@ -369,7 +376,9 @@ class StoryGame:
         """Finds the key of the present state; gives the canonical state where there is one."""
         if not self.spec.search:
             # No layout, so no canonical state: the whole state is the key, which serves for what is forbidden.
-            self._here = hashlib.blake2b(msgspec.msgpack.encode(self.emulator.save()), digest_size=16).digest()
+            # But the printed score, which is read after the key is made.
+            *state, _ = msgspec.structs.astuple(self.emulator.save())
+            self._here = hashlib.blake2b(msgspec.msgpack.encode(state), digest_size=16).digest()
             return None
         canonical = self.world.canonical(RANDOM_STATES[0])
         self._here = hashlib.blake2b(self._prefix + self.world.key(canonical), digest_size=16).digest()
@@ -434,7 +443,7 @@ class StoryGame:
     def _heed(self, key: bytes) -> None:
         """From now on what killed an earlier process in this state is never tried here."""
         for action in self.avoid:
-            self.forbid_for_good(key, action)
+            self.forbid_for_good(key, action, share=action not in self.unproven)
             self.newly_forbidden.append((key, action))
         self.avoid = frozenset()
 
@@ -509,7 +518,11 @@ def known_layout(emulator: Emulator, atlas: Atlas | None, thorough: bool = False
     if shipped is not None or atlas is None:
         return shipped
     stored = _decode(atlas.get(_layout_key(emulator.story, thorough)), Layout)
-    return stored if stored is not None and _fits(stored, len(emulator.ram)) else None
+    if stored is None or not _fits(stored, len(emulator.ram)):
+        return None
+    # An earlier survey said nothing of rooms off the walkthrough.
+    is_whole = not stored.unchecked or ELSEWHERE in stored.unchecked
+    return stored if is_whole else None
 
 
 def _layout_key(story: Story, thorough: bool) -> bytes:

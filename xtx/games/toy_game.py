@@ -48,6 +48,7 @@ class ToyGame:
         self.size = int(match[2])
         self.trap = match[1] == "trap"
         self.avoid: frozenset[str] = frozenset()
+        self.unproven: frozenset[str] = frozenset()
         self.forbidden: dict[bytes, frozenset[str]] = {}
         self.newly_forbidden: list[tuple[bytes, str]] = []
         self.search_seconds = 0.0

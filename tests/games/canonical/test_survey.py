@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from xtx.games.canonical.canonical_state import World
+from xtx.games.canonical.canonical_state import ELSEWHERE, World
 from xtx.games.canonical.shipped_layouts import pack_layouts, read_shipped_layout, strip_layout
 from xtx.games.canonical.survey import _Survey, read_layout
 from xtx.games.canonical.survey_budget import QUICK, Budget
@@ -67,27 +67,33 @@ def test_a_layout_that_was_cut_short_tells_states_apart_as_it_should() -> None:
 
 def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """In every room with a state that the check did not get to, the canonical state keeps all that changes."""
-    skipped: list[Snapshot] = []
-    note = _Survey._room
+    skipped: list[tuple[_Survey, Snapshot]] = []
+    note = _Survey._note_unchecked
 
-    def noting(self: _Survey, state: Snapshot) -> int:
-        skipped.append(state)
-        return note(self, state)
+    def noting(self: _Survey, state: Snapshot) -> None:
+        skipped.append((self, state))
+        note(self, state)
 
-    monkeypatch.setattr(_Survey, "_room", noting)
+    monkeypatch.setattr(_Survey, "_note_unchecked", noting)
     emulator = blind()
     layout = read_layout(emulator, budget=Budget(SMALL // 2))
     assert skipped and layout.unchecked and layout.cut_short
     world = World(emulator, layout)
     free = {*emulator.moves_addresses, *emulator.score_addresses, *layout.stamped, *range(64)}
-    room_bytes = next(iter(layout.unchecked.values()))
-    for state in skipped:
+    room_bytes = layout.unchecked[ELSEWHERE]
+    rooms = {survey._room(state) for survey, state in skipped}
+    assert {room for room, kept in layout.unchecked.items() if kept} == {ELSEWHERE, *rooms}
+    for _, state in skipped:
         emulator.restore(state)
         canonical = world.canonical(RNG)
         differ = {a for a, (x, y) in enumerate(zip(canonical.ram, state.ram, strict=True)) if x != y}
         assert not differ & set(room_bytes) - free
+    # Nor is anything left out in a room that the walkthrough does not visit.
+    elsewhere = msgspec.structs.replace(layout, unchecked={ELSEWHERE: room_bytes})
+    emulator.restore(state)
+    assert World(emulator, elsewhere).canonical(RNG) == World(emulator, layout).canonical(RNG)
     # What is kept there is not watched: that a command changes it means nothing.
-    emulator.restore(skipped[0])
+    emulator.restore(skipped[0][1])
     watched = world.watched(emulator.ram)
     mask = layout.mask
     assert not any(watched[a] and not mask[a] for a in room_bytes if a not in sum(layout.local.values(), ()))

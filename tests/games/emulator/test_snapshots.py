@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import snapshot_fuzz
 import zcode
 from zcode import PARSE, TEXT, Code
 
@@ -281,6 +283,61 @@ def test_a_story_cannot_leave_its_stack_or_its_code(tmp_path: Path) -> None:
             emulator.restore(before)
             assert emulator.save() == before
         emulator.close()
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_story_cannot_open_files_before_its_first_prompt(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its instructions fails, and the story goes on."""
+    code = Code(zcode.CODE)
+    code.op("nop")
+    for name in ("save", "restore"):
+        if version == 3:
+            code.op(f"old_{name}", branch=(True, 6))  # over the next instruction
+            code.op("add", zcode.Var(17), 5, store=17)
+        else:
+            code.op(name if version == 5 else f"old_{name}", store=18)
+            code.op("add", zcode.Var(17), zcode.Var(18), store=17)
+    code.op("output_stream", 2)
+    code.op("output_stream", 4)
+    code.op("print_num", zcode.Var(17))
+    code.op("new_line")
+    start = code.here
+    code.op("storeb", TEXT, 1, 0)
+    code.op("read", TEXT, PARSE, store=16) if version == 5 else code.op("read", TEXT, PARSE)
+    code.op("jump", (start - code.here - 1) & 0xFFFF)
+    (tmp_path / "story").mkdir()
+    path = tmp_path / "story" / f"story.z{version}"
+    path.write_bytes(zcode.assemble(bytes(code.bytes), version, b"\0"))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    emulator = Emulator(read_story(path))
+    for seed in (1, 2):
+        assert ("10" if version == 3 else "0") in emulator.reset(seed).split()
+        assert emulator.step("look") is Status.DONE
+    emulator.close()
+    assert not list(here.iterdir()) and [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_new_game_after_a_forged_one_is_as_before() -> None:
+    """A story that runs on from a forged state may turn its output off, which no state holds."""
+    game = StoryGame(GameSpec(str(LOWWATER), search=False))
+    game.reset()
+    expected, saved, emulator = game.step("look").observation, game.save(), game.emulator
+    good, changes = snapshot_fuzz.real_states(emulator), 0
+    truth = snapshot_fuzz.answer(emulator, good[-1])
+    for number in (6996, 7820, 9662, 12908):
+        forged = snapshot_fuzz.Forger(emulator.story.content, good, 1_000_003 + number).forge()
+        game.restore(forged_game(emulator, saved, lambda _, forged=forged: forged))
+        emulator.step(random.Random(forged.pc).choice(snapshot_fuzz.COMMANDS), snapshot_fuzz.LIMIT)
+        changes += snapshot_fuzz.answer(emulator, good[-1]) != truth
+        assert game.restore(saved) and game.step("look").observation.look == expected.look
+        game.reset()
+        assert game.step("look").observation == expected
+    assert changes, "none of the forged states does what this is about"
+    game.close()
 
 
 def test_a_story_that_stops_while_it_prints_into_its_memory(tmp_path: Path) -> None:

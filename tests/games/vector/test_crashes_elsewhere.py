@@ -19,6 +19,7 @@ from xtx.games.actions.search import Findings
 from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector.game_vector import GameVector
+from xtx.games.vector.worker_client import Phase, Remote
 
 
 def strike_while_trying(games: GameVector, command: bytes, strike: Callable[[int], None]) -> threading.Thread:
@@ -67,6 +68,61 @@ def test_a_command_that_kills_is_forbidden_after_it_did_so_alone() -> None:
         assert steps[0].reward == 1 and steps[1].observation.text == NO_ANSWER
         assert [verdict[1:] for verdict in games.forbidden] == [("burst", True)]
     assert len(lines) == 1 and "'burst' is forbidden" in lines[0]
+
+
+def strike_at(games: GameVector, command: bytes, is_time: Callable[[Remote], bool]) -> None:
+    """Does so every time that the first worker tries the command, if it is time."""
+    remote = games._remotes[0]
+
+    def wait() -> None:
+        struck, end = 0, time.monotonic() + 60
+        while not games._closed and time.monotonic() < end:
+            process = remote.process
+            is_trying = remote.desk.trace.command == command and remote.desk.trace.progress > remote.desk.start
+            if process is not None and process.pid != struck and is_trying and is_time(remote):
+                struck = process.pid
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(struck, signal.SIGSEGV)
+            time.sleep(0.001)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_a_command_at_which_workers_are_lost_again_and_again_is_forbidden_in_this_run_only(tmp_path: Path) -> None:
+    """The cause may be what a process did before, so it does no harm alone."""
+    lines: list[str] = []
+    spec = GameSpec(HANG, atlas=str(tmp_path / "atlas"))
+    with vector(spec, 1, 1, on_report=lines.append) as games:
+        games.reset()
+        strike_at(games, b"spin", lambda remote: remote.phase is Phase.WORK)
+        [step] = games.step(["spin"])
+        assert step.observation.text == NO_ANSWER and not step.terminated
+        [(_, action, deadly)] = games.forbidden
+        assert (action, deadly) == ("spin", True)
+        assert [s.reward for s in games.step(["take coin"])] == [1]
+    assert len(lines) == 1 and "though not when it was tried alone" in lines[0]
+    with Atlas(tmp_path / "atlas") as atlas:
+        assert not [key for key in atlas.entries() if key.startswith(DEADLY) and len(key) == 17]
+
+
+def test_a_worker_that_is_lost_while_a_game_is_brought_back_says_nothing_of_the_suspect() -> None:
+    lines: list[str] = []
+    with vector(GameSpec(HANG, search=False), 1, 1, on_report=lines.append) as games:
+        games.reset()
+        games.step(["spin"])
+        games.step(["wait"])
+        kinds: list[bool] = []
+
+        def is_time(remote: Remote) -> bool:
+            if len(kinds) < 2 and remote.phase is (Phase.TRY if kinds else Phase.WORK):
+                kinds.append(bool(remote.desk.bringing))
+                return True
+            return False
+
+        strike_at(games, b"spin", is_time)
+        [step] = games.step(["spin"])
+        assert kinds == [False, True]
+        assert "stop" in step.observation.text and games.forbidden == []
 
 
 def disturb(games: GameVector, number: int) -> None:

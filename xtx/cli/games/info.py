@@ -15,8 +15,8 @@ from xtx.cli.games.survey import describe_layout
 from xtx.games.catalog.game_statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.catalog.known_games import extra_actions, find_story
 from xtx.games.catalog.profile import Profile
-from xtx.games.discovery.describe import describe
 from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
+from xtx.games.isolated_discovery import describe_story, make_progress
 from xtx.games.zmachine.story_memory import read_dictionary
 from xtx.shell_command import format_command
 
@@ -48,7 +48,7 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
     """A title and the facts by name. Plays the walkthrough, so it is called in a process of its own."""
     from xtx.games.emulator.frotz import Emulator, Status
 
-    story = describe(find_story(path))
+    story = describe_story(find_story(path), make_progress(report))
     emulator = Emulator(story)
     texts = [emulator.reset(emulator.walkthrough_seed)]
     score, rewards = emulator.score, []

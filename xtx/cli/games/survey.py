@@ -72,6 +72,7 @@ def describe_layout(layout: Layout) -> str:
         f"{len(layout.idle)} matter in some rooms only, {len(layout.folds)} have values that come to the same"
     )
     if layout.cut_short:
-        rooms = f"; in {len(layout.unchecked)} rooms everything counts" if layout.unchecked else ""
+        rooms = f"; in {layout.num_unchecked_rooms} rooms and off the walkthrough everything counts"
+        rooms = rooms if layout.unchecked else ""
         return f"{found}; not finished: {', '.join(layout.cut_short)} (keys are finer than they need be{rooms})"
     return f"{found}; finished"

@@ -30,6 +30,10 @@ does, or what is found out of such stories all the same (the survey's first layo
 adventure must then be found anew."""
 
 
+ELSEWHERE = 0
+"""Stands for a room in `Layout.unchecked`: no object has this number."""
+
+
 class Layout(msgspec.Struct, frozen=True):
     """Which parts of a story's memory make up the world, and what the others are set to."""
 
@@ -68,7 +72,13 @@ class Layout(msgspec.Struct, frozen=True):
 
     unchecked: dict[int, tuple[int, ...]] = {}
     """By room: bytes that keep their values there because there was no time to see whether anything depends on them.
-    The key has them, and so is finer than need be; that a command changes them means nothing."""
+    The key has them, and so is finer than need be; that a command changes them means nothing. Key 0 stands for all
+    rooms that are not listed, which the walkthrough does not visit; where everything was checked nothing is listed."""
+
+    @property
+    def num_unchecked_rooms(self) -> int:
+        """How many rooms that the walkthrough visits were not checked."""
+        return sum(room != ELSEWHERE and bool(kept) for room, kept in self.unchecked.items())
 
     @property
     def stamped(self) -> list[int]:
@@ -86,6 +96,7 @@ class World:
         self._engine = engine
         self.layout = layout
         self._idle = np.array(layout.idle, dtype=np.intp)
+        self._unchecked_elsewhere = layout.unchecked.get(ELSEWHERE, ())
         self._mask: Ram = np.frombuffer(layout.mask, np.uint8).copy()
         self._mask[self._idle] = 0
         self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
@@ -128,7 +139,7 @@ class World:
             if fold is not None:
                 addresses, tables = fold
                 ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
-        unchecked = layout.unchecked.get(room)
+        unchecked = layout.unchecked.get(room, self._unchecked_elsewhere)
         if unchecked:
             ram[list(unchecked)] = present[list(unchecked)]
         for roamer, homes in self._homes.items():

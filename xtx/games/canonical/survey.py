@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.canonical.byte_roles import NONSENSE, PAIRS, PRONOUNS, Traces, score_copies, ticking
-from xtx.games.canonical.canonical_state import Layout, World, prompt_of
+from xtx.games.canonical.canonical_state import ELSEWHERE, Layout, World, prompt_of
 from xtx.games.canonical.command_trials import IDLE, NOT_JUDGED, RNG, Trial, Trials, first_to_matter
 from xtx.games.canonical.equivalent_values import Folding
 from xtx.games.canonical.idle_bytes import IdleBytes
@@ -153,7 +153,7 @@ class _Survey:
         layout = self._refine_along(
             layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen], _CHECKED
         )
-        layout = self._with_unchecked(layout)
+        layout = self._with_unchecked(layout, {self._room(states[i]) for i in ordinary})
         budget.begin("looking for values that come to the same", 0.9)
         walks = [*self._wander(layout, commands, _WANDERED_FOLDING), *self._loiter(layout)]
         layout = self._with_folds(layout, [*(states[i] for i in ordinary), *walks])
@@ -173,16 +173,24 @@ class _Survey:
         for index in _spread_out(len(tried)):
             state, commands = tried[index]
             if index % _SPARSEST and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
-                self.unchecked.add(self._room(state))
+                self._note_unchecked(state)
                 continue
             layout = self._refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
         return layout
 
-    def _with_unchecked(self, layout: Layout) -> Layout:
-        """The layout that leaves nothing out in rooms that were not checked."""
+    def _note_unchecked(self, state: Snapshot) -> None:
+        self.unchecked.add(self._room(state))
+
+    def _with_unchecked(self, layout: Layout, visited: Collection[int]) -> Layout:
+        """The layout that leaves nothing out in rooms that were not checked, if there was no time for all states: also
+        in the rooms that the walkthrough does not visit."""
+        if not self.unchecked:
+            return layout
         left_out = self.trials.changeable(layout)
         addresses = tuple(int(a) for a in np.flatnonzero(left_out) if a >= 64)
-        return msgspec.structs.replace(layout, unchecked=dict.fromkeys(sorted(self.unchecked), addresses))
+        rooms = sorted({ELSEWHERE, *visited})
+        unchecked = {room: addresses if room in {ELSEWHERE, *self.unchecked} else () for room in rooms}
+        return msgspec.structs.replace(layout, unchecked=unchecked)
 
     def _room(self, state: Snapshot) -> int:
         return self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)

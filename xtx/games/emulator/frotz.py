@@ -120,6 +120,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     opcode: int
     rng: tuple[int, int, int]
     narration: bytes
+    printed_score: int = 0
+    """In stories that only print their score: what they printed last. It stands where they cannot be asked."""
 
 
 @dataclass(frozen=True)
@@ -187,23 +189,45 @@ def _typed(command: str) -> bytes:
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
+class _FrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
+    """Jericho's environment, in which a story's instructions to save to a file and to restore from one fail.
+
+    libfrotz would follow them in the present folder without asking. While a command runs, the bridge ends it before
+    such an instruction; this also covers the opening, which a story runs while it is loaded."""
+
+    def load(self, story_file: str, seed: int | None = None) -> None:
+        """Load a story, after its instructions for files were replaced."""
+        lib = self.frotz_lib
+        version = ctypes.c_uint8.in_dll(lib, "h_version")
+
+        def fail() -> None:
+            # Up to version 3 the instruction branches on success, later it stores a number: 0 means failure.
+            (lib.branch if version.value <= 3 else lib.store)(0)
+
+        self._failing = ctypes.CFUNCTYPE(None)(fail)  # must live as long as the library
+        replacement = ctypes.cast(self._failing, ctypes.c_void_p)
+        for table, places in (("op0_opcodes", (5, 6)), ("ext_opcodes", (0, 1))):
+            operations = (ctypes.c_void_p * 7).in_dll(lib, table)
+            for place in places:
+                operations[place] = replacement.value
+        super().load(story_file, seed)
+
+
 def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
-    """Jericho's own environment, which cannot open files: the bridge is loaded before libfrotz."""
-    _load_door()
+    """Return Jericho's own environment, in which no story can open files."""
+    _load_door()  # before libfrotz, which then finds the function in it that refuses transcripts and recordings
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
-        return jericho.FrotzEnv(path, seed)
+        warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
+        return _FrotzEnv(path, seed)
 
 
 class Emulator:
     """One emulator with one story. Not thread-safe, and neither is libfrotz: one process for each."""
 
     def __init__(self, story: Story, trace: Trace | None = None) -> None:
-        self._door_lib = _load_door()  # before libfrotz
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
-            # Written with a seed of 1 because None would mean the time of day for a game that Jericho does not know.
-            self._env = jericho.FrotzEnv(self._path_of(story), seed=1)
+        self._door_lib = _load_door()
+        # With a seed of 1 because None would mean the time of day for a game that Jericho does not know.
+        self._env = open_jericho_env(self._path_of(story), seed=1)
         self.story = story
         self.header = Header.read(story.content)
         self._lib = self._env.frotz_lib
@@ -251,7 +275,8 @@ class Emulator:
 
     def reset(self, seed: int) -> str:
         """The opening narration of a new game under an emulator seed."""
-        if seed not in self._first:
+        if seed not in self._first or self._is_foreign:
+            self._is_foreign = False
             self._set_up(seed)
             self._type_opening()
             if len(self._first) >= 64:  # stochastic play draws a new seed every time: do not keep them all
@@ -262,7 +287,6 @@ class Emulator:
             self._type_opening()
         else:
             self.restore(self._first[seed])
-        self._printed_score = 0
         return self.narration
 
     def _type_opening(self) -> None:
@@ -277,6 +301,7 @@ class Emulator:
         self._door_lib.door_reset_streams(self._door)
         self._env.reset()
         self._adopt()
+        self._printed_score = 0
 
     def _adopt(self) -> None:
         """Tells the bridge about the story that was just loaded."""
@@ -372,6 +397,9 @@ class Emulator:
     _has_quit = False
     """Whether the story asked to quit at the last command. Frotz goes on as if nothing had been asked."""
 
+    _is_foreign = False
+    """Whether a state from a file was restored since the last game began."""
+
     _dirty = False
     """Whether the last command was cut off inside the story, so that the emulator must be set up anew."""
 
@@ -408,7 +436,18 @@ class Emulator:
             opcode=self._opcode.value,
             rng=(lib.getRngA(), lib.getRngInterval(), lib.getRngCounter()),
             narration=self._world.value,
+            printed_score=self._printed_score,
         )
+
+    def restore_foreign(self, state: Snapshot) -> None:
+        """Put the emulator into a saved state that comes from a file and may be forged.
+
+        A story that runs on from a forged state may change memory of libfrotz that is no part of a state, such as
+        where text goes. So the emulator is set up anew first, and again by the next `reset`."""
+        self.restore(state)  # raises if the state is refused, before anything is changed
+        self._set_up(1)
+        self.restore(state)
+        self._is_foreign = True
 
     def restore(self, state: Snapshot) -> None:
         """Puts the emulator into a saved state, exactly. One that the story cannot be in is a `SnapshotError` and
@@ -424,6 +463,7 @@ class Emulator:
         )  # fmt: skip
         if fault is not None:
             raise SnapshotError(f"this is no state of {self.story.path.name}: {fault.decode()}")
+        self._printed_score = state.printed_score
 
     # --- what the game says of itself ---------------------------------------------------------------------------
 
@@ -437,7 +477,13 @@ class Emulator:
         return self._read_printed_score(profile.printed_score) if profile.printed_score else 0
 
     _printed_score = 0
-    """The score that was last printed; it stands where the story does not answer to `score`."""
+    """The score that was last printed; it stands where the story does not answer to `score`. A part of every saved
+    state: else it would depend on what this process did before."""
+
+    def note_printed_score(self) -> None:
+        """Read the score of a story that only prints it, so that states from here on hold it."""
+        if self.story.profile is not None and self.story.profile.score is None and not self.over:
+            _ = self.score
 
     def _read_printed_score(self, pattern: str) -> int:
         """What the story answers to `score` in the present state, which is the same afterwards; at the end of a game,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from xtx.games.vector.worker import Verdict
 
@@ -15,8 +15,8 @@ class ForbiddenActions:
         process."""
         self._all: list[Verdict] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
         self._known = {(key, action) for key, action, _ in self._all}
-        self._num_given = len(self._all)
-        """How many of them come from an earlier vector."""
+        self._recalled = {(key, action) for key, action, _ in self._all}
+        """Those that workers do not write to the atlas: from an earlier vector, or unproven."""
         self._is_frozen = False
         self.told = 0
         """How many of them were sent to workers."""
@@ -31,12 +31,14 @@ class ForbiddenActions:
         """Whether there are verdicts that were not sent to any worker."""
         return self.told < len(self._all)
 
-    def add(self, found: Iterable[Verdict]) -> list[str]:
-        """Add verdicts, and return the actions of those that are new."""
+    def add(self, found: Iterable[Verdict], unproven: Collection[str] = ()) -> list[str]:
+        """Add verdicts, and return the actions of those that are new. Those about `unproven` actions stay with this
+        run."""
         # A deadly verdict sorts behind a harmless one about the same action, and replaces it.
         new = {(key, action): deadly for key, action, deadly in sorted(found) if (key, action) not in self._known}
         self._known.update(new)
         self._all += [(key, action, deadly) for (key, action), deadly in new.items()]
+        self._recalled.update((key, action) for key, action in new if action in unproven)
         return [action for _, action in new]
 
     def freeze(self) -> None:
@@ -53,9 +55,12 @@ class ForbiddenActions:
     def news(self, known: int) -> tuple[list[Verdict], list[Verdict]]:
         """Return the verdicts to send to a worker that has the first `known` of them, and count them as sent.
 
-        Returns those that were found by this vector, then those of an earlier one.
+        Returns those that later runs may know, then those that stay with this run.
         """
         if not self._is_frozen:
             self.told = len(self._all)
-        first_own = max(known, min(self._num_given, self.told))
-        return self._all[first_own : self.told], self._all[known:first_own]
+        shared: list[Verdict] = []
+        recalled: list[Verdict] = []
+        for verdict in self._all[known : self.told]:
+            (recalled if verdict[:2] in self._recalled else shared).append(verdict)
+        return shared, recalled

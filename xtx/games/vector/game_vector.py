@@ -5,7 +5,8 @@ makes no progress for some time, is replaced: the new one is brought to the same
 
 A worker can also be lost for reasons outside the story, such as a signal or lack of memory. So a command that was being
 tried when a worker was lost is first executed alone by the new worker, in the same state. Only if that worker is lost
-too, the command is forbidden in that state for ever. Otherwise the loss is reported and has no consequences.
+too, the command is forbidden in that state for ever. Otherwise the loss is reported and has no consequences. If workers
+are lost at the same command again and again, it is forbidden in this run, and later runs do not know of it.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ from xtx.games.vector.worker_client import Kind, Phase, Remote, converse, end_al
 
 _ATTEMPTS = 10
 """Limits the workers lost during one request without a command as the cause; then the game cannot be played."""
+_RELAPSES = 3
+"""Workers lost at a command that did no harm when it was tried alone, before it is forbidden for this run all the same:
+the cause may be what the process did before."""
 _VERDICTS = 50
 """Limits the commands that end workers during one request; with more the story or the emulator is broken."""
 
@@ -403,6 +407,7 @@ class GameVector:
             self._end_workers_of(asked)
             raise
         blamed: dict[str, str] = {}
+        unproven: set[str] = set()
         for trouble in [task.trouble for task in tasks.values() if task.trouble is not None]:
             for why, command in trouble.losses:
                 # A worker lost at a command known to end processes may not have tried it again, because of a verdict.
@@ -411,7 +416,8 @@ class GameVector:
                 elif command not in self._killers:
                     self._on_report(f"a worker {why} and was replaced; nothing is lost")
             blamed |= trouble.blamed
-        self._merge(results, blamed)
+            unproven |= trouble.unproven
+        self._merge(results, blamed, unproven)
         return results
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, CallResult]) -> None:
@@ -466,7 +472,9 @@ class GameVector:
         self._merge(results, {})
         return results
 
-    def _merge(self, results: Mapping[int, CallResult], blamed: Mapping[str, str]) -> None:
+    def _merge(
+        self, results: Mapping[int, CallResult], blamed: Mapping[str, str], unproven: Collection[str] = ()
+    ) -> None:
         """Store what results say about games, and add their verdicts.
 
         Verdicts are sent with the next request of each worker, and reach the atlas only then. So the moment from which
@@ -478,7 +486,7 @@ class GameVector:
             if result.details is not None:
                 self.details[index] = result.details
             found += result.forbidden
-        for action in self._ledger.add(found) if found else ():
+        for action in self._ledger.add(found, unproven) if found else ():
             if action not in self._reported:  # once for all states, of which there may be very many
                 self._reported.add(action)
                 why = blamed.get(action, "the story does not end it")
@@ -494,7 +502,8 @@ class GameVector:
             self._try_suspects(task)
         new, recalled = self._ledger.news(remote.told or 0)
         remote.told = self._ledger.told
-        remote.send(Request(task.calls, new, recalled), Phase.WORK)
+        unproven = () if task.trouble is None else tuple(sorted(task.trouble.unproven))
+        remote.send(Request(task.calls, new, recalled, unproven), Phase.WORK)
 
     def _try_suspects(self, task: Task) -> None:
         """Let a new worker execute alone the command at which the one before was lost; `_lost` blames it if this worker
@@ -521,7 +530,7 @@ class GameVector:
                 if remote.process is None:
                     remote.spawn()
                 self._ask(remote, Ready, None)
-                setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid)
+                setup = Setup(self.spec, len(mine), self._ready.layout, self._survey_avoid, self._ready.profile)
                 self._ready = self._ask(remote, Ready, setup, Phase.SETUP)
                 live = [slot for slot in mine if slot.live]
                 bring = Request([slot.bring() for slot in live], *self._ledger.news(0))
@@ -581,8 +590,13 @@ class GameVector:
             suspect = trouble.suspect
             if remote.phase is Phase.WORK:
                 self._suspect(task, remote.desk.call, command, first=tried == 1)
-            elif remote.phase is Phase.TRY and suspect is not None and command == suspect.command:
-                self._blame(task, suspect, why)
+                suspect = trouble.suspect
+                if suspect is not None and command in trouble.cleared and trouble.count_losses(command) > _RELAPSES:
+                    trouble.unproven.add(command)
+                    self._blame(task, suspect, f"{why}, though not when it was tried alone")
+            elif remote.phase is Phase.TRY and not remote.desk.bringing:
+                if suspect is not None and command == suspect.command:
+                    self._blame(task, suspect, why)
             elif remote.phase is Phase.SETUP:
                 self._blame_in_survey(trouble, tried, command, why)
         if len(trouble.losses) > _ATTEMPTS or len(trouble.blamed) > _VERDICTS:
@@ -596,7 +610,7 @@ class GameVector:
             task.trouble.suspect = None if trial is None else SuspectCommand(number, command, trial)
 
     def _blame(self, task: Task, suspect: SuspectCommand, why: str) -> None:
-        """Record that a command ended a process that did nothing else, and leave it out of its call."""
+        """Leave a command out of its call, and record why."""
         if task.trouble is not None:
             task.trouble.suspect = None
             task.trouble.losses.clear()

@@ -61,7 +61,13 @@ class WorkerLosses:
     surveyed: dict[tuple[int, str], int] = field(default_factory=dict)
     """By number of commands tried and last command, how many workers were lost there during a survey."""
     blamed: dict[str, str] = field(default_factory=dict)
-    """Commands that ended a process that did nothing else, with how it ended."""
+    """Commands that are forbidden because of it, with how the process ended."""
+    unproven: set[str] = field(default_factory=set)
+    """Those of them that ended no process that did nothing else."""
+
+    def count_losses(self, command: str) -> int:
+        """Return how many workers were lost at a command since a cause was last found."""
+        return sum(lost_at == command for _, lost_at in self.losses)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ import msgspec
 from xtx.child_processes import set_up_emulator_process
 from xtx.core import Game, Observation, Step, UserError
 from xtx.games.canonical.canonical_state import Layout
+from xtx.games.catalog.profile import Profile
 from xtx.games.emulator.frotz import Trace
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import GameSpec, StoryGame
@@ -49,10 +50,11 @@ class SharedPage(ctypes.Structure):
 
     _fields_ = (
         ("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64), ("ahead", ctypes.c_int64),
-        ("surveyed", ctypes.c_double),
+        ("bringing", ctypes.c_int64), ("surveyed", ctypes.c_double),
     )  # fmt: skip
     # call: index of the current call, -1 before the first; start: the trace's progress counter when that call began;
-    # ahead: not 0 while the worker looks ahead; surveyed: the share of a survey that is done, 0 without a survey.
+    # ahead: not 0 while the worker looks ahead; bringing: not 0 while a game is brought to the state of a call;
+    # surveyed: the share of a survey that is done, 0 without a survey.
 
 
 class HostedGame(Game, Protocol):
@@ -61,6 +63,8 @@ class HostedGame(Game, Protocol):
 
     avoid: frozenset[str]
     """Candidates that the next search leaves out."""
+    unproven: frozenset[str]
+    """Those of them that later runs do not leave out."""
     newly_forbidden: list[tuple[bytes, str]]
     """Keys of states and actions that were found to be impossible there since this list was last cleared."""
     search_seconds: float
@@ -122,6 +126,9 @@ class Setup(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """The encoded layout that another worker's survey of the story found; empty if this worker must survey it."""
     avoid: tuple[str, ...] = ()
     """Commands that ended a worker during the survey."""
+    profile: bytes = b""
+    """The story's profile as another worker has it, as JSON; empty if the story has none, or this worker is the
+    first."""
 
 
 class ResetCall(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -205,7 +212,9 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
     forbid: list[Verdict] = []
     """Verdicts that were not sent to this worker yet."""
     recalled: list[Verdict] = []
-    """The same, but from an earlier part of the run: they are not written to the atlas again."""
+    """The same, but they are not written to the atlas: from an earlier part of the run, or unproven."""
+    unproven: tuple[str, ...] = ()
+    """Commands among those that the calls avoid which did not end a process that tried them alone."""
 
 
 class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -237,6 +246,8 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
     layout: bytes = b""
     facts: Facts = Facts()
+    profile: bytes = b""
+    """As in `Setup`."""
 
 
 class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -277,6 +288,8 @@ class Host:
         """Seconds of searching, and searches, that were reported to the parent."""
         self._ahead = 0.0
         """Seconds of looking ahead that were not reported yet."""
+        self._unproven: frozenset[str] = frozenset()
+        """As in the present request."""
         spec, trace = setup.spec, desk.trace
         self._gives_details = spec.details
         desk.start = trace.progress
@@ -285,12 +298,15 @@ class Host:
             self.ready = Ready(b"toy", self._games[0].facts)
             return
         layout = msgspec.msgpack.decode(setup.layout, type=Layout) if setup.layout else None
-        first = StoryGame(spec, layout, trace, setup.avoid, self._note_survey)
+        profile = msgspec.json.decode(setup.profile, type=Profile) if setup.profile else None
+        first = StoryGame(spec, layout, trace, setup.avoid, self._note_survey, profile)
         if spec.search:
-            layout = first.layout
-        self._games += [first, *(StoryGame(spec, layout, trace) for _ in range(setup.games - 1))]
+            layout, profile = first.layout, first.emulator.story.profile
+        more = range(setup.games - 1)
+        self._games += [first, *(StoryGame(spec, layout, trace, profile=profile) for _ in more)]
         found = msgspec.msgpack.encode(layout) if layout is not None else b""
-        self.ready = Ready(found, first.facts)
+        # All workers must have the same profile. Another one may not discover the same: its process may be killed.
+        self.ready = Ready(found, first.facts, msgspec.json.encode(profile) if profile is not None else b"")
 
     def _note_survey(self, share: float, _: str) -> None:
         """Publish the progress of the survey; it also counts as progress of the worker."""
@@ -320,6 +336,7 @@ class Host:
             self._forbid(verdict, share=False)
         for verdict in request.forbid:
             self._forbid(verdict)
+        self._unproven = frozenset(request.unproven)
         results = []
         for number, call in enumerate(request.calls):
             self._desk.start = self._desk.trace.progress
@@ -359,7 +376,7 @@ class Host:
     def _make_call(self, call: Call) -> CallResult:
         """Make one call; its `avoid` holds for this call only."""
         game = self._games[call.game]
-        game.avoid = frozenset(call.avoid)
+        game.avoid, game.unproven = frozenset(call.avoid), self._unproven
         result = self._dispatch(game, call)
         if self._gives_details and isinstance(call, ResetCall | MoveCall | RestoreCall):
             result = msgspec.structs.replace(result, details=game.details)
@@ -367,7 +384,7 @@ class Host:
         if call.avoid:
             # The same candidates in the same state would end the process in the other games too.
             for verdict in result.forbidden:
-                self._forbid(verdict)
+                self._forbid(verdict, share=verdict[1] not in self._unproven)
         return result
 
     def _dispatch(self, game: HostedGame, call: Call) -> CallResult:
@@ -383,7 +400,9 @@ class Host:
             case SaveCall():
                 return CallResult(game.here, [], state=game.save())
             case BringCall() | TryCall():
+                self._desk.bringing = 1
                 game.bring(call.base, call.actions)
+                self._desk.bringing = 0
                 if isinstance(call, TryCall):
                     self._try_alone(game, call)
                 return CallResult(game.here, [])

@@ -101,7 +101,7 @@ class Remote:
             end.settimeout(None)  # independent of socket.setdefaulttimeout
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _MOMENT_TIMEVAL)
         self.phase, self.told = Phase.START, None
-        self.desk.ahead = 0  # may be set by the process before
+        self.desk.ahead = self.desk.bringing = 0  # may be set by the process before
         self.unsent, self._inbox = b"", Inbox()
         self._answer, self._gone, self._silence = None, False, ""
         self._reset_progress()

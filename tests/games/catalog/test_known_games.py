@@ -206,7 +206,7 @@ def test_a_mistyped_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_unknown_name_gets_near_ones() -> None:
     with pytest.raises(UserError, match="did you mean zork"):
         known_games.find_story("zrok1")
-    with pytest.raises(UserError, match="run `.*xtx games`"):
+    with pytest.raises(UserError, match=r"run `.*xtx games`"):
         known_games.find_story("qqqqqq")
 
 

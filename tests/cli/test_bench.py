@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xtx.agents.registry import preset
-from xtx.cli.bench import Spent, sum_starts
+from xtx.cli.bench import TRAINING, Spent, shares_of_quarters, sum_starts
 from xtx.cli.main import main
 from xtx.config.settings import RunConfig
 from xtx.runs.run_folder import Run
@@ -40,6 +40,16 @@ def test_all_starts_are_added_up() -> None:
     assert sum_starts([]) == Spent()
 
 
+def test_shares_of_the_quarters_of_a_run() -> None:
+    def line(step: int, update: float, training: float) -> Spent:
+        return Spent(step, {"update": update, TRAINING: training})
+
+    lines = [line(100, 1.0, 3.0), line(200, 3.0, 5.0), line(300, 1.0, 0.0), line(350, 1.5, 1.5), line(400, 2.5, 1.5)]
+    assert shares_of_quarters(lines) == [0.75, 0.5, 0.0, 0.5]  # the third line begins another start
+    lines = [line(100, 1.0, 0.0), line(400, 1.0, 1.0)]
+    assert str(shares_of_quarters(lines)) == "[0.0, nan, nan, 1.0]"
+
+
 def test_the_table_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, *map(json.dumps, LINES))
     assert main(["bench", "--run", str(folder)]) == 0
@@ -47,6 +57,7 @@ def test_the_table_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "2,400 game steps in 10.0 s" in shown
     assert "│ imitation training │ 3.00 │ 30.0% │ 10.00 │" in shown
     assert "240.0 game steps/s; 342.9 outside imitation training, which took 30%; 35 searches took 4.0 s" in shown
+    assert "share in each quarter of these steps: -, 0%, 0%, 75%" in shown
 
 
 @pytest.mark.parametrize("line", ["", "[]", '{"step": 8}', '{"step": 8, "parts": {"games": "long"}}', "{"])

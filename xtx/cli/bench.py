@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import tempfile
 import time
@@ -151,6 +152,23 @@ def sum_starts(lines: Iterable[Spent]) -> Spent:
     return Spent(steps, dict(parts), sum(line.searches for line in last), sum(line.searched for line in last))
 
 
+def shares_of_quarters(lines: Iterable[Spent]) -> list[float]:
+    """Return the share of imitation training in the time of each quarter of a run's steps so far; nan for a quarter
+    without a line."""
+    kept = list(lines)
+    total = max((line.step for line in kept), default=0)
+    seconds, training = [0.0] * 4, [0.0] * 4
+    before: Mapping[str, float] = {}
+    for line in kept:
+        if sum(line.parts.values()) < sum(before.values()):
+            before = {}  # another start, which counts from 0
+        quarter = min(3, max(0, line.step - 1) * 4 // max(1, total))
+        seconds[quarter] += sum(line.parts.values()) - sum(before.values())
+        training[quarter] += line.parts.get(TRAINING, 0.0) - before.get(TRAINING, 0.0)
+        before = line.parts
+    return [part / whole if whole else math.nan for part, whole in zip(training, seconds, strict=True)]
+
+
 def print_run(console: Console, folder: Path) -> None:
     """Print the table of a run that is kept in a folder, or still goes on there."""
     from xtx.runs.run_folder import read_config
@@ -158,9 +176,10 @@ def print_run(console: Console, folder: Path) -> None:
     config = read_config(folder)
     path = folder / "timing.jsonl"
     try:
-        spent = sum_starts(read_json_lines(path, Spent))
+        lines = list(read_json_lines(path, Spent))
     except (BadFileError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); give the folder of another run") from None
+    spent = sum_starts(lines)
     seconds = sum(spent.parts.values())
     training = spent.parts.get(TRAINING, 0.0)
     if not spent.step or not seconds > training:
@@ -171,6 +190,9 @@ def print_run(console: Console, folder: Path) -> None:
         f"which took {training / seconds:.0%}; {spent.searches:,} searches took {spent.searched:.1f} s in all",
         highlight=False,
     )
+    if training:
+        quarters = ", ".join("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_quarters(lines))
+        console.print(f"Imitation training's share in each quarter of these steps: {quarters}", highlight=False)
 
 
 def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, num_envs: int) -> None:

@@ -54,6 +54,7 @@ _BOUNDS: dict[type, dict[str, Bounds]] = {
         "dropout": Bounds(0, 0.99),
         "learning_rate": _NONE_OR_MORE,
         "enough": _NONE_OR_MORE,
+        **dict.fromkeys(("known", "anneal"), _SHARE),
         "clip": _CLIP,
         "temperature": _NONE_OR_MORE,
     },

@@ -84,6 +84,12 @@ class ImitationSettings:
     """How often one training goes through its buffer, at most."""
     enough: float = 0.0
     """A training ends after the pass whose mean loss is this near the least possible; 0 makes all passes, as the paper
+    does. A mean hides the few steps that are new in a buffer: see `known`."""
+    known: float = 0.0
+    """A training goes on to its annealed passes as soon as each trajectory of the buffer is said word by word, without
+    dropout, with this probability, relative to the best that is possible; 0 makes all passes, as the paper does."""
+    anneal: float = 0.0
+    """Share of the passes, the last ones, over which the learning rate falls linearly to 0; 0 keeps it, as the paper
     does."""
     clip: float = 1.0
     """Largest norm of the gradient."""

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.xtx.imitation_training import EagerSteps, Example, Ints
+from xtx.agents.xtx.trajectory_recall import TrajectoryRecall
 from xtx.config.settings import ImitationSettings
 from xtx.core import State
 from xtx.networks.gpt import GPT, NOTHING, BitDropout, Sizes, TorchDropout
@@ -70,7 +71,8 @@ class ImitationPolicy:
         self._bits = np.random.SFC64(bits)
         self._cached: dict[tuple[Context, tuple[int, ...]], NDArray[np.float64]] = {}
         self._recorded: tuple[RecordedTraining, RecordedScores] | None = None
-        if self.device.type == "cuda" and not settings.merge_identical:
+        is_recorded = not (settings.merge_identical or settings.known or settings.anneal)
+        if self.device.type == "cuda" and is_recorded:
             from xtx.kernels.cuda.imitation_scores import RecordedScores
             from xtx.kernels.cuda.imitation_training import RecordedTraining
 
@@ -169,7 +171,7 @@ class ImitationPolicy:
     # -- learning
 
     def train(self, prefixes: Sequence[Ints], progress: Callable[[int, int], None] | None = None) -> dict[str, float]:
-        """Train on the prefixes, `passes` times over or until `enough`, and return what came of it.
+        """Train on the prefixes, `passes` times over or until they are known, and return what came of it.
 
         prefixes: for each trajectory, rows of narration, look, inventory, action for t = 0, 1, ...
         progress: called after each step with the number of steps done and the number of all steps; an exception that it
@@ -183,7 +185,7 @@ class ImitationPolicy:
         goal = predicted * self.settings.enough + _least_loss(prefixes) if self.settings.enough else 0.0
         self._cached.clear()
         if self._recorded is None:
-            first, last, hits, done = self._train(examples, goal, progress)
+            first, last, hits, done = self._train(examples, goal, self._recall(prefixes), progress)
         else:
             first, last, hits, done = self._train_recorded(self._recorded[0], examples, goal, progress)
         return {
@@ -195,23 +197,35 @@ class ImitationPolicy:
         }
 
     def _train(
-        self, examples: list[Example], goal: float, progress: Callable[[int, int], None] | None
+        self,
+        examples: list[Example],
+        goal: float,
+        recall: TrajectoryRecall | None,
+        progress: Callable[[int, int], None] | None,
     ) -> tuple[float, float, float, int]:
-        """Train pass by pass until the sum of -log p of a pass is below `goal`.
+        """Train pass by pass until the sum of -log p of a pass is below `goal`, and anneal as soon as the trajectories
+        are known.
 
         Returns the sums of -log p in the first and the last pass, the right predictions in the last, and the steps.
         """
         steps, passes = self._steps(), self.settings.passes
-        first, last, hits, done = 0.0, 0.0, 0.0, 0
-        for number in range(passes):
+        annealed = round(passes * self.settings.anneal)
+        first, last, hits, done, number = 0.0, 0.0, 0.0, 0, 0
+        while number < passes:
+            if recall is not None and passes - number > annealed and recall.probability(steps) >= self.settings.known:
+                passes, recall = number + annealed, None
+                if not annealed:
+                    break
             batches = list(self._batches(examples))
-            for batch in batches:
-                steps.step(batch)
+            for at, batch in enumerate(batches):
+                left = (passes - number) * len(batches) - at
+                steps.step(batch, min(1.0, left / (annealed * len(batches))) if annealed else 1.0)
                 done += 1
                 if progress is not None:
-                    progress(done, passes * len(batches))
+                    progress(done, done + left - 1)
             last, hits = steps.totals()
             first = first if number else last
+            number += 1
             if last < goal:
                 break
         return first, last, hits, done
@@ -247,10 +261,21 @@ class ImitationPolicy:
             counts[pair] = counts.get(pair, 0) + 1
         built: dict[tuple[Context, int], Example] = {}
         for pair, count in counts.items():
-            context = self._context(pair[0])
-            tokens = np.concatenate([context, self._action(pair[1])])
-            built[pair] = Example(tokens, len(context), count if self.settings.merge_identical else 1)
+            built[pair] = self._example(pair, count if self.settings.merge_identical else 1)
         return list(built.values()) if self.settings.merge_identical else [built[pair] for pair in pairs]
+
+    def _example(self, pair: tuple[Context, int], count: int = 1) -> Example:
+        """Make the example of a pair of context and action."""
+        context = self._context(pair[0])
+        return Example(np.concatenate([context, self._action(pair[1])]), len(context), count)
+
+    def _recall(self, prefixes: Sequence[Ints]) -> TrajectoryRecall | None:
+        """Make what tells when the trajectories are known; None without the setting `known`."""
+        if not self.settings.known:
+            return None
+        trajectories = [list(_pairs(prefix)) for prefix in prefixes]
+        distinct = dict.fromkeys(pair for trajectory in trajectories for pair in trajectory)
+        return TrajectoryRecall(trajectories, [self._example(pair) for pair in distinct])
 
     def _batches(self, examples: list[Example]) -> Iterator[list[Example]]:
         """Shuffle the examples and yield them in batches that stand for `batch_size` pairs each."""

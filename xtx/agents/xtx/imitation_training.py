@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
+from xtx.networks.fixed_order import fixed_order_sums
 from xtx.networks.gpt import GPT, Dropout, loss_and_hits
 
 Ints = NDArray[np.int32]
@@ -90,6 +93,7 @@ class EagerSteps:
     def __init__(self, model: GPT, rate: float, clip: float, drop: Dropout | None, group: int) -> None:
         """rate: learning rate; clip: largest norm of the gradient; group: rows that are computed together."""
         self._model = model
+        self._rate = rate
         self._clip = clip
         self._drop = drop
         self._group = group
@@ -98,8 +102,14 @@ class EagerSteps:
         self._optimiser = AdamW(self._parameters, lr=rate, weight_decay=0, fused=True)
         self._totals = torch.zeros(2, device=self._device)
 
-    def step(self, examples: Sequence[Example]) -> None:
-        """Take one step of the optimiser on a batch."""
+    def step(self, examples: Sequence[Example], pace: float = 1.0) -> None:
+        """Take one step of the optimiser on a batch, with `pace` times the learning rate."""
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._rate * pace
+        with fixed_order_sums() if self._device.type == "cuda" else nullcontext():
+            self._step(examples)
+
+    def _step(self, examples: Sequence[Example]) -> None:
         share = torch.tensor(1 / sum(example.count * example.said for example in examples), device=self._device)
         ordered = sorted(examples, key=lambda example: len(example.tokens))
         self._optimiser.zero_grad(set_to_none=False)
@@ -109,6 +119,22 @@ class EagerSteps:
             accumulate(self._model, batch, share, self._drop, self._totals)
         clip_grad_norm_(self._parameters, self._clip)
         self._optimiser.step()
+
+    @torch.no_grad()
+    def surprises(self, examples: Sequence[Example]) -> list[float]:
+        """Return the sum of -log p over the tokens of each example's action, without dropout."""
+        order = sorted(range(len(examples)), key=lambda place: len(examples[place].tokens))
+        found = [0.0] * len(examples)
+        for start in range(0, len(order), self._group):
+            places = order[start : start + self._group]
+            batch = Batch.of([replace(examples[place], count=1) for place in places])
+            batch = Batch(*(tensor.to(self._device) for tensor in batch.tensors()))
+            logits = self._model(batch.tokens, batch.at)
+            surprise = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none")
+            sums = (surprise.view(batch.labels.shape) * batch.weights).sum(1).tolist()
+            for place, total in zip(places, sums, strict=True):
+                found[place] = total
+        return found
 
     def totals(self) -> tuple[float, float]:
         """Return the sums of -log p and of right predictions since the last call, and begin new sums."""

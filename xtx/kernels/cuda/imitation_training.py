@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch.optim import AdamW
 from xtx.kernels.cuda.packed_gpt import packed_logits
 from xtx.kernels.cuda.q_values import Recorded, power_of_two, record
 from xtx.kernels.cuda.row_packing import Flat, Packed, pack_batches
+from xtx.networks.fixed_order import fixed_order_sums
 from xtx.networks.gpt import GPT, TorchDropout, loss_and_hits
 
 CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
@@ -180,16 +180,6 @@ class RecordedTraining:
 
 @contextlib.contextmanager
 def _learning_mode(bfloat16: bool) -> Iterator[None]:
-    """Within `with`, make every sum in a fixed order, so that a run is reproducible; with `bfloat16`, products in
-    that."""
-    more: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), more.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    # No step reads uninitialised memory; filling it all the same would be a third of the kernels.
-    more.fill_uninitialized_memory = False
-    try:
-        with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):
-            yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        more.fill_uninitialized_memory = before[1]
+    """Within `with`, make every sum in a fixed order; with `bfloat16`, products in that."""
+    with fixed_order_sums(), torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -12,14 +13,19 @@ import subprocess
 import sys
 import termios
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from xtx.cli.closing_summary import WIDTH, beside, draw, plot_scores, score_curve
+from xtx.cli.closing_summary import WIDTH, beside, draw, save_picture, score_curve
+from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord
+from xtx.report.data.load_runs import read_run
+from xtx.report.pages.by_run import learning_figure
+from xtx.report.plots.png_plots import draw_figure
 
 
 def episode(number: int, step: int, score: int) -> EpisodeRecord:
@@ -81,15 +87,22 @@ def test_the_curve_in_the_terminal_scales_to_the_data() -> None:
     assert below[-2].split()[0] == "-5" and below[0].split()[0] == "-2"
 
 
-def test_the_picture_has_steps_on_its_axis() -> None:
-    figure = pytest.importorskip("matplotlib.figure").Figure()
-    axes = figure.add_subplot()
-    plot_scores(axes, [episode(1, 100, 0), episode(2, 300, 4), episode(3, 300_000, 2)], "a title")
-    assert axes.get_xlabel() == "game steps"
-    assert axes.get_xlim() == (0, 300_000)
-    assert axes.xaxis.get_major_formatter()(300_000, 0) == "300,000"
+def test_the_picture_has_steps_on_its_axis(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "r"
+    (folder / "checkpoints").mkdir(parents=True)
+    config = RunConfig("toy:corridor-5", "random", {}, steps=300_000)
+    (folder / "config.json").write_text(json.dumps(asdict(config)))
+    episodes = [episode(1, 100_000, 0), episode(2, 200_000, 4), episode(3, 300_000, 2)]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(asdict(one)) + "\n" for one in episodes))
+    assert save_picture(folder, "a title") == folder / "score.png"
+    assert (folder / "score.png").read_bytes().startswith(b"\x89PNG")
+    (axes,) = draw_figure(learning_figure(read_run(folder), "score", "random", 0).plot, "a title").axes
+    assert (axes.get_xlabel(), axes.get_title(), axes.get_xlim()) == ("steps", "a title", (0, 300_000))
+    assert axes.xaxis.get_major_formatter()(300_000, 0) == "300k"
     mean, best = axes.get_lines()
-    assert list(mean.get_ydata()) == [0, 2, 2] and list(best.get_ydata()) == [0, 4, 4]
+    assert np.asarray(mean.get_ydata())[[-1, 60]].tolist() == [2, 0]
+    assert np.asarray(best.get_ydata())[[-1, 60]].tolist() == [4, 0]
     assert {line.get_drawstyle() for line in (mean, best)} == {"steps-post"}
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -53,7 +51,8 @@ def print_summary(console: Console, run: Run, stage: GameSetup, seconds: str) ->
     width = max(len(name) for name, _ in rows)
     for name, score in rows:
         console.print(f"  {name:{width}}  {score:>6} {where}", highlight=False)
-    picture = save_picture(run.folder, episodes, config.agent, stage)
+    title = f"{config.agent} learns {stage.name} ({stage.max_score} points at most)"
+    picture = save_picture(run.folder, title)
     commands = {
         format_command("best", run.folder): "read the best episode",
         format_command("play", "--agent", run.folder): "watch the trained agent play",
@@ -126,32 +125,16 @@ def random_mean(stage: GameSetup) -> float:
         return float(np.mean([episode.score for episode in episodes]))
 
 
-def save_picture(folder: Path, episodes: Sequence[EpisodeRecord], agent: str, stage: GameSetup) -> Path | None:
-    """The curve as score.png in the run's folder, where matplotlib is installed; else None."""
+def save_picture(folder: Path, title: str) -> Path | None:
+    """The learning curve as score.png in the run's folder, where matplotlib is installed; else None."""
+    from xtx.report.data.load_runs import read_run
+    from xtx.report.pages.by_run import learning_figure
+    from xtx.report.plots.png_plots import to_png
+
+    run = read_run(folder)
+    path = folder / "score.png"
     try:
-        from matplotlib.figure import Figure
+        write_whole(path, to_png(learning_figure(run, "score", run.config.agent, 0).plot, title))
     except ImportError:
         return None
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    plot_scores(figure.add_subplot(), episodes, f"{agent} learns {stage.name} ({stage.max_score} points at most)")
-    path, content = folder / "score.png", io.BytesIO()
-    figure.savefig(content, dpi=120, format="png")
-    write_whole(path, content.getvalue())
     return path
-
-
-def plot_scores(axes: Any, episodes: Sequence[EpisodeRecord], title: str) -> None:
-    """Mean of the last 100 episodes and best score over game steps, on axes of matplotlib. Both change where an episode
-    ends and stay as they are in between, and so they are drawn."""
-    steps = np.array([episode.step for episode in episodes])
-    scores = np.array([episode.score for episode in episodes], np.float64)
-    sums = np.concatenate(([0.0], np.cumsum(scores)))
-    ends = np.arange(1, len(scores) + 1)
-    begins = np.maximum(0, ends - LAST)
-    means = (sums[ends] - sums[begins]) / (ends - begins)
-    axes.step(steps, means, where="post", label=f"mean of the last {LAST} episodes")
-    axes.step(steps, np.maximum.accumulate(scores), where="post", label="best so far", linestyle="--")
-    axes.set(xlabel="game steps", ylabel="score", title=title)
-    axes.set_xlim(0, steps[-1])
-    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-    axes.legend(loc="upper left")

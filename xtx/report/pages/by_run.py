@@ -100,17 +100,10 @@ def learning_figure(run: RunData, name: str, label: str, colour: int) -> Figure:
     """The learning curve of one run."""
     at = np.linspace(0, run.reached, POINTS + 1)[1:]
     curve = run.digest.curve
+    means, best = (statistics.curve_at(curve.steps, values, at) for values in (curve.mean, curve.best))
     lines = [
-        Line(label, colour, at, statistics.curve_at(curve.steps, curve.mean, at), name="mean of the last 100"),
-        Line(
-            label,
-            colour,
-            at,
-            statistics.curve_at(curve.steps, curve.best, at),
-            steps=True,
-            dashed=True,
-            name="best so far",
-        ),
+        Line(label, colour, at, means, steps=True, name=f"mean of the last {LAST} episodes"),
+        Line(label, colour, at, best, steps=True, dashed=True, name="best so far"),
     ]
     plot = LinePlot(lines, "steps", "score", unit="steps")
     return Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")

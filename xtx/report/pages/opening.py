@@ -157,7 +157,8 @@ def _curve(board: Board, variant: Variant, leader: str) -> Figure:
 
 def _table(board: Board, variant: Variant, leader: str) -> list[Block]:
     groups = [group for group in board.groups if group.label == leader]
-    by_game = len(groups) > 1
+    is_alone = len(board.of(variant)) == 1
+    by_game = len(groups) > 1 and (is_alone or any(published_of(group) is not None for group in groups))
     order = board.variants
     chosen = sorted(groups, key=lambda g: order.index(g.variant)) if by_game else board.of(variant)
     papers = [published_of(group) for group in chosen]

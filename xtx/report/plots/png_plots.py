@@ -21,8 +21,15 @@ LARGEST = 40.0
 """Inches: a map with hundreds of rooms is drawn smaller beyond that."""
 
 
-def to_png(plot: Plot) -> bytes:
+def to_png(plot: Plot, title: str = "") -> bytes:
     """The picture. Raises ImportError where matplotlib is not installed."""
+    file = io.BytesIO()
+    draw_figure(plot, title).savefig(file, dpi=DPI, metadata={"Software": None})
+    return file.getvalue()
+
+
+def draw_figure(plot: Plot, title: str = "") -> Figure:
+    """The picture as matplotlib has it. Raises ImportError where that is not installed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_size(plot), layout="constrained")
@@ -34,15 +41,11 @@ def to_png(plot: Plot) -> bytes:
             _bars(plot, axes)
         case MapPlot():
             _map(plot, axes)
-    if isinstance(plot, LinePlot) and len({line.agent for line in plot.lines}) > 1:
+    if isinstance(plot, LinePlot) and len(plot.lines) > 1:
         axes.legend(fontsize=8, frameon=False)
-    return _written(figure)
-
-
-def _written(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, dpi=DPI, metadata={"Software": None})
-    return file.getvalue()
+    if title:
+        axes.set_title(_plain(title), fontsize=9)
+    return figure
 
 
 def _size(plot: Plot) -> tuple[float, float]:
@@ -56,15 +59,17 @@ def _size(plot: Plot) -> tuple[float, float]:
 def _lines(plot: LinePlot, axes: Axes) -> None:
     for line in plot.lines:
         colour = PALETTE[line.colour % COLOURS]
-        dashed = line.dashed
         kind = "steps-post" if line.steps else "default"
-        style = "--" if dashed else "-"
+        style = "--" if line.dashed else "-"
         marker = PRINTED_MARKERS[marker_of(line.colour)] if len({one.agent for one in plot.lines}) > 1 else None
-        axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=_plain(line.agent),
-                  marker=marker, markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
+        name = _plain(line.name or line.agent)
+        axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=name, marker=marker,
+                  markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
         if line.low is not None and line.high is not None:
             step: Literal["post"] | None = "post" if line.steps else None
             axes.fill_between(line.x, line.low, line.high, step=step, color=colour, alpha=0.16, linewidth=0)
+    if plot.lines:
+        axes.set_xlim(min(0.0, *(line.x[0] for line in plot.lines)), max(line.x[-1] for line in plot.lines))
     values = [line.y[np.isfinite(line.y)] for line in plot.lines]
     highest = max((float(v.max()) for v in values if v.size), default=0.0)
     if min((float(v.min()) for v in values if v.size), default=0.0) >= 0:

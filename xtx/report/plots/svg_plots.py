@@ -21,7 +21,7 @@ from xtx.report.number_format import number, short
 from xtx.report.plots.room_map import MapPlot, map_style
 
 WIDTH, HEIGHT = 440, 260
-LARGE_WIDTH, LARGE_HEIGHT = 760, 400
+LARGE_WIDTH, LARGE_HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 48, 20, 12, 40
 COLOURS = 12
 MARKERS = {

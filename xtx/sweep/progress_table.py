@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -119,10 +118,10 @@ def build_table(items: Sequence[Item], width: int = 120) -> Table:
         speed = reading.speed if item.state is RunState.RUNNING else None
         where = f" on {item.where}" if item.where and item.state is RunState.RUNNING else ""
         table.add_row(
-            escape(game),
-            escape(agent),
+            Text(game),  # not markup: a line that is printed without any also redraws the table without any
+            Text(agent),
             seed.removeprefix("seed-"),
-            f"[{style}]{escape(item.state.value + where)}[/{style}]",
+            Text(item.state.value + where, style),
             f"{reading.steps:,}",
             *([f"{speed:.0f}" if speed else ""] if width >= _SPEED_FROM else []),
             f"{reading.mean:.1f}" if reading.mean is not None else "",
@@ -149,7 +148,7 @@ def build_means(items: Sequence[Item]) -> Table | None:
         table.add_column(title, justify="right", no_wrap=True)
     for (game, agent), group in groups.items():
         figures = ([item.reading.mean or 0.0 for item in group], [item.reading.best or 0.0 for item in group])
-        table.add_row(escape(game), escape(agent), str(len(group)), *map(_spell_spread, figures))
+        table.add_row(Text(game), Text(agent), str(len(group)), *map(_spell_spread, figures))
     return table
 
 

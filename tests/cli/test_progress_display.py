@@ -72,7 +72,7 @@ def test_ctrl_c_leaves_the_panel_whole_and_says_the_score(tmp_path: Path) -> Non
     assert all(line[-1] in "╮│╯" for line in box)
     said = " ".join(" ".join(last[len(box) :]).split())
     assert "of 100,000,000 steps" in said and "of 10 points" in said and "best" in said
-    assert "stopped and saved; go on with: xtx resume" in said
+    assert "stopped and saved; go on with: " in said and "xtx resume" in said
 
 
 def test_the_curve_in_the_terminal_scales_to_the_data() -> None:

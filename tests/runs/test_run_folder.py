@@ -374,7 +374,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:
     three_saves(tmp_path / "run")
-    with pytest.raises(UserError, match="go on with: .*xtx resume"):
+    with pytest.raises(UserError, match=r"go on with: .*xtx resume"):
         Run.create(tmp_path / "run", CONFIG)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")

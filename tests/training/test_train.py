@@ -25,6 +25,7 @@ from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import ToyGame
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import Run, checkpoints, read_checkpoint, read_config, read_episodes, read_lines
+from xtx.shell_command import format_command
 from xtx.training.loop import Training
 
 TOY = "toy:corridor-5"
@@ -283,8 +284,8 @@ def test_a_full_disk_costs_only_what_came_after_the_last_checkpoint(
     full = tmp_path / "full"
     capsys.readouterr()
     assert main([*words, "--out", str(full), "--checkpoint-seconds", "0"]) == 2
-    because = "cannot be written (No space left on device); when that is mended, go on with: xtx resume"
-    assert capsys.readouterr().err == f"xtx: {full} {because} {full}\n"
+    because = "cannot be written (No space left on device); when that is fixed, go on with: "
+    assert capsys.readouterr().err == f"xtx: {full} {because}{format_command('resume', full)}\n"
     assert [path.name for path in checkpoints(full)] == ["0000000040", "0000000032"]
     monkeypatch.setattr(xtx.runs.run_folder, "write_checkpoint", write)
     assert main(["resume", str(full), *PLAIN]) == 0
@@ -312,7 +313,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
         process.wait()
     assert process.returncode == 130
     assert err == "\nstopping when this is done, and saving; Ctrl-C again ends it at once\n"
-    assert out.splitlines()[-1] == f"xtx: stopped and saved; go on with: xtx resume {folder}"
+    assert out.splitlines()[-1] == f"xtx: stopped and saved; go on with: {format_command('resume', folder)}"
     assert (second.returncode, second.stdout) == (2, "")
     assert second.stderr == f"xtx: another process works on {folder}; wait for it, or end it first\n"
     [newest] = checkpoints(folder)

@@ -63,11 +63,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"games.isolated_calls", "games.isolated_discovery"},
     "games.walkthrough_coverage": GROUND | STORIES | {"games.actions", "games.story_game"},
     "games.walkthrough_reach": GROUND | STORIES | {"games.actions", "games.story_game"},
-    "games.frotz_worker": GROUND | STORIES | {"games.vector"},
-    "games.frotz_process": GROUND | {"games.vector", "games.frotz_worker"},
-    "games.jericho": GROUND
-    | STORIES
-    | {"games.atlas", "games.story_game", "games.vector", "games.frotz_worker", "games.frotz_process"},
+    "games.jericho": GROUND | STORIES | {"games.atlas", "games.story_game", "games.vector"},
     "games.gym": GROUND | STORIES | {"games.atlas", "games.story_game", "games.vector"},
     # learning
     "text": GROUND,

@@ -5,17 +5,49 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _PR_SET_PDEATHSIG = 1
 """The operation of prctl(2) that sets the signal at the parent's end."""
+
+
+def start_child(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process that may call `end_with_parent`. The options are those of `subprocess.Popen`.
+
+    The signal of `end_with_parent` comes when the *thread* that started the process ends. So threads other than the
+    main one let a thread start it that lasts as long as this program.
+    """
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(words, **options)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return start() if in_main_thread else _lasting_thread().submit(start).result()
+
+
+@cache
+def _lasting_thread() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, "xtx-child-processes")
+
+
+os.register_at_fork(after_in_child=_lasting_thread.cache_clear)  # a fork has no other threads
 
 
 def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL, status: int = 1) -> None:
     """Ask the kernel, on Linux, to send this process a signal when its parent ends.
 
     parent: the parent's process id; number: the signal; status: exit status of this process if the parent has ended
-    already. The signal comes when the *thread* that started this process ends.
+    already. The parent must have used `start_child`.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

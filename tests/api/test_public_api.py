@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import os
+import pickle
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -91,6 +96,95 @@ def test_a_game_that_is_over_must_be_reset() -> None:
             with pytest.raises(UserError, match="call reset"):
                 after()
         assert not game.reset().score
+
+
+def test_threads_may_share_a_game() -> None:
+    with xtx.make("lowwater", valid_actions=False, atlas=False) as game:
+        first, state = game.reset(), game.save()
+        seen: list[Observation] = []
+
+        def play() -> None:
+            for _ in range(20):
+                seen.append(game.restore(state))
+                game.save()
+
+        threads = [threading.Thread(target=play) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [observation.text for observation in seen] == [first.text] * 80
+
+
+def test_a_game_outlives_the_thread_that_made_it(tmp_path: Path) -> None:
+    """The kernel ends the process of a game when the thread that started it ends."""
+    program = (
+        "import threading, time, xtx; made = []\n"
+        "make = lambda: made.append(xtx.make('lowwater', valid_actions=False, atlas=False))\n"
+        "thread = threading.Thread(target=make); thread.start(); thread.join(); time.sleep(0.2)\n"
+        "with made[0] as game: print(len(game.reset().text) > 20)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert (done.stdout.strip(), done.stderr) == ("True", "")
+
+
+def test_a_fork_and_a_pickle_say_what_to_do_instead() -> None:
+    with xtx.make("toy:corridor-5") as game:
+        game.reset()
+        with pytest.raises(TypeError, match=r"send what save\(\) gives"):
+            pickle.dumps(game)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                game.step("east")
+            except UserError as error:
+                os.write(writer, str(error).encode())
+            game.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            assert "make another one here" in pipe.read()
+        assert game.step("east").observation.text
+
+
+@pytest.mark.parametrize("delay", [0.0002, 0.001, 0.003])
+def test_a_game_goes_on_after_ctrl_c(delay: float) -> None:
+    """An alarm raises what Ctrl-C does, somewhere in the middle of a game."""
+    with xtx.make("lowwater", valid_actions=False, atlas=False) as game:
+
+        def play() -> list[xtx.Step]:
+            game.reset()
+            return [game.step(action) for action in game.walkthrough]
+
+        expected = play()
+        before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        try:
+            for _ in range(5):
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                with contextlib.suppress(KeyboardInterrupt):
+                    for _ in range(1000):
+                        play()
+                assert play() == expected
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_many_games_leave_no_process_and_no_file_behind() -> None:
+    def count() -> tuple[int, int]:
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True, text=True)
+        return len(listed.stdout.split()), len(os.listdir("/proc/self/fd"))
+
+    before = count()
+    for number in range(30):
+        game = xtx.make("toy:corridor-5")
+        game.reset()
+        if number % 2:
+            game.close()
+        del game
+    assert count() == before
 
 
 def test_as_gym_is_the_same_story() -> None:

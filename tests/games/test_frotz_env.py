@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,12 +19,13 @@ import jericho
 import numpy as np
 import pytest
 
-import xtx.games.frotz_process
+import xtx.games.jericho.story_process
 from xtx.core import UserError
 from xtx.games import jericho as frotz_env
 from xtx.games.jericho import EmulatorLostWarning, FrotzEnv, UnsupportedGameWarning
+from xtx.games.jericho.story_process import StoryProcess
 
-LOWWATER = str(Path(frotz_env.__file__).parent / "catalog" / "data" / "lowwater.z5")
+LOWWATER = str(Path(frotz_env.__file__).parents[1] / "catalog" / "data" / "lowwater.z5")
 HANG = str(Path(__file__).parents[2] / "stories" / "hang" / "hang.z5")
 Real = Callable[[str], Path]
 
@@ -30,7 +33,7 @@ Real = Callable[[str], Path]
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
     yield
-    xtx.games.frotz_process._end_idle()
+    xtx.games.jericho.story_process._end_idle()
 
 
 def quiet(kind: Any, *arguments: Any, **options: Any) -> Any:
@@ -83,8 +86,15 @@ def test_all_attributes_are_there() -> None:
 
 
 def test_names_of_the_module_are_those_of_jericho() -> None:
-    for name in ("ZObject", "DictionaryWord", "UnsupportedGameWarning", "TruncatedInputActionWarning", "defines"):
-        assert getattr(frotz_env, name) is getattr(jericho, name)
+    theirs: dict[str, Any] = {}
+    ours: dict[str, Any] = {}
+    exec("from jericho import *", theirs)
+    exec("from xtx.games.jericho import *", ours)
+    for name in theirs.keys() - {"FrotzEnv", "__builtins__"}:
+        assert ours[name] is theirs[name] is getattr(frotz_env, name)
+    assert ours["FrotzEnv"] is FrotzEnv
+    with pytest.raises(AttributeError):
+        _ = frotz_env.no_such_name
 
 
 def test_no_story_runs_in_the_calling_process_and_spacy_is_not_loaded() -> None:
@@ -185,7 +195,7 @@ def test_a_process_that_is_killed_is_replaced_and_nobody_notices() -> None:
     theirs.reset()
     ours.reset()
     for command in ("open drawer", "take key", "north", "look"):
-        os.kill(ours._process.pid, signal.SIGKILL)
+        os.kill(ours.frotz_lib._handle, signal.SIGKILL)
         assert ours.step(command) == theirs.step(command)
         assert plain(ours.get_state()) == plain(theirs.get_state())
 
@@ -203,28 +213,91 @@ def test_a_command_that_the_emulator_does_not_survive_does_nothing(command: str)
     assert "coin" in env.step("inventory")[0]
 
 
-def test_what_the_process_cannot_survive_at_all_is_an_error() -> None:
-    env = quiet(FrotzEnv, LOWWATER, patience=0.3)
-    env._ask = lambda *_: (_ for _ in ()).throw(UserError("lost"))
-    with pytest.raises(UserError):
-        env.get_state()
+def test_a_story_that_kills_every_process_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, killed = StoryProcess.ask, []
+
+    def die(process: StoryProcess, method: str, arguments: list[Any], patience: float) -> Any:
+        os.kill(process.pid, signal.SIGSEGV)
+        killed.append(process.pid)
+        return ask(process, method, arguments, patience)
+
+    monkeypatch.setattr(StoryProcess, "ask", die)
+    with pytest.raises(
+        UserError, match=r"lowwater.z5 cannot be run: the emulator's process died of signal 11"
+    ) as found:
+        quiet(FrotzEnv, LOWWATER)
+    assert "\n" not in str(found.value)
+    assert len(set(killed)) == 3
+
+
+def test_ctrl_c_in_the_middle_of_a_step_undoes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, other = quiet(FrotzEnv, LOWWATER, seed=3), quiet(FrotzEnv, LOWWATER, seed=3)
+    env.reset()
+    other.reset()
+    assert env.step("open drawer") == other.step("open drawer")
+    receive = StoryProcess._receive
+
+    def interrupt(*_: object) -> None:  # the request is on its way, and its answer will come
+        monkeypatch.setattr(StoryProcess, "_receive", receive)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StoryProcess, "_receive", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        env.step("take key")
+    assert env.step("inventory") == other.step("inventory")
+    assert plain(env.get_state()) == plain(other.get_state())
+
+
+def test_a_pickled_environment_plays_on_from_the_same_state() -> None:
+    env = quiet(FrotzEnv, LOWWATER, seed=3, patience=7.0)
+    env.reset()
+    env.step("open drawer")
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.patience == 7.0
+    for command in ("take key", "inventory", "look"):
+        assert twin.step(command) == env.step(command)
+
+
+def test_threads_may_share_a_story() -> None:
+    """Environments of one story share the process that searches, and two threads may even share an environment."""
+    first = quiet(FrotzEnv, LOWWATER, seed=3)
+    first.reset()
+    expected = first.get_valid_actions()
+    found: list[list[str]] = []
+
+    def play(env: FrotzEnv) -> None:
+        for _ in range(5):
+            found.append(env.get_valid_actions())
+            env.get_state()
+
+    envs = [first, first.copy(), first.copy(), first]
+    threads = [threading.Thread(target=play, args=(env,)) for env in envs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 20
 
 
 def test_a_forked_child_gets_a_process_of_its_own() -> None:
     env = quiet(FrotzEnv, LOWWATER, seed=3)
     env.reset()
     env.step("open drawer")
+    before = env.get_valid_actions()
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writer, env.step("take key")[0].encode()[:1000])
+        said = env.step("take key")[0]
+        os.write(writer, repr([said, env.get_valid_actions()]).encode())
         env.close()
-        xtx.games.frotz_process._end_idle()
+        xtx.games.jericho.story_process._end_idle()
         os._exit(0)
+    for _ in range(20):  # at the same time
+        assert env.get_valid_actions() == before
     os.waitpid(child, 0)
     os.close(writer)
-    said = os.read(reader, 2000).decode()
-    assert said == env.step("take key")[0][:1000]
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == repr([env.step("take key")[0], env.get_valid_actions()])
 
 
 def test_environments_that_are_dropped_leave_few_processes() -> None:
@@ -233,7 +306,7 @@ def test_environments_that_are_dropped_leave_few_processes() -> None:
         env = quiet(FrotzEnv, LOWWATER)
         env.reset()
         del env
-    assert len(xtx.games.frotz_process._idle) == 1
+    assert len(xtx.games.jericho.story_process._idle) == 1
     assert time.monotonic() - begun < 30
 
 
@@ -273,7 +346,7 @@ def test_seeds_mean_what_they_mean_in_jericho(real_story: Real) -> None:
     assert ours.seed(-1) == -1
     ours.reset()
     state = plain(ours.get_state())
-    os.kill(ours._process.pid, signal.SIGKILL)
+    os.kill(ours.frotz_lib._handle, signal.SIGKILL)
     assert plain(ours.get_state()) == state  # also a game that cannot be begun again under its seed
 
 

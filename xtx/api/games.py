@@ -7,10 +7,11 @@ program goes on.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from xtx.core import Observation, Step, UserError, warn
 from xtx.games.catalog.known_games import default_game, entries, find_story, locate
@@ -122,16 +123,32 @@ def _make_spec(
 
 
 class GameEnv:
-    """One game in a process of its own, made by `xtx.make`. Close it, or use it within `with`."""
+    """One game in a process of its own, made by `xtx.make`. Close it, or use it within `with`.
+
+    Threads may share a game: each call is whole. After a call that was interrupted, as by Ctrl-C, the game is in the
+    state before that call. A forked process cannot use the game of its parent, and games cannot be pickled; a saved
+    state can be, and given to `restore` of a game that the other process makes.
+    """
 
     def __init__(
         self, spec: GameSpec, seed: int | None = None, on_survey: Callable[[float], None] | None = None
     ) -> None:
         self._spec = spec
         self._seed = seed
-        self._game = GuardedGame(spec, warn, on_survey)
+        self._guarded = GuardedGame(spec, warn, on_survey)
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
         self._observation: Observation | None = None
         self._is_over = False
+
+    @property
+    def _game(self) -> GuardedGame:
+        if os.getpid() != self._owner:
+            raise UserError("this game belongs to the process that this one was forked from: make another one here")
+        return self._guarded
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a game has a process of its own and cannot be pickled: send what save() gives, and restore it")
 
     # --- play ---------------------------------------------------------------------------------------------------
 
@@ -140,17 +157,19 @@ class GameEnv:
         chosen = self._seed if seed is None else seed
         if chosen is not None and not 0 <= chosen < 2**31:
             raise UserError(f"a seed is a number from 0 to {2**31 - 1}, not {chosen}")
-        self._observation = self._game.reset(self.walkthrough_seed if chosen is None else chosen)
-        self._is_over = False
-        return self._observation
+        with self._lock:
+            self._observation = self._game.reset(self.walkthrough_seed if chosen is None else chosen)
+            self._is_over = False
+            return self._observation
 
     def step(self, action: str) -> Step:
         """Give a command and return what comes of it. One that the story does not survive does nothing."""
-        if self._observation is None or self._is_over:
-            raise UserError("the game has not begun or is over: call reset() first")
-        step = self._game.step(action)
-        self._observation, self._is_over = step.observation, step.terminated
-        return step
+        with self._lock:
+            if self._observation is None or self._is_over:
+                raise UserError("the game has not begun or is over: call reset() first")
+            step = self._game.step(action)
+            self._observation, self._is_over = step.observation, step.terminated
+            return step
 
     def valid_actions(self) -> tuple[str, ...]:
         """The commands that change the world in the present state; none at the end of a game."""
@@ -158,15 +177,17 @@ class GameEnv:
 
     def save(self) -> bytes:
         """The state of the game, to be given to `restore` of any game of the same story. Not after its end."""
-        if self._observation is None or self._is_over:
-            raise UserError("only a game that has begun and is not over can be saved: call reset() first")
-        return self._game.save()
+        with self._lock:
+            if self._observation is None or self._is_over:
+                raise UserError("only a game that has begun and is not over can be saved: call reset() first")
+            return self._game.save()
 
     def restore(self, state: bytes) -> Observation:
         """Go to a saved state. Raises `UserError` if it is damaged or another story's."""
-        self._observation = self._game.restore(state)
-        self._is_over = False
-        return self._observation
+        with self._lock:
+            self._observation = self._game.restore(state)
+            self._is_over = False
+            return self._observation
 
     # --- the present state --------------------------------------------------------------------------------------
 
@@ -231,7 +252,8 @@ class GameEnv:
 
     def close(self) -> None:
         """End the game's process."""
-        self._game.close()
+        if os.getpid() == self._owner:
+            self._guarded.close()
 
     def __enter__(self) -> Self:
         return self

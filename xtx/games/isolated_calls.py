@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from xtx.child_processes import describe_end, set_up_emulator_process
+from xtx.child_processes import describe_end, set_up_emulator_process, start_child
 from xtx.core import UserError
 from xtx.cpu_count import usable_processors
 from xtx.out_of_memory import explain_lack_of_memory
@@ -165,7 +165,7 @@ def _start(number: int, call: ChildCall) -> _Child:
     request = pickle.dumps((call.function.__module__, call.function.__qualname__, call.arguments))
     root = str(Path(__file__).parents[2])
     try:
-        process = subprocess.Popen(
+        process = start_child(
             [sys.executable, "-P", "-c", _PROGRAM, root, str(write_end), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
-from xtx.child_processes import describe_end
+from xtx.child_processes import describe_end, start_child
 from xtx.core import UserError
 from xtx.games.vector.socket_messages import AT_ONCE, Inbox, SpinWait
 from xtx.games.vector.worker import OUT_OF_MEMORY, SHARED_PAGE_SIZE, Answer, Failure, Message, SharedPage, encode
@@ -108,7 +108,7 @@ class Remote:
         descriptors = worker_end.fileno(), self._memory
         root = str(Path(__file__).parents[3])
         with worker_end:
-            self.process = subprocess.Popen(
+            self.process = start_child(
                 [sys.executable, "-P", "-c", _PROGRAM, root, *map(str, descriptors), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

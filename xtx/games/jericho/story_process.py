@@ -14,16 +14,17 @@ from typing import Any
 
 import msgspec
 
-from xtx.games.frotz_worker import Answer, Request, encode
+from xtx.child_processes import start_child
+from xtx.games.jericho.story_host import Answer, Request, encode
 from xtx.games.vector.socket_messages import Inbox
 
-_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.frotz_worker import main; main()"
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.jericho.story_host import main; main()"
 _START_PATIENCE = 60.0
-"""Seconds that a process may take to load its program."""
+"""Limits the seconds that a process takes to load its program."""
 _MAX_IDLE = 2
-"""Processes without a story that are kept: starting one takes a quarter of a second, loading a story a few ms."""
+"""Limits the processes without a story that are kept: starting one takes 0.25 s, loading a story a few ms."""
 _MAX_USES = 200
-"""Stories that one process is given, so that what a library leaks is given back."""
+"""Limits the stories that one process is given, so that what a library leaks is given back."""
 _DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
@@ -31,7 +32,7 @@ class ProcessLost(Exception):
     """The process died, or did not answer in time. The text says how."""
 
 
-class FrotzProcess:
+class StoryProcess:
     """A process that holds one story."""
 
     def __init__(self) -> None:
@@ -39,9 +40,9 @@ class FrotzProcess:
         self.uses = 0
         self._channel, theirs = socket.socketpair()
         self._inbox = Inbox()
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[3])
         with theirs:
-            self._process = subprocess.Popen(
+            self._process = start_child(
                 [sys.executable, "-P", "-c", _PROGRAM, root, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -56,6 +57,11 @@ class FrotzProcess:
     def pid(self) -> int:
         """The number of the process."""
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs, and was started by this program."""
+        return self.owner == os.getpid() and self._process.poll() is None
 
     def ask(self, method: str, arguments: list[Any], patience: float) -> Answer:
         """Call a method there. Raises `ProcessLost` if it dies or takes longer than so many seconds."""
@@ -95,19 +101,21 @@ def _end(process: subprocess.Popen[bytes], channel: socket.socket, owner: int) -
         process.wait()
 
 
-_idle: list[FrotzProcess] = []
+_idle: list[StoryProcess] = []
 
 
-def take_process() -> FrotzProcess:
+def take_process() -> StoryProcess:
     """A process without a story: one that was given back, or a new one."""
-    while _idle:
-        process = _idle.pop()
-        if process.owner == os.getpid():
-            return process
-    return FrotzProcess()
+    with contextlib.suppress(IndexError):  # another thread may take the last one
+        while True:
+            process = _idle.pop()
+            if process.is_alive:
+                return process
+            process.end()
+    return StoryProcess()
 
 
-def give_back(process: FrotzProcess) -> None:
+def give_back(process: StoryProcess) -> None:
     """Keep a process for the next story, or end it."""
     process.uses += 1
     if process.owner == os.getpid() and process.uses < _MAX_USES and len(_idle) < _MAX_IDLE:

@@ -1,12 +1,4 @@
-"""A drop-in replacement of `jericho.FrotzEnv`.
-
-    from xtx.games.jericho import FrotzEnv         # instead of: from jericho import FrotzEnv
-
-Names, arguments, return values and attributes are those of Jericho 3.3, and what they return is computed by Jericho's
-own emulator, in a process of its own. Three things differ: `get_valid_actions` is answered by xtx's search, needs no
-spaCy and is many times as fast; a command that kills or hangs the emulator does nothing, with a warning, and the
-calling program goes on; and no story writes into the present folder. See docs/jericho-dropin.md.
-"""
+"""`FrotzEnv`: the interface of Jericho's class of that name, over a story that runs in another process."""
 
 from __future__ import annotations
 
@@ -14,7 +6,7 @@ import hashlib
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,47 +14,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xtx.core import FALLBACK_ACTIONS, UserError
+from xtx.core import UserError
 from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import find_profile
 from xtx.games.emulator.frotz import Snapshot, jericho
-from xtx.games.frotz_process import FrotzProcess, ProcessLost, give_back, take_process
-from xtx.games.frotz_worker import Answer, Status
+from xtx.games.jericho.action_search import ActionSearch, find_search
+from xtx.games.jericho.frotz_library import FrotzLibrary
+from xtx.games.jericho.running_story import RunningStory
 from xtx.games.story_game import NO_ANSWER, GameSpec, encode_saved_game
-from xtx.games.vector.isolated_game import GuardedGame
 
 ZObject = jericho.ZObject
 DictionaryWord = jericho.DictionaryWord
 TemplateActionGenerator = jericho.jericho.TemplateActionGenerator
 UnsupportedGameWarning = jericho.UnsupportedGameWarning
 TruncatedInputActionWarning = jericho.TruncatedInputActionWarning
-defines = jericho.defines
-util = jericho.util
-__version__ = jericho.__version__
-
-__all__ = [
-    "DictionaryWord",
-    "EmulatorLostWarning",
-    "FrotzEnv",
-    "TemplateActionGenerator",
-    "TruncatedInputActionWarning",
-    "UnsupportedGameWarning",
-    "ZObject",
-    "defines",
-    "util",
-]
 
 State = tuple[Any, ...]
 """RAM, stack, pc, sp, fp, frame count, opcode, rng, narrative: what Jericho's `get_state` returns."""
-
-_MAX_REPLAY = 200
-"""Commands that are given again, at most, when a process is lost."""
-_LIBRARY = frozenset(
-    ("getPC", "getSP", "getFP", "getFrameCount", "getRngA", "getRngInterval", "getRngCounter", "getRAMSize",
-     "getStackSize", "get_opcode", "get_special_ram_size", "get_num_world_objs", "get_self_object_num", "get_moves",
-     "get_score", "get_max_score", "world_changed", "game_over", "victory", "halted", "setRng"),
-)  # fmt: skip
-"""Functions of libfrotz that take and return numbers."""
+_OBJECT_SIZE = len(bytes(ZObject()))
+_MAX_INPUT: int = jericho.jericho.INPUT_BUFFER_SIZE
+"""Limits the bytes of a command; libfrotz cuts the rest off."""
 
 
 class EmulatorLostWarning(UserWarning):
@@ -91,11 +62,10 @@ class FrotzEnv:
     ) -> None:
         if actions not in ("templates", "whole"):
             raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
-        self._atlas, self._actions, self._patience = atlas, actions, patience
+        self._atlas, self._actions, self.patience = atlas, actions, patience
         self._search_threads = search_threads or min(12, len(usable_processors()))
-        self._process: FrotzProcess | None = None
-        self._searcher: GuardedGame | None = None
-        self._status = Status()
+        self._search: ActionSearch | None = None
+        self._story: RunningStory | None = None
         self.load(story_file, seed)
 
     # --- the story ----------------------------------------------------------------------------------------------
@@ -109,26 +79,27 @@ class FrotzEnv:
         self._path = str(Path(path).absolute())
         self._md5 = hashlib.md5(Path(path).read_bytes(), usedforsecurity=False).hexdigest()
         self._bindings: dict[str, Any] = jericho.jericho._load_bindings(self._md5)
-        self._searcher = None
         self.seed(seed)
-        self._loaded_seed = self._seed
-        self._base: int | State | None = None
-        self._since: list[str] = []
-        supported, self.player_obj_num, self._max_score = self._restart()
-        self.is_fully_supported = bool(supported)
+        self.close()
+        self._story = RunningStory(self._path, self._seed, self.patience)
+        self.player_obj_num = self._story.player_number
+        self.is_fully_supported = self._story.is_supported
         if not self.is_fully_supported:
             warnings.warn(
                 f"Game '{path}' is not fully supported. Score, move, change detection will be disabled.",
                 UnsupportedGameWarning,
                 stacklevel=2,
             )
-        if self._seed == -1:
-            self._base = self.get_state()  # a seed that changes with time cannot be played again
+
+    @property
+    def _running(self) -> RunningStory:
+        assert self._story is not None
+        return self._story
 
     @property
     def frotz_lib(self) -> FrotzLibrary:
         """Stands for Jericho's handle of libfrotz."""
-        return FrotzLibrary(self)  # not kept: an environment that is dropped gives its process back at once
+        return FrotzLibrary(self._running)  # not kept: an environment that is dropped gives its process back at once
 
     @property
     def bindings(self) -> dict[str, Any]:
@@ -156,50 +127,55 @@ class FrotzEnv:
 
     def get_max_score(self) -> int:
         """The points that the game has to give."""
-        return self._max_score
+        return self._running.max_score
 
     def get_dictionary(self) -> list[Any]:
         """The words that the game's parser knows."""
-        return [DictionaryWord.from_buffer_copy(word) for word in self._ask("get_dictionary")]
+        return [DictionaryWord.from_buffer_copy(word) for word in self._running.ask("get_dictionary")]
 
     def close(self) -> None:
         """Give the emulator back; `reset` starts it again."""
-        process, self._process = self._process, None
-        self._searcher = None
-        if process is not None:
-            give_back(process)
+        self._search = None
+        if self._story is not None:
+            self._story.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_process", None) is not None:
+        if getattr(self, "_story", None) is not None:
             self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled environment is a new one in the same state, with a process of its own."""
+        return _rebuild, (self._story_path, self._seed, self._options, self.get_state())
 
     def copy(self) -> FrotzEnv:
         """A second environment in the same state."""
-        state = self.get_state()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnsupportedGameWarning)
-            env = FrotzEnv(
-                self.story_file.decode("utf-8", "surrogateescape"), self._seed,
-                atlas=self._atlas, actions=self._actions, search_threads=self._search_threads, patience=self._patience,
-            )  # fmt: skip
-        env.set_state(state)
-        return env
+        return _rebuild(self._story_path, self._seed, self._options, self.get_state())
+
+    @property
+    def _story_path(self) -> str:
+        return self.story_file.decode("utf-8", "surrogateescape")
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {
+            "atlas": self._atlas,
+            "actions": self._actions,
+            "search_threads": self._search_threads,
+            "patience": self.patience,
+        }
 
     # --- play ---------------------------------------------------------------------------------------------------
 
     def reset(self) -> tuple[str, dict[str, int]]:
         """Begin a new game: the opening, and moves and score."""
-        text, moves, score = self._ask("reset", self._seed)
-        self._base, self._since = self._seed, []
-        if self._seed == -1:
-            self._base = self.get_state()
+        text, moves, score = self._running.reset(self._seed)
         return text, {"moves": moves, "score": score}
 
     def step(self, action: str) -> tuple[str, int, bool, dict[str, int]]:
         """Give a command: the answer, the change of the score, whether the game is over, and moves and score."""
         typed = action.encode("utf-8")
-        if len(typed) > jericho.jericho.INPUT_BUFFER_SIZE:
-            cut = typed[: jericho.jericho.INPUT_BUFFER_SIZE].decode("utf-8", "replace")
+        if len(typed) > _MAX_INPUT:
+            cut = typed[:_MAX_INPUT].decode("utf-8", "replace")
             warnings.warn(
                 "Once converted to bytes, actions should have less than 198 characters. "
                 f"Action '{action}' was truncated to '{cut}'.",
@@ -207,43 +183,40 @@ class FrotzEnv:
                 stacklevel=2,
             )
         try:
-            text, reward, done, moves, score = self._ask("step", action)
+            text, reward, done, moves, score = self._running.step(action)
         except UserError as error:
             warnings.warn(f"{action!r} did nothing: {error}", EmulatorLostWarning, stacklevel=2)
-            status = self._status
+            status = self._running.status
             return NO_ANSWER, 0, status.game_over or status.victory, {"moves": status.moves, "score": status.score}
-        self._since.append(action)
-        if len(self._since) >= _MAX_REPLAY:
-            self._base, self._since = self.get_state(), []
         return text, reward, done, {"moves": moves, "score": score}
 
     def get_score(self) -> int:
         """The present score."""
-        return self._fresh_status.score
+        return self._running.status.score
 
     def get_moves(self) -> int:
         """The moves of the present game, as the game counts them."""
-        return self._fresh_status.moves
+        return self._running.status.moves
 
     def victory(self) -> bool:
         """Whether the game is over and won."""
-        return self._fresh_status.victory
+        return self._running.status.victory
 
     def game_over(self) -> bool:
         """Whether the game is over and lost."""
-        return self._fresh_status.game_over
+        return self._running.status.game_over
 
     def _emulator_halted(self) -> bool:
-        return self._fresh_status.halted
+        return self._running.status.halted
 
     def _world_changed(self) -> bool:
-        return self._fresh_status.world_changed
+        return self._running.status.world_changed
 
     # --- states -------------------------------------------------------------------------------------------------
 
     def get_state(self) -> State:
         """The whole state of the emulator, for `set_state` of any environment of the same story."""
-        ram, stack, *registers, rng, narrative = self._ask("get_state")
+        ram, stack, *registers, rng, narrative = self._running.ask("get_state")
         return (
             np.frombuffer(bytearray(ram), dtype=np.uint8),
             np.frombuffer(bytearray(stack), dtype=np.uint8),
@@ -255,26 +228,25 @@ class FrotzEnv:
     def set_state(self, state: State) -> None:
         """Go to a state that `get_state` gave, here or in Jericho."""
         ram, stack, *registers, rng, narrative = state
-        plain = [bytes(ram), bytes(stack), *map(int, registers), [int(number) for number in rng], narrative]
-        self._ask("set_state", plain)
-        self._base, self._since = tuple(state), []
+        numbers = [int(number) for number in rng]
+        self._running.set_state([bytes(ram), bytes(stack), *map(int, registers), numbers, narrative])
 
     def _get_ram(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(bytearray(self._ask("get_ram")), dtype=np.uint8)
+        return np.frombuffer(bytearray(self._running.ask("get_ram")), dtype=np.uint8)
 
     def _get_special_ram(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(bytearray(self._ask("get_special_ram")), dtype=np.uint8)
+        return np.frombuffer(bytearray(self._running.ask("get_special_ram")), dtype=np.uint8)
 
     # --- the world ----------------------------------------------------------------------------------------------
 
     def get_object(self, obj_num: int) -> Any:
         """The object of that number as a `ZObject`; None if there is none."""
-        found = self._ask("get_object", int(obj_num))
+        found = self._running.ask("get_object", int(obj_num))
         return None if found is None else ZObject.from_buffer_copy(found)
 
     def get_world_objects(self, clean: bool = False) -> Any:
         """All objects as a ctypes array of `ZObject`. `clean`: without objects and attributes that are noise."""
-        content = self._ask("get_world_objects", bool(clean))
+        content = self._running.ask("get_world_objects", bool(clean))
         kind: Any = ZObject * (len(content) // _OBJECT_SIZE)
         return kind.from_buffer_copy(content)
 
@@ -288,17 +260,17 @@ class FrotzEnv:
 
     def get_inventory(self) -> list[Any]:
         """What the player holds, as `ZObject`s."""
-        return [ZObject.from_buffer_copy(item) for item in self._ask("get_inventory")]
+        return [ZObject.from_buffer_copy(item) for item in self._running.ask("get_inventory")]
 
     def get_world_state_hash(self) -> str:
         """Jericho's MD5 hash of the object tree without noise."""
-        return str(self._ask("get_world_state_hash"))
+        return str(self._running.ask("get_world_state_hash"))
 
     def _get_world_diff(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        return tuple(tuple((one, two) for one, two in part) for part in self._ask("get_world_diff"))
+        return tuple(tuple((one, two) for one, two in part) for part in self._running.ask("get_world_diff"))
 
     def _disassemble_game(self) -> None:
-        print(self._ask("disassemble"), end="")
+        print(self._running.ask("disassemble"), end="")
 
     # --- actions ------------------------------------------------------------------------------------------------
 
@@ -311,16 +283,15 @@ class FrotzEnv:
         if not profiled and (not self.is_fully_supported or not self.act_gen):
             warnings.warn("Unable to find valid actions in an unsupported game.", UnsupportedGameWarning, stacklevel=2)
             return []
-        status = self._fresh_status
+        status = self._running.status
         if status.game_over or status.victory or status.halted:
             return []
         ram, stack, pc, sp, fp, frames, opcode, rng, narrative = self.get_state()
         live = stack.tobytes()[2 * sp :]  # it grows downwards
         snapshot = Snapshot(ram.tobytes(), live, pc, sp, fp, frames, opcode, rng, narrative)
-        if self._searcher is None:
-            self._searcher = _take_searcher(self._make_spec())
-        found = self._searcher.restore(encode_saved_game(self._md5, snapshot, 0, 0)).actions
-        return [] if found == FALLBACK_ACTIONS else list(found)
+        if self._search is None or self._search.owner != os.getpid():
+            self._search = find_search(self._make_spec())
+        return self._search.find(encode_saved_game(self._md5, snapshot, 0, 0))
 
     def _make_spec(self) -> GameSpec:
         from xtx.games.atlas.store import default_path
@@ -338,7 +309,7 @@ class FrotzEnv:
         self, observation: str = "", use_object_tree: bool = False
     ) -> dict[str, list[tuple[str, str, str]]]:
         """Names of things at hand, as (name, part of speech, source), by what the game says of them."""
-        found = self._ask("identify", observation, use_object_tree)
+        found = self._running.ask("identify", observation, use_object_tree)
         return {answer: [(name, kind, source) for name, kind, source in names] for answer, names in found.items()}
 
     def _score_object_names(self, interactive_objs: dict[str, list[tuple[str, str, str]]]) -> list[str]:
@@ -354,76 +325,14 @@ class FrotzEnv:
         self, candidate_actions: Iterable[Any], use_ctypes: bool = False, use_parallel: bool = False
     ) -> dict[Any, list[str]]:
         """Those of the commands that change the world, by how they change it."""
-        status = self._fresh_status
+        status = self._running.status
         if status.game_over or status.victory or status.halted:
             return {}
         commands = [getattr(action, "action", action) for action in candidate_actions]
         found: dict[Any, list[str]] = defaultdict(list)
-        for difference, actions in self._ask("filter", commands, use_ctypes):
+        for difference, actions in self._running.ask("filter", commands, use_ctypes):
             found[_frozen(difference)].extend(actions)
         return found
-
-    # --- the process --------------------------------------------------------------------------------------------
-
-    @property
-    def _fresh_status(self) -> Status:
-        """The status after the last call; where there is no process, one is started."""
-        if self._process is None or self._process.owner != os.getpid():
-            self._restart()
-        return self._status
-
-    def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method in the process. One that loses the process is tried once more, from the same state, and then
-        given up: `UserError`, with the environment as it was before."""
-        losses: list[str] = []
-        while len(losses) < 2:
-            try:
-                if self._process is None or self._process.owner != os.getpid():
-                    self._restart()
-                return self._call(method, *arguments)
-            except ProcessLost as loss:
-                losses.append(str(loss))
-                self._drop_process()
-        self._restart()
-        raise UserError(f"{method} ended the emulator's process twice: it {losses[-1]}")
-
-    def _call(self, method: str, *arguments: Any) -> Any:
-        if self._process is None:
-            raise ProcessLost("is not there")
-        answer: Answer = self._process.ask(method, list(arguments), self._patience)
-        self._status = answer.status
-        if answer.error:
-            raise ValueError(f"{method}: {answer.error.strip().splitlines()[-1]}")
-        return answer.value
-
-    def _drop_process(self) -> None:
-        if self._process is not None:
-            self._process.end()
-            self._process = None
-
-    def _restart(self) -> list[int]:
-        """Give the story a process and bring it to where it was. Raises `UserError` if that fails again and again."""
-        why = ""
-        for _ in range(3):
-            self._drop_process()
-            self._process = take_process()
-            try:
-                facts: list[int] = self._call("load", self._path, self._loaded_seed)
-                if isinstance(self._base, int):
-                    self._call("reset", self._base)
-                elif self._base is not None:
-                    ram, stack, *registers, rng, narrative = self._base
-                    self._call("set_state", [bytes(ram), bytes(stack), *registers, list(rng), narrative])
-                for action in self._since:
-                    self._call("step", action)
-                return facts
-            except ProcessLost as loss:
-                why = str(loss)
-        self._drop_process()
-        raise UserError(f"{self._path} cannot be run: the emulator's process {why}")
-
-
-_OBJECT_SIZE = len(bytes(ZObject()))
 
 
 @cache
@@ -437,37 +346,10 @@ def _frozen(difference: Any) -> Any:
     return tuple(map(_frozen, difference)) if isinstance(difference, list) else difference
 
 
-class FrotzLibrary:
-    """Stands for Jericho's `frotz_lib`: those of its functions that take and return numbers."""
-
-    def __init__(self, env: FrotzEnv) -> None:
-        self._env = env
-
-    @property
-    def _handle(self) -> int:
-        """Another number for each environment."""
-        _ = self._env._fresh_status
-        return self._env._process.pid if self._env._process is not None else 0
-
-    def __getattr__(self, name: str) -> Callable[..., int]:
-        if name not in _LIBRARY:
-            raise AttributeError(f"libfrotz runs in another process: {name} cannot be called here")
-        return lambda *arguments: int(self._env._ask("call_library", name, list(arguments)))
-
-
-# --- searching ------------------------------------------------------------------------------------------------------
-
-_searchers: dict[tuple[int, GameSpec], GuardedGame] = {}
-_MAX_SEARCHERS = 2
-"""Stories whose searching process is kept; all environments of a story share it."""
-
-
-def _take_searcher(spec: GameSpec) -> GuardedGame:
-    """The process that searches valid actions of a story for all environments of this one."""
-    key = os.getpid(), spec
-    if key not in _searchers:
-        own: Sequence[tuple[int, GameSpec]] = [known for known in _searchers if known[0] == os.getpid()]
-        if len(own) >= _MAX_SEARCHERS:
-            del _searchers[own[0]]  # those who have it keep it
-        _searchers[key] = GuardedGame(spec)
-    return _searchers[key]
+def _rebuild(path: str, seed: int, options: dict[str, Any], state: State) -> FrotzEnv:
+    """An environment in a given state."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsupportedGameWarning)
+        env = FrotzEnv(path, seed, **options)
+    env.set_state(state)
+    return env

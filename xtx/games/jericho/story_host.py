@@ -1,4 +1,4 @@
-"""The process in which a `FrotzEnv` (jericho.py) runs its story, inside Jericho's own environment.
+"""The process in which a `FrotzEnv` runs its story, inside Jericho's own environment.
 
 Requests and answers are msgpack behind their length. A request is a method and its arguments; an answer is `Answer`.
 The process holds one story at a time and may be given another, because starting a process takes longer than loading a
@@ -28,44 +28,11 @@ from xtx.games.vector.socket_messages import HEADER, Inbox
 _WORD = re.compile(r"[a-z][a-z'-]*")
 _NO_NAMES = frozenset(
     [
-        "a",
-        "an",
-        "the",
-        "this",
-        "that",
-        "these",
-        "those",
-        "some",
-        "any",
-        "and",
-        "or",
-        "but",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "from",
-        "with",
-        "by",
-        "for",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "it",
-        "you",
-        "your",
-        "here",
-        "there",
-        "not",
-        "no",
-        "as",
-        "can",
-        "i",
+        "a", "an", "the", "this", "that", "these", "those", "some", "any", "and", "or", "but", "of", "in", "on", "at",
+        "to", "from", "with", "by", "for", "is", "are", "was", "were", "be", "it", "you", "your", "here", "there",
+        "not", "no", "as", "can", "i",
     ]
-)
+)  # fmt: skip
 """Words of descriptions that name nothing, although parsers know many of them."""
 _REMEMBERED = 20_000
 """Objects whose text is kept, for `get_world_state_hash`."""
@@ -91,13 +58,13 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """A call of one of the methods of `FrotzHost`."""
+    """A call of one of the methods of `StoryHost`."""
 
     method: str
     arguments: list[Any] = []
 
 
-class FrotzHost:
+class StoryHost:
     """Jericho's environment of one story, and what a parent may ask of it. Every public method can be called."""
 
     def __init__(self) -> None:
@@ -264,7 +231,7 @@ def _flush_c_output() -> None:
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
-    name: method for name, method in vars(FrotzHost).items() if not name.startswith("_") and callable(method)
+    name: method for name, method in vars(StoryHost).items() if not name.startswith("_") and callable(method)
 }
 
 
@@ -276,7 +243,7 @@ def encode(message: Request | Answer) -> bytes:
 
 def serve(channel: socket.socket) -> None:
     """Answer until the other end is closed."""
-    decoder, inbox, host = msgspec.msgpack.Decoder(Request), Inbox(), FrotzHost()
+    decoder, inbox, host = msgspec.msgpack.Decoder(Request), Inbox(), StoryHost()
     channel.sendall(encode(Answer()))
     while True:
         while (body := inbox.message()) is None:

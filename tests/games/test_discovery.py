@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from xtx.games.catalog.profile import Profile, Word, read_profile
 from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover, find_title
+from xtx.games.discovery.score import number_role
 from xtx.games.discovery.transcript import Turn, likeness, read_turns
 from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
@@ -225,6 +227,24 @@ def test_words_of_an_ending() -> None:
 )
 def test_numbers(text: str, number: int) -> None:
     assert read_number(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "in_status", "role"),
+    [
+        ("Your TentScore: 207Moves: 2", True, "score"),  # names and numbers without spaces between
+        ("Score: 5Moves: 207", True, "moves"),
+        ("Garden    12/207", True, "moves"),
+        ("Garden    207", True, "unknown"),
+        ("You have scored 207 out of 300, in 4 turns.", False, "score"),
+        ("You have scored 3 out of a possible 207, in 4 turns.", False, "maximum"),
+        ("You have scored 3 out of 300, in 207 turns.", False, "moves"),
+    ],
+)
+def test_what_a_printed_number_is(text: str, in_status: bool, role: str) -> None:
+    at = re.search("207", text)
+    assert at is not None
+    assert number_role(text, at, in_status) == role
 
 
 def test_title() -> None:

@@ -16,7 +16,9 @@ _TRIED = (207, 213)
 """Values that a variable is given; their difference shows in what is printed."""
 _NUMBER = re.compile(r"-?\d+")
 _MOVES_BEHIND = re.compile(r"^\W{0,3}(more )?(turns?|moves?|actions?|commands?|steps?|minutes?)\b", re.I)
-_MOVES_BEFORE = re.compile(r"\b(turns?|moves?)\b\W{0,6}( taken| made)?\W{0,6}$", re.I)
+_MOVES_BEFORE = re.compile(r"(?<![a-z])(turns?|moves?)\b\W{0,6}( taken| made)?\W{0,6}$", re.I)
+_SCORE_BEFORE = re.compile(r"score\W{1,6}$", re.I)
+"""Without a border before the word: in a status line it may stand right behind the room's name."""
 _MAXIMUM_BEFORE = re.compile(r"(\bout of|\bof a|\bof the|\bpossible|\bmaximum|\btotal( of)?|/)\W*(\w+\W+){0,3}$", re.I)
 _MAXIMUM = re.compile(
     r"(?:\bout of|\bof|/)\s*(?:an?\s+|the\s+)?(?:(?:total|possible|maximum|grand)\s+)*(?:score\s+|total\s+)?(?:of\s+)?"
@@ -172,7 +174,7 @@ def _variables_shown(probe: Probe, state: Snapshot, in_status: bool = False) -> 
         )
         at = _number_that_follows(one, other) if _is_sane(one, usual) else None
         if at is not None:
-            found.append(_Shown(number, _role(one, at, in_status), int(at[0]) - _TRIED[0]))
+            found.append(_Shown(number, number_role(one, at, in_status), int(at[0]) - _TRIED[0]))
     return found
 
 
@@ -192,21 +194,16 @@ def _number_that_follows(one: str, other: str) -> re.Match[str] | None:
     return steps[0][0] if steps and steps[0][1] == _TRIED[1] - _TRIED[0] else None
 
 
-def _role(text: str, at: re.Match[str], in_status: bool) -> str:
+def number_role(text: str, at: re.Match[str], in_status: bool) -> str:
+    """What a number in a text is: score, moves, maximum or unknown, by the words around it."""
     before, behind = text[max(0, at.start() - 40) : at.start()], text[at.end() : at.end() + 20]
+    if _SCORE_BEFORE.search(before):  # first: in "Score: 5 Moves: 7" the word behind the 5 belongs to the 7
+        return "score"
     if _MOVES_BEHIND.match(behind) or _MOVES_BEFORE.search(before):
         return "moves"
     if in_status:
-        return _role_in_status(before)
+        return "moves" if re.search(r"\d\s*/\s*$", before) else "unknown"  # as in 12/34
     return "maximum" if _MAXIMUM_BEFORE.search(before) else "score"
-
-
-def _role_in_status(before: str) -> str:
-    if re.search(r"\bscore\b\W*$", before, re.I):
-        return "score"
-    if re.search(r"\d\s*/\s*$", before):  # as in 12/34
-        return "moves"
-    return "unknown"
 
 
 def _agreed(probe: Probe, shown: Sequence[Sequence[_Shown]], role: str, how: str) -> tuple[Word | None, Finding]:

@@ -239,8 +239,8 @@ def vectors(walked: Walk) -> Vectors:
     """What a game step costs with eight games in lock-step and a warm atlas. The ways take turns, because a machine
     that is not ours alone is quicker at one moment than at the next."""
     with (
-        GameVector(walked.spec, games=GAMES_IN_VECTOR, workers=1) as one,
-        GameVector(walked.spec, games=GAMES_IN_VECTOR, workers=2) as two,
+        GameVector(walked.spec, num_envs=GAMES_IN_VECTOR, workers=1) as one,
+        GameVector(walked.spec, num_envs=GAMES_IN_VECTOR, workers=2) as two,
     ):
         alone, pair = Apart(walked, GAMES_IN_VECTOR), [Apart(walked, GAMES_IN_VECTOR // 2) for _ in range(2)]
         ways: list[Callable[[], None]] = [

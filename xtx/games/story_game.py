@@ -124,7 +124,7 @@ def _without(actions: tuple[str, ...], unwanted: Collection[str]) -> tuple[str, 
 
 
 class StoryGame:
-    """One game in this process. A hang inside one instruction still stops the process: see worker.py."""
+    """One game in this process. A hang inside one instruction still stops the process: see worker_pool.py."""
 
     def __init__(
         self,

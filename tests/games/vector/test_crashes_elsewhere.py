@@ -19,17 +19,17 @@ from xtx.games.actions.search import Findings
 from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector.game_vector import GameVector
-from xtx.games.vector.worker_client import Phase, Remote
+from xtx.games.vector.worker_client import Phase, WorkerClient
 
 
 def strike_while_trying(games: GameVector, command: bytes, strike: Callable[[int], None]) -> threading.Thread:
     """Does something to the first worker as soon as it tries a command."""
-    remote = games._remotes[0]
+    remote = games._workers.remotes[0]
 
     def wait() -> None:
-        before, end = remote.desk.trace.progress, time.monotonic() + 30
+        before, end = remote.page.trace.progress, time.monotonic() + 30
         while time.monotonic() < end:
-            if remote.desk.trace.progress > before and remote.desk.trace.command == command:
+            if remote.page.trace.progress > before and remote.page.trace.command == command:
                 assert remote.process is not None
                 strike(remote.process.pid)
                 return
@@ -70,15 +70,15 @@ def test_a_command_that_kills_is_forbidden_after_it_did_so_alone() -> None:
     assert len(lines) == 1 and "'burst' is forbidden" in lines[0]
 
 
-def strike_at(games: GameVector, command: bytes, is_time: Callable[[Remote], bool]) -> None:
+def strike_at(games: GameVector, command: bytes, is_time: Callable[[WorkerClient], bool]) -> None:
     """Does so every time that the first worker tries the command, if it is time."""
-    remote = games._remotes[0]
+    remote = games._workers.remotes[0]
 
     def wait() -> None:
         struck, end = 0, time.monotonic() + 60
         while not games._closed and time.monotonic() < end:
             process = remote.process
-            is_trying = remote.desk.trace.command == command and remote.desk.trace.progress > remote.desk.start
+            is_trying = remote.page.trace.command == command and remote.page.trace.progress > remote.page.start
             if process is not None and process.pid != struck and is_trying and is_time(remote):
                 struck = process.pid
                 with contextlib.suppress(ProcessLookupError):
@@ -113,9 +113,9 @@ def test_a_worker_that_is_lost_while_a_game_is_brought_back_says_nothing_of_the_
         games.step(["wait"])
         kinds: list[bool] = []
 
-        def is_time(remote: Remote) -> bool:
+        def is_time(remote: WorkerClient) -> bool:
             if len(kinds) < 2 and remote.phase is (Phase.TRY if kinds else Phase.WORK):
-                kinds.append(bool(remote.desk.bringing))
+                kinds.append(bool(remote.page.bringing))
                 return True
             return False
 

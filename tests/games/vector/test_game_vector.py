@@ -19,7 +19,7 @@ from xtx.games.emulator_seeds import Seeds
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector import worker_client as remote_module
 from xtx.games.vector.game_vector import GameVector
-from xtx.games.vector.worker import Results, encode
+from xtx.games.vector.messages import Results, encode
 
 # --- the number of workers ------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ def test_a_step_in_two_parts_is_the_same(killing: bool) -> None:
 
 
 def test_answers_that_come_together_are_taken_one_by_one() -> None:
-    remote, first, second = remote_module.Remote(0), Results([], searches=1), Results([], searches=2)
+    remote, first, second = remote_module.WorkerClient(0), Results([], searches=1), Results([], searches=2)
     here, there = socket.socketpair()
     with here, there:
         remote._channel, remote.process = here, None

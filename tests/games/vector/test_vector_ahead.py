@@ -15,7 +15,7 @@ from vectors import HANG, LOW_WATER, TOY, TRAP, random_walk, vector
 from xtx.core import Step
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.game_vector import GameVector
-from xtx.games.vector.worker import Ahead
+from xtx.games.vector.messages import LookAhead
 
 
 def test_what_was_seen_ahead_need_not_be_searched() -> None:
@@ -52,7 +52,7 @@ def test_a_walk_is_the_same_with_and_without_looking_ahead(spec: GameSpec) -> No
     for ahead in (False, True):
         with vector(spec, 4, 3, ahead=ahead) as games:
             walks.append((random_walk(games, 25, step=ahead_of_all), games.forbidden, games.save()))
-            assert games._ahead == ahead
+            assert games._workers.may_look_ahead == ahead
     assert walks[0] == walks[1]
 
 
@@ -83,20 +83,20 @@ def waits_with_a_lever(games: GameVector) -> None:
 def test_a_worker_that_is_lost_over_it_is_replaced_and_no_command_is_blamed(what: str) -> None:
     found = []
     for ahead in (False, True):
-        told: list[str] = []
-        with vector(TRAP, 2, 2, patience=1.5, ahead=ahead, on_report=told.append) as games:
+        num_sent: list[str] = []
+        with vector(TRAP, 2, 2, patience=1.5, ahead=ahead, on_report=num_sent.append) as games:
             waits_with_a_lever(games)
             if ahead:
                 assert "pull lever" in games.waiting[0]
                 if what == "lever":
                     games.look_ahead({0: "pull lever"})  # which never comes back
                 else:
-                    games._remotes[0].post(Ahead([(99, "east")]))
+                    games._workers.remotes[0].post(LookAhead([(99, "east")]))
             walk = [games.arrive(), games.step(["east", "east"])]
             games.move(["west", "west"])
-            assert games.waiting == {} and not games._ahead and not games.forbidden
+            assert games.waiting == {} and not games._workers.may_look_ahead and not games.forbidden
             walk.append(games.arrive())
-            assert len(told) == ahead and all("nothing is lost" in line for line in told)
+            assert len(num_sent) == ahead and all("nothing is lost" in line for line in num_sent)
             walk.append(games.step(["pull lever", "look"]))  # a worker that dies in a real step is blamed as always
             found.append((walk, games.forbidden))
     assert found[0] == found[1] and [action for _, action, _ in found[0][1]] == ["pull lever"]
@@ -112,16 +112,20 @@ def test_looking_ahead_excuses_no_later_crash(how: str, monkeypatch: pytest.Monk
         games.arrive()
         if how == "interrupted":
             end = time.monotonic() + 10
-            while not games._remotes[0].desk.ahead and time.monotonic() < end:
+            while not games._workers.remotes[0].page.ahead and time.monotonic() < end:
                 time.sleep(0.01)
-            assert games._remotes[0].desk.ahead
+            assert games._workers.remotes[0].page.ahead
             with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-                broken.setattr(games, "_wait", interrupt)
+                broken.setattr(games._workers, "_wait", interrupt)
                 games.step(["sing", "sing"])
         games.step(["sing", "sing"])
-        assert [remote.desk.ahead for remote in games._remotes] == [0, 0] and games._ahead and not lost
+        assert (
+            [remote.page.ahead for remote in games._workers.remotes] == [0, 0]
+            and games._workers.may_look_ahead
+            and not lost
+        )
         games.step(["pull lever", "sing"])
-        assert [action for _, action, _ in games.forbidden] == ["pull lever"] and games._ahead
+        assert [action for _, action, _ in games.forbidden] == ["pull lever"] and games._workers.may_look_ahead
 
 
 def interrupt(*given: Any) -> None:
@@ -134,12 +138,12 @@ def test_what_does_not_go_out_at_once_is_sent_before_the_next_request() -> None:
         with vector(TOY, 2, 2, ahead=ahead) as games:
             waits_with_a_lever(games)
             if ahead:
-                remote = games._remotes[0]
+                remote = games._workers.remotes[0]
                 assert remote.process is not None
                 pid = remote.process.pid
                 os.kill(pid, signal.SIGSTOP)
                 for _ in range(3):
-                    remote.post(Ahead([(0, "x" * 1000)] * 500))
+                    remote.post(LookAhead([(0, "x" * 1000)] * 500))
                 assert remote.unsent
                 threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
             found.append((games.arrive(), games.step(["east", "east"]), games.save()))

@@ -15,13 +15,12 @@ import pytest
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.toy_game import ToyGame
 from xtx.games.vector import worker
-from xtx.games.vector.socket_messages import HEADER
-from xtx.games.vector.worker import (
+from xtx.games.vector.game_host import GameHost
+from xtx.games.vector.messages import (
     Answer,
     BringCall,
     Call,
     Failure,
-    Host,
     Message,
     MoveCall,
     Ready,
@@ -31,10 +30,11 @@ from xtx.games.vector.worker import (
     Results,
     SaveCall,
     Setup,
-    SharedPage,
     encode,
-    serve,
 )
+from xtx.games.vector.shared_page import SharedPage
+from xtx.games.vector.socket_messages import HEADER
+from xtx.games.vector.worker import serve
 
 TOY = Setup(GameSpec("toy:corridor-6"), 2, b"")
 
@@ -111,12 +111,12 @@ def test_what_must_be_searched_follows_unasked_and_what_is_known_does_not() -> N
 
 
 def test_a_worker_lost_between_a_step_and_its_search_is_not_blamed_for_the_step() -> None:
-    host, desk, _games = toy_host()
+    host, page, _games = toy_host()
     answers = worker._answers(host, Request([MoveCall(0, "sing", False), MoveCall(1, "sing", False, early=True)]))
     next(answers)
-    assert desk.call == -1 and desk.start == desk.trace.progress
+    assert page.call == -1 and page.start == page.trace.progress
     next(answers)
-    assert desk.call == 0 and next(answers, None) is None
+    assert page.call == 0 and next(answers, None) is None
 
 
 def test_mistakes_are_answers() -> None:
@@ -155,35 +155,35 @@ def test_messages_arrive_as_they_were_sent(call: Call) -> None:
     assert msgspec.msgpack.decode(encode(request)[HEADER.size :], type=Message) == request
 
 
-def toy_host() -> tuple[Host, SharedPage, list[ToyGame]]:
-    desk = SharedPage()
-    host = Host(TOY, desk)
+def toy_host() -> tuple[GameHost, SharedPage, list[ToyGame]]:
+    page = SharedPage()
+    host = GameHost(TOY, page)
     games = [game for game in host._games if isinstance(game, ToyGame)]
     assert len(games) == 2
     host.answer(Request([ResetCall(0, 1), ResetCall(1, 1)]))
-    return host, desk, games
+    return host, page, games
 
 
 def test_the_shared_memory_says_what_is_being_tried() -> None:
-    host, desk, _games = toy_host()
+    host, page, _games = toy_host()
     host.answer(Request([MoveCall(0, "sing", False), MoveCall(1, "take lamp", False)]))
-    assert desk.call == 1 and desk.trace.command == b"take lamp"
-    assert desk.trace.progress == desk.start + 1 == 2
+    assert page.call == 1 and page.trace.command == b"take lamp"
+    assert page.trace.progress == page.start + 1 == 2
 
 
 def test_a_hopeless_action_is_not_tried_but_forbidden() -> None:
-    host, desk, games = toy_host()
+    host, page, games = toy_host()
     (answer,) = host.answer(Request([MoveCall(0, "east", False, hopeless=True)])).results
     seen = answer.step.observation
     assert seen.text == NO_ANSWER and "east" not in seen.actions
     assert answer.forbidden == [(games[0].here, "east", True)]
-    assert desk.trace.progress == 0
+    assert page.trace.progress == 0
     (other,) = host.answer(Request([MoveCall(1, "sing", False)])).results
     assert "east" in other.step.observation.actions  # the parent tells the others
 
 
 def test_verdicts_reach_every_game_before_the_first_call() -> None:
-    host, _desk, games = toy_host()
+    host, _page, games = toy_host()
     answers = host.answer(
         Request([MoveCall(0, "sing", False), MoveCall(1, "sing", False)], [(games[0].here, "east", False)])
     ).results
@@ -192,7 +192,7 @@ def test_verdicts_reach_every_game_before_the_first_call() -> None:
 
 
 def test_what_is_to_be_avoided_is_not_kept_for_a_later_state() -> None:
-    host, _desk, games = toy_host()
+    host, _page, games = toy_host()
     host.answer(Request([MoveCall(0, "sing", False, avoid=("east",))]))
     assert games[0].avoid == frozenset()
 

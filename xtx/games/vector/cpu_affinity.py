@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from xtx.cpu_count import usable_processors
 from xtx.games.vector.requests import Task
-from xtx.games.vector.worker_client import Remote
+from xtx.games.vector.worker_client import WorkerClient
 
 current_processor: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
 
@@ -30,16 +30,16 @@ class Placement:
         """By processor, the number of the worker that is bound to it."""
 
     @property
-    def spacious(self) -> bool:
+    def has_spare_processors(self) -> bool:
         """Whether there are at least two processors for each worker."""
         return len(self._processors) >= 2 * self.workers
 
-    def place(self, remote: Remote) -> None:
+    def bind(self, remote: WorkerClient) -> None:
         """Bind a worker to its processor."""
         if self._worker_on:
-            remote.stay_on(self._processors[remote.number])
+            remote.bind_to(self._processors[remote.number])
 
-    def nearest_first(self, tasks: dict[int, Task]) -> dict[int, Task]:
+    def order_by_processor(self, tasks: dict[int, Task]) -> dict[int, Task]:
         """Return the tasks with that of the worker on the parent's own processor first.
 
         That worker can run only while the parent sleeps, and when it answers the parent continues at once. If the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from xtx.games.vector.worker import Verdict
+from xtx.games.vector.messages import Verdict
 
 
 class ForbiddenActions:
@@ -18,7 +18,7 @@ class ForbiddenActions:
         self._recalled = {(key, action) for key, action, _ in self._all}
         """Those that workers do not write to the atlas: from an earlier vector, or unproven."""
         self._is_frozen = False
-        self.told = 0
+        self.num_sent = 0
         """How many of them were sent to workers."""
 
     @property
@@ -27,9 +27,9 @@ class ForbiddenActions:
         return [(key.hex(), action, deadly) for key, action, deadly in self._all]
 
     @property
-    def untold(self) -> bool:
+    def has_unsent(self) -> bool:
         """Whether there are verdicts that were not sent to any worker."""
-        return self.told < len(self._all)
+        return self.num_sent < len(self._all)
 
     def add(self, found: Iterable[Verdict], unproven: Collection[str] = ()) -> list[str]:
         """Add verdicts, and return the actions of those that are new. Those about `unproven` actions stay with this
@@ -52,15 +52,15 @@ class ForbiddenActions:
         """Allow new verdicts to be sent again."""
         self._is_frozen = False
 
-    def news(self, known: int) -> tuple[list[Verdict], list[Verdict]]:
+    def select_unsent(self, known: int) -> tuple[list[Verdict], list[Verdict]]:
         """Return the verdicts to send to a worker that has the first `known` of them, and count them as sent.
 
         Returns those that later runs may know, then those that stay with this run.
         """
         if not self._is_frozen:
-            self.told = len(self._all)
+            self.num_sent = len(self._all)
         shared: list[Verdict] = []
         recalled: list[Verdict] = []
-        for verdict in self._all[known : self.told]:
+        for verdict in self._all[known : self.num_sent]:
             (recalled if verdict[:2] in self._recalled else shared).append(verdict)
         return shared, recalled

@@ -1,4 +1,4 @@
-"""What the parent of worker processes stores about games, requests and lost workers; used by game_vector.py."""
+"""What the parent of worker processes stores about games, requests and lost workers; used by worker_pool.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from xtx.core import Observation, Step
 from xtx.games.emulator.frotz import COMMAND_LENGTH
-from xtx.games.vector.worker import BringCall, Call, FindCall, MoveCall, ResetCall, RestoreCall, TryCall
+from xtx.games.vector.messages import BringCall, Call, FindCall, MoveCall, ResetCall, RestoreCall, TryCall
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class PendingRequest:
     """By worker; empty if the games are in this process."""
 
 
-def divide(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
+def group_by_worker(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
     """Group calls, given by game, into a task for each worker."""
     tasks: dict[int, Task] = {}
     for index, call in calls.items():

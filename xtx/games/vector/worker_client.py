@@ -1,6 +1,6 @@
 """The parent's end of a worker process: starts it, sends without blocking, reads answers, detects that it is lost.
 
-game_vector.py replaces lost workers.
+worker_pool.py replaces lost workers.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ import msgspec
 
 from xtx.child_processes import describe_end, start_child
 from xtx.core import UserError
+from xtx.games.vector.messages import Answer, Failure, Message, encode
+from xtx.games.vector.shared_page import SHARED_PAGE_SIZE, SharedPage
 from xtx.games.vector.socket_messages import AT_ONCE, Inbox, SpinWait
-from xtx.games.vector.worker import OUT_OF_MEMORY, SHARED_PAGE_SIZE, Answer, Failure, Message, SharedPage, encode
+from xtx.games.vector.worker import OUT_OF_MEMORY
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.vector.worker import main; main()"
 _START_PATIENCE = 60.0
@@ -60,27 +62,27 @@ class Phase(Enum):
 def _open_memory() -> int:
     """A descriptor of memory that has no name; of a file that has none any more where there is no such memory."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("xtx-desk")
-    descriptor, path = tempfile.mkstemp(prefix="xtx-desk-")
+        return os.memfd_create("xtx-page")
+    descriptor, path = tempfile.mkstemp(prefix="xtx-page-")
     os.unlink(path)
     return descriptor
 
 
-class Remote:
+class WorkerClient:
     """A worker process, as the parent sees it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
         self.phase = Phase.START
-        self.told: int | None = None
+        self.num_sent: int | None = None
         """How many verdicts it was sent; None until its games are in the states of their slots."""
         self.unsent = b""
         """The rest of messages that the socket did not take yet."""
         self._memory = _open_memory()
         os.ftruncate(self._memory, SHARED_PAGE_SIZE)
-        self.desk = SharedPage.from_buffer(mmap.mmap(self._memory, SHARED_PAGE_SIZE))
-        self._trace = self.desk.trace
+        self.page = SharedPage.from_buffer(mmap.mmap(self._memory, SHARED_PAGE_SIZE))
+        self._trace = self.page.trace
         self._channel: socket.socket | None = None
         self._linger = SpinWait()
         self._inbox = Inbox()
@@ -100,8 +102,8 @@ class Remote:
         for end in (self._channel, worker_end):
             end.settimeout(None)  # independent of socket.setdefaulttimeout
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _MOMENT_TIMEVAL)
-        self.phase, self.told = Phase.START, None
-        self.desk.ahead = self.desk.bringing = 0  # may be set by the process before
+        self.phase, self.num_sent = Phase.START, None
+        self.page.ahead = self.page.bringing = 0  # may be set by the process before
         self.unsent, self._inbox = b"", Inbox()
         self._answer, self._gone, self._silence = None, False, ""
         self._reset_progress()
@@ -118,7 +120,7 @@ class Remote:
                 process_group=0,  # so that the terminal's Ctrl-C goes to the parent only
             )
 
-    def stay_on(self, processor: int) -> None:
+    def bind_to(self, processor: int) -> None:
         """Bind the worker to one processor, but not its search threads."""
         if self.process is not None:
             with contextlib.suppress(OSError, AttributeError):  # ended, offline; macOS has no such call
@@ -142,7 +144,7 @@ class Remote:
     def _reset_progress(self) -> None:
         """Restart the measurement of progress, for a new answer."""
         progress = self._trace.progress
-        self.desk.call, self.desk.start = -1, progress
+        self.page.call, self.page.start = -1, progress
         self._progress, self._since = progress, time.monotonic()
 
     def await_more(self) -> None:
@@ -226,7 +228,7 @@ class Remote:
 
         within: seconds that it is given to end by itself after the socket was closed, before it is killed.
         """
-        process, self.process, self.told = self.process, None, None
+        process, self.process, self.num_sent = self.process, None, None
         if process is None:
             return "was not there"
         try:
@@ -253,7 +255,7 @@ class Remote:
 _DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
-def converse(remotes: Sequence[Remote]) -> bool:
+def exchange(remotes: Sequence[WorkerClient]) -> bool:
     """Send to and read from several workers, waiting up to `MOMENT`; returns whether anything was possible."""
     poller = select.poll()
     waiting = {remote.fileno(): remote for remote in remotes}
@@ -265,7 +267,7 @@ def converse(remotes: Sequence[Remote]) -> bool:
     return bool(events)
 
 
-def expected(kind: type[Kind], answer: Answer) -> Kind:
+def check_answer(kind: type[Kind], answer: Answer) -> Kind:
     """Return an answer that must be of this kind. Raises `UserError` or `RuntimeError` if the worker raised one."""
     if isinstance(answer, kind):
         return answer
@@ -274,7 +276,7 @@ def expected(kind: type[Kind], answer: Answer) -> Kind:
     raise RuntimeError(f"a worker answered:\n{answer.message if isinstance(answer, Failure) else answer}")
 
 
-def end_all(remotes: list[Remote], owner: int) -> None:
+def end_all(remotes: list[WorkerClient], owner: int) -> None:
     """End workers and free their memory, unless this process is a fork of the one that started them, `owner`."""
     if os.getpid() != owner:
         return

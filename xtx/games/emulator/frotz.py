@@ -87,7 +87,7 @@ class Verdict(IntFlag):
 
 
 class Trace(ctypes.Structure):
-    """What is being tried right now; lies in shared memory, so that it outlives the process (see shared_page.py in games/vector)."""
+    """What is being tried right now, in memory shared with the parent (games/vector/shared_page.py)."""
 
     _fields_ = (("progress", ctypes.c_uint64), ("command", ctypes.c_char * (COMMAND_LENGTH + 2)))
 

@@ -36,7 +36,8 @@ from xtx.config.settings import RunConfig, XtxSettings
 from xtx.core import Brief, Observation, Step
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import Run, checkpoints
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.run_folder import Run
 from xtx.training.loop import Progress, Training
 
 TOY = "toy:corridor-7"
@@ -219,7 +220,7 @@ class Moment:
     @classmethod
     def of(cls, watched: Watched) -> Moment:
         window = watched.measure()
-        newest = checkpoints(watched.folder)
+        newest = list_checkpoints(watched.folder)
         size = newest[0].stat().st_size / 2**20 if newest else float("nan")
         told = watched.agent.describe()
         return cls(window, memory(), size, int(told["texts"]), int(told["episode_limit"]))

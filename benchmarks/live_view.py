@@ -21,14 +21,14 @@ import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 
-from xtx.config.settings import DrrnSettings, RunConfig, xtx_settings
+from xtx.config.settings import DrrnSettings, RunConfig, make_xtx_settings
 from xtx.core import EpisodeRecord
 
 GAMES = (
     "zork1", "zork3", "library", "detective", "ludicorp", "deephome", "pentari", "balances", "temple", "dragon",
     "enchanter", "omniquest",
 )  # fmt: skip
-SETTINGS = {"xtx": asdict(xtx_settings()), "drrn": asdict(DrrnSettings())}
+SETTINGS = {"xtx": asdict(make_xtx_settings()), "drrn": asdict(DrrnSettings())}
 EPISODE_STEPS = 100
 
 

@@ -20,7 +20,7 @@ from xtx.files import bounded_reads
 from xtx.files.bounded_reads import BadFileError, decode_json, read_bounded, read_json, read_json_lines
 from xtx.report.data.load_runs import find_below, read_runs
 from xtx.report.plots.room_layout import chart
-from xtx.runs.run_folder import read_checkpoint, write_checkpoint
+from xtx.runs.checkpoint_file import read_checkpoint, write_checkpoint
 from xtx.web.run_watcher import Watcher
 
 DEEP = b"[" * 5000 + b"]" * 5000

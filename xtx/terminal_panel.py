@@ -19,7 +19,7 @@ _LINE_EVERY = 5.0
 
 
 @contextlib.contextmanager
-def control_characters_hidden() -> Iterator[None]:
+def hide_control_characters() -> Iterator[None]:
     """Within `with`, the terminal does not show `^C` where Ctrl-C is typed: it would stand in the middle of what is
     drawn, and a line that it makes too long moves everything by one."""
     try:
@@ -38,7 +38,7 @@ def control_characters_hidden() -> Iterator[None]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-class LiveShow:
+class LivePanel:
     """Base class of displays that are redrawn in place. Within `with`, `_live` is the region of the terminal, or None
     if
     the output is not a terminal or the display is `quiet`."""
@@ -67,7 +67,7 @@ class LiveShow:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._quiet:
-            self._terminal.enter_context(control_characters_hidden())
+            self._terminal.enter_context(hide_control_characters())
             self._live = Live(
                 console=self._console,
                 refresh_per_second=4,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import xtx
-from xtx.agents.from_file import accept_agent, agent_label, register_agent
-from xtx.agents.registry import find_agent, preset
+from xtx.agents.from_file import accept_agent, make_agent_label, register_agent
+from xtx.agents.registry import find_agent, make_preset
 from xtx.cli.main import main
 from xtx.core import Agent, UserError
 
@@ -126,16 +126,16 @@ def test_a_bad_file_is_one_line(file: Path, content: str | None, name: str, comp
 
 def test_a_file_that_was_changed_is_loaded_again(file: Path) -> None:
     name = accept_agent(f"{file}:FirstAgent")
-    assert preset(name, "").shift == 0
+    assert make_preset(name, "").shift == 0
     shutil.copystat(__file__, file)  # another time of change
     file.write_text(PROGRAM.replace("shift: int = 0", "shift: int = 5"))
-    assert preset(name, "").shift == 5
+    assert make_preset(name, "").shift == 5
 
 
 def test_a_class_without_a_file_is_known_to_its_program_alone() -> None:
     namespace: dict[str, type[Agent]] = {}
     exec("import xtx\nclass Cell(xtx.Agent):\n    def act(self, observations): return []", namespace)
     name = register_agent(namespace["Cell"])
-    assert (name, agent_label(name), find_agent(name)) == ("class:Cell", "Cell", namespace["Cell"])
+    assert (name, make_agent_label(name), find_agent(name)) == ("class:Cell", "Cell", namespace["Cell"])
     with pytest.raises(UserError, match="lies in no file"):
         find_agent("class:Other")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import xtx.agents.state_ids
-from xtx.agents.registry import AGENTS, find_agent, preset
+from xtx.agents.registry import AGENTS, find_agent, make_preset
 from xtx.core import Agent, Brief, Observation, Step
 from xtx.games.toy_game import ToyGame
-from xtx.runs.run_folder import write_checkpoint
+from xtx.runs.checkpoint_file import write_checkpoint
 from xtx.text.text_table import Ragged, TextTable, Vocabulary
-from xtx.training.loop import transitions
+from xtx.training.loop import build_transitions
 
 TOY = "toy:corridor-6"
 GAMES = 2
@@ -25,7 +25,7 @@ LEARNERS = [agent for agent in AGENTS if agent not in ("random", "walkthrough", 
 
 def small(name: str) -> Agent:
     """The agent at a size at which trainings, sweeps and a full vocabulary happen within a few steps."""
-    settings: Any = preset(name, "")
+    settings: Any = make_preset(name, "")
     settings = replace(settings, text=replace(settings.text, vocabulary=48, longest=40))
     if hasattr(settings, "q"):
         settings = replace(settings, q=replace(settings.q, hidden=8, batch_size=8, capacity=30, target_every=7))
@@ -68,7 +68,7 @@ def play(agent: Agent, ask: bool) -> tuple[list[str], list[dict[str, float]]]:
         for game, before, decision in zip(games, seen, decisions, strict=True):
             step = game.step(decision.action, last=before.step + 1 >= agent.episode_limit)
             steps.append(replace(step, observation=wordy(step.observation, number)))
-        logged.append(dict(agent.learn(transitions(seen, decisions, steps))))
+        logged.append(dict(agent.learn(build_transitions(seen, decisions, steps))))
         seen = [
             wordy(game.reset(), number) if step.terminated or step.truncated else step.observation
             for game, step in zip(games, steps, strict=True)

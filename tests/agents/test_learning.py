@@ -14,13 +14,15 @@ import torch
 
 import xtx.agents.state_ids
 from xtx.agents.random import RandomAgent
-from xtx.agents.registry import preset
+from xtx.agents.registry import make_preset
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
 from xtx.core import Brief, Observation, Step
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import Run, checkpoints, read_episodes
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.line_files import read_episodes
+from xtx.runs.run_folder import Run
 from xtx.training.loop import Progress, Training
 
 TOY = "toy:corridor-5"
@@ -36,7 +38,7 @@ def one_thread() -> Iterator[None]:
 
 def small(agent: str, **q: Any) -> Any:
     """The agent's own settings, with small networks that learn fast."""
-    settings = replace(preset(agent, ""), text=TextSettings(128, 32))
+    settings = replace(make_preset(agent, ""), text=TextSettings(128, 32))
     settings = replace(settings, q=replace(settings.q, **{"hidden": 16, "learning_rate": 3e-3, "batch_size": 32, **q}))
     if agent.startswith("xtx"):
         imitation = replace(settings.imitation, width=16, layers=1, heads=2, passes=10, learning_rate=3e-3)
@@ -151,7 +153,7 @@ def test_nothing_grows_with_the_number_of_episodes(
                 most.update({name: max(most.get(name, 0), count) for name, count in counts.items()})
             if progress.episodes >= episodes * (len(sizes) + 1) // 4:
                 training._save()
-                checkpoint = checkpoints(tmp_path / "run")[0].stat().st_size
+                checkpoint = list_checkpoints(tmp_path / "run")[0].stat().st_size
                 sizes.append({**most, "checkpoint": checkpoint, "memory": memory()})
                 most.clear()
             return len(sizes) < 4

@@ -132,7 +132,7 @@ class Play:
             return Observation(words(6), "", "", (), score, step)
         return Observation(words(6), words(6), words(3), tuple(words(4) for _ in range(3)), score, step)
 
-    def transitions(self) -> list[Transition]:
+    def build_transitions(self) -> list[Transition]:
         found = []
         for game, before in enumerate(self.now):
             end = self.random.random()
@@ -151,7 +151,7 @@ class Play:
         )
 
     def step(self) -> tuple[list[Transition], dict[str, float]]:
-        transitions = self.transitions()
+        transitions = self.build_transitions()
         self.learner.remember(transitions, *self.seen(transitions))
         self.now = [self.observation() if t.ended else t.after for t in transitions]
         return transitions, dict(self.learner.update())
@@ -334,7 +334,7 @@ def test_learning_before_the_actions_are_known_is_the_same(inverse: InverseSetti
     waited = []
     for _ in range(60):
         _, numbers = play.step()
-        transitions = early.transitions()
+        transitions = early.build_transitions()
         before, actions, after = early.seen(transitions)
         glimpsed = [early.library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
         assert [seen[:3] for seen in glimpsed] == [seen[:3] for seen in after]

@@ -15,16 +15,17 @@ from xtx.agents.action_choice import draw
 from xtx.agents.rc_dqn.action_templates import OBJECT, Passage, find_object_words
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
-from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, epsilon, exploration, is_stuck
+from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_exploration, is_stuck
 from xtx.agents.rc_dqn.reading_inputs import Read, Reader, present, with_past
-from xtx.agents.registry import preset
+from xtx.agents.registry import make_preset
 from xtx.agents.state_ids import Library
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
 from xtx.core import FALLBACK_ACTIONS, Brief, Decision, Observation, Transition
 from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import Run, read_lines
+from xtx.runs.line_files import read_lines
+from xtx.runs.run_folder import Run
 from xtx.training.loop import Progress, Training
 
 SMALL = RcDqnSettings(
@@ -229,14 +230,14 @@ def test_an_episode_of_an_earlier_version_goes_on() -> None:
 
 def test_epsilon_by_hand() -> None:
     settings = RcDqnSettings()
-    assert epsilon(settings, 0) == 1.0
-    assert epsilon(settings, 10_000) == pytest.approx(0.05 + 0.95 / math.e)
-    assert epsilon(settings, 10**9) == pytest.approx(0.05)
+    assert compute_epsilon(settings, 0) == 1.0
+    assert compute_epsilon(settings, 10_000) == pytest.approx(0.05 + 0.95 / math.e)
+    assert compute_epsilon(settings, 10**9) == pytest.approx(0.05)
 
 
 def test_exploration_by_hand() -> None:
     weights = [math.exp(math.log(16) / count) for count in (1, 2, 5)]  # 16: twice the sum
-    np.testing.assert_allclose(exploration([1, 2, 5]), np.array(weights) / sum(weights))
+    np.testing.assert_allclose(compute_exploration([1, 2, 5]), np.array(weights) / sum(weights))
 
 
 def step(before: Observation, action: str, reward: int, after: Observation, *, ended: bool = False) -> Transition:
@@ -254,9 +255,9 @@ def test_exploration_counts_templates_of_what_was_done() -> None:
     assert (state["templates"], state["used"].tolist(), state["steps"]) == (["take <obj>"], [1], 1)
     chances = agent.insight(here, ()).probabilities
     assert sum(chances.values()) == pytest.approx(1)
-    share = epsilon(SMALL, 1) * exploration([2, 2, 1])
+    share = compute_epsilon(SMALL, 1) * compute_exploration([2, 2, 1])
     best = max(("take lamp", "take rope", "north"), key=lambda a: chances[a] - share[here.actions.index(a)])
-    expected = {a: share[i] + (1 - epsilon(SMALL, 1)) * (a == best) for i, a in enumerate(here.actions)}
+    expected = {a: share[i] + (1 - compute_epsilon(SMALL, 1)) * (a == best) for i, a in enumerate(here.actions)}
     assert chances == pytest.approx(expected)
 
 
@@ -284,7 +285,7 @@ def test_games_are_decided_together_as_one_by_one() -> None:
     for here, state, decision in zip(seen, agent._states, decisions, strict=True):
         if draws.random() < 0.5:
             explored += 1
-            expected = draw(draws, exploration([1] * len(here.actions)))
+            expected = draw(draws, compute_exploration([1] * len(here.actions)))
         else:
             expected = int(agent._learner.q_values([state])[0].argmax())
         assert decision.action == here.actions[expected]
@@ -378,12 +379,12 @@ class Stop:
 def run(folder: Path, settings: RcDqnSettings, steps: int, stops: tuple[int, ...] = (), games: int = 1) -> Any:
     """A run on a toy world, stopped and gone on with at these steps. Gives the last state and the progress."""
     torch.set_num_threads(1)
-    stage = set_up_game("toy:corridor-5")
+    game_setup = set_up_game("toy:corridor-5")
     config = RunConfig("toy:corridor-5", "rc-dqn", asdict(settings), steps=steps, num_envs=games, log_every=20)
     for number, stop in enumerate((*stops, steps)):
         with Run.open(folder) if number else Run.create(folder, config) as opened:
             agent = make_agent(opened.config, "cpu", ())
-            vector = GameVector(stage.spec, games, workers=0)
+            vector = GameVector(game_setup.spec, games, workers=0)
             training = Training(opened, agent, vector)
             training.run(opened.restore() if number else None, Stop(stop))
             vector.close()
@@ -421,5 +422,5 @@ def test_it_learns_the_corridor(tmp_path: Path) -> None:
 
 
 def test_the_presets() -> None:
-    assert preset("rc-dqn", "zork1") == RcDqnSettings()
-    assert preset("mprc-dqn", "zork1") == RcDqnSettings(history=True)
+    assert make_preset("rc-dqn", "zork1") == RcDqnSettings()
+    assert make_preset("mprc-dqn", "zork1") == RcDqnSettings(history=True)

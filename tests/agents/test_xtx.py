@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import xtx.agents.state_ids
 from xtx.agents.action_choice import draw, softmax, uniform
-from xtx.agents.registry import AGENTS, preset
+from xtx.agents.registry import AGENTS, make_preset
 from xtx.agents.state_ids import Seen
 from xtx.agents.xtx.retrace import TrajectoryReplay
 from xtx.agents.xtx.xtx_agent import EXPLOIT, EXPLORE, ReturnTarget, XtxAgent
@@ -32,7 +32,7 @@ VARIANTS = ("xtx", "xtx-uniform", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5"
 
 def tiny(name: str, **changes: object) -> XtxSettings:
     """The variant's own settings at a tiny size."""
-    real = preset(name, "")
+    real = make_preset(name, "")
     return replace(TINY, phases=real.phases, mix=real.mix, uniform=real.uniform, **changes)  # type: ignore[arg-type]
 
 
@@ -244,19 +244,19 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
 
 
 def test_what_goes_past_the_paper_is_said_by_the_name() -> None:
-    paper = preset("xtx", "deephome")
+    paper = make_preset("xtx", "deephome")
     assert not paper.own_targets and not paper.retrace
     for name, changes in {
         "xtx-own": {"own_targets": True},
         "xtx-retrace": {"retrace": True},
         "xtx-plus": {"own_targets": True, "retrace": True},
     }.items():
-        assert preset(name, "deephome") == replace(paper, **changes)  # type: ignore[arg-type]
+        assert make_preset(name, "deephome") == replace(paper, **changes)  # type: ignore[arg-type]
 
 
 def test_the_fast_preset_changes_imitation_training_only() -> None:
     for game in ("deephome", "zork1"):
-        paper, fast = preset("xtx", game), preset("xtx-fast", game)
+        paper, fast = make_preset("xtx", game), make_preset("xtx-fast", game)
         assert fast == replace(paper, imitation=fast.imitation)
         assert fast.imitation == replace(paper.imitation, merge_identical=True, enough=fast.imitation.enough)
         assert paper.imitation.enough == 0 < fast.imitation.enough < 0.01
@@ -271,7 +271,7 @@ def test_uniform_exploring_is_uniform() -> None:
 def test_presets_are_the_papers() -> None:
     for name in VARIANTS:
         for game, alpha1 in {**ALPHA1, "zork1": 1.0, "": 1.0}.items():
-            settings = preset(name, game)
+            settings = make_preset(name, game)
             assert settings.inverse.alpha1 == alpha1
             assert (settings.inverse.alpha2, settings.inverse.alpha3) == (1.0, 1.0)
         q, imitation, tried = settings.q, settings.imitation, settings.trajectories
@@ -286,9 +286,9 @@ def test_presets_are_the_papers() -> None:
         "deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, "detective": 2.0, "pentari": 2.0
     }  # fmt: skip
     for game in ALPHA1:
-        assert preset("inv-dy", game).inverse.alpha1 == 1.0
-    assert preset("drrn", "").q == QSettings(capacity=500_000, priority_share=0.5)
-    assert (preset("drrn", "").episode_limit, preset("inv-dy", "").episode_limit) == (100, 100)
+        assert make_preset("inv-dy", game).inverse.alpha1 == 1.0
+    assert make_preset("drrn", "").q == QSettings(capacity=500_000, priority_share=0.5)
+    assert (make_preset("drrn", "").episode_limit, make_preset("inv-dy", "").episode_limit) == (100, 100)
     assert set(VARIANTS) < set(AGENTS)
 
 

@@ -12,12 +12,12 @@ import pytest
 from xtx.agents.registry import AGENTS
 from xtx.cli.main import main
 from xtx.config.config_file import decode_config, list_differences
-from xtx.config.settings import RunConfig, usual_actions
+from xtx.config.settings import RunConfig, get_default_actions
 from xtx.games.gym import StoryEnv
 from xtx.games.story_game import GameSpec
 from xtx.report.data.run_groups import variant_of
 from xtx.sweep.run_plan import find_games, make_plan
-from xtx.sweep.sweep_file import Spec
+from xtx.sweep.sweep_file import SweepSpec
 
 PUBLISHED = {
     "drrn", "inv-dy", "rc-dqn", "mprc-dqn", "xtx", "xtx-uniform", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5",
@@ -40,7 +40,7 @@ def test_only_the_papers_agents_and_the_demo_leave_the_dictionary_out(
     agent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = "templates" if agent in PUBLISHED | {"xtx-demo"} else "whole"
-    assert config_of(monkeypatch, "--agent", agent).actions == usual_actions(agent) == usual
+    assert config_of(monkeypatch, "--agent", agent).actions == get_default_actions(agent) == usual
     other = "whole" if usual == "templates" else "templates"
     assert config_of(monkeypatch, "--agent", agent, "--actions", other).actions == other
 
@@ -48,12 +48,12 @@ def test_only_the_papers_agents_and_the_demo_leave_the_dictionary_out(
 def test_agents_that_xtx_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(monkeypatch, game=())
     assert (config.agent, config.actions) == ("xtx-demo", "templates")
-    assert usual_actions("an agent of one's own") == "whole"
+    assert get_default_actions("an agent of one's own") == "whole"
 
 
 def test_a_file_without_the_key_means_templates() -> None:
     config = decode_config(WITHOUT_KEY)
-    assert config.actions == "templates" != usual_actions(config.agent)
+    assert config.actions == "templates" != get_default_actions(config.agent)
     assert list_differences(WITHOUT_KEY.decode(), config) == []
     now = decode_config(json.dumps({**json.loads(WITHOUT_KEY), "actions": "whole"}).encode())
     assert list_differences(WITHOUT_KEY.decode(), now) == ["actions was templates and is whole"]
@@ -61,7 +61,7 @@ def test_a_file_without_the_key_means_templates() -> None:
 
 
 def test_sweeps_try_templates_unless_told_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = Spec(games=("lowwater",), agents=("random", "xtx-plus", "xtx"))
+    spec = SweepSpec(games=("lowwater",), agents=("random", "xtx-plus", "xtx"))
     assert {run.config.actions for run in make_plan(spec, find_games(spec.games))} == {"templates"}
     words = ["sweep", "--games", "lowwater", "--agents", "random", "--dry-run", "--out", str(tmp_path)]
     assert main(words) == 0

@@ -17,11 +17,20 @@ from xtx.cli.closing_summary import print_summary
 from xtx.cli.main import main
 from xtx.cli.training_session import stopper
 from xtx.config.bounds import check_settings
-from xtx.config.settings import DrrnSettings, InvDySettings, QSettings, RcDqnSettings, RunConfig, XtxSettings, demo
+from xtx.config.settings import (
+    DrrnSettings,
+    InvDySettings,
+    QSettings,
+    RcDqnSettings,
+    RunConfig,
+    XtxSettings,
+    make_demo_settings,
+)
 from xtx.core import UserError
-from xtx.files.user_paths import open_out, run_written
+from xtx.files.user_paths import explain_write_errors, open_output
 from xtx.games.game_setup import set_up_game
-from xtx.runs.run_folder import SAVED, Run, read_config
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import SAVED, Run
 
 TOY = "toy:corridor-5"
 
@@ -68,7 +77,7 @@ def test_a_sweep_is_refused_before_anything_begins(tmp_path: Path, capsys: pytes
 def test_presets_are_within_their_bounds(settings: object) -> None:
     check_settings(settings)
     if not isinstance(settings, RcDqnSettings):
-        check_settings(demo(settings))  # type: ignore[arg-type]
+        check_settings(make_demo_settings(settings))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"--text\.longest takes a number from 3"):
         check_settings(replace(settings, text=replace(settings.text, longest=2)))  # type: ignore[type-var, attr-defined]
 
@@ -178,9 +187,9 @@ def test_damaged_episodes_are_told_of_at_the_end(tmp_path: Path, capsys: pytest.
 
 
 def test_a_full_disk_says_how_to_go_on(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"No space left on device.*xtx resume"), run_written(tmp_path):
+    with pytest.raises(UserError, match=r"No space left on device.*xtx resume"), explain_write_errors(tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with pytest.raises(PermissionError), run_written(tmp_path):  # what is none of the run's files
+    with pytest.raises(PermissionError), explain_write_errors(tmp_path):  # what is none of the run's files
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/elsewhere/file")
 
 
@@ -203,28 +212,28 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "page"
     path.write_text("old")
     path.chmod(0o640)
-    with pytest.raises(UserError, match=r"page cannot be written \(No space"), open_out(path) as file:
+    with pytest.raises(UserError, match=r"page cannot be written \(No space"), open_output(path) as file:
         file.write("new")
         raise OSError(errno.ENOSPC, "No space left on device")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["page"]
     (tmp_path / "link").symlink_to(path)
-    with open_out(tmp_path / "link") as file:
+    with open_output(tmp_path / "link") as file:
         file.write("new")
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o640
-    with open_out(Path("/dev/null")) as file:
+    with open_output(Path("/dev/null")) as file:
         file.write("nowhere")
-    with pytest.raises(UserError, match="it is a folder"), open_out(tmp_path):
+    with pytest.raises(UserError, match="it is a folder"), open_output(tmp_path):
         pass
 
 
 @pytest.mark.parametrize("name", ["~nosuchuser/x", "y" * 300])
 def test_names_that_no_file_can_have(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="cannot be written"), open_out(Path(name)):
+    with pytest.raises(UserError, match="cannot be written"), open_output(Path(name)):
         pass
-    with open_out(Path("y" * 255)) as file:  # which leaves no room for a longer one beside it
+    with open_output(Path("y" * 255)) as file:  # which leaves no room for a longer one beside it
         file.write("all")
     assert Path("y" * 255).read_text() == "all"
 
@@ -237,14 +246,14 @@ def test_where_a_file_cannot_be_replaced_it_is_written_over(tmp_path: Path, monk
         raise OSError(errno.EBUSY, "busy")
 
     monkeypatch.setattr(Path, "replace", busy)
-    with open_out(path) as file:
+    with open_output(path) as file:
         file.write("new")
     assert path.read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["page"]
 
 
 def test_what_is_worth_something_by_itself_is_there_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UserError), open_out(tmp_path / "lines", bit_by_bit=True) as file:
+    with pytest.raises(UserError), open_output(tmp_path / "lines", bit_by_bit=True) as file:
         file.write("one\n")
         file.flush()
         assert (tmp_path / "lines").read_text() == "one\n"

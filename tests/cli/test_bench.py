@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xtx.agents.registry import preset
+from xtx.agents.registry import make_preset
 from xtx.cli.bench import TRAINING, Spent, shares_of_quarters, sum_starts
 from xtx.cli.main import main
 from xtx.config.settings import RunConfig
@@ -23,7 +23,7 @@ LINES = [  # of two starts: the second counts from 0 again
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    config = RunConfig("toy:corridor-5", "drrn", asdict(preset("drrn", "")))
+    config = RunConfig("toy:corridor-5", "drrn", asdict(make_preset("drrn", "")))
     with Run.create(tmp_path / "run", config):
         pass
     return tmp_path / "run"

@@ -9,7 +9,7 @@ import pytest
 from xtx.cli.main import main
 from xtx.games.catalog.known_games import DATA
 from xtx.games.toy_game import ToyGame
-from xtx.runs.run_folder import read_episodes
+from xtx.runs.line_files import read_episodes
 
 LOWWATER = str(DATA / "lowwater.z5")
 QUICK = ["--workers", "1", "--threads", "1"]

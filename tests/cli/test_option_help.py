@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from tyro.conf import Positional, arg
 
-from xtx.agents.registry import AGENTS, preset
+from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import COMMANDS, _parse, main
 from xtx.cli.option_help import build_help, read_options
 from xtx.cli.option_numbers import parse_real, parse_whole
-from xtx.cli.train import _kind, options_of
-from xtx.config.settings import RunConfig, usual_length
+from xtx.cli.train import _kind, make_options_type
+from xtx.config.settings import RunConfig, get_default_length
 
 MOST_USUAL = 13
 """Options that the first level of help shows at most."""
@@ -23,7 +23,7 @@ MOST_USUAL = 13
 
 def kind_of(name: str) -> Any:
     module = importlib.import_module(COMMANDS[name].module)
-    return module.options_of(["--agent", "xtx"]) if COMMANDS[name].own_arguments else module.Args
+    return module.make_options_type(["--agent", "xtx"]) if COMMANDS[name].own_arguments else module.Args
 
 
 @pytest.mark.parametrize("option", ["--help", "--help-all"])
@@ -66,7 +66,7 @@ def test_the_first_level_is_short(name: str) -> None:
     ],
 )
 def test_help_shows_the_defaults_of_the_game_that_is_named(words: list[str], hidden: int, alpha1: float) -> None:
-    defaults = {option.names[0]: option.default for option in read_options(options_of(words)) if option.names}
+    defaults = {option.names[0]: option.default for option in read_options(make_options_type(words)) if option.names}
     assert defaults["--q.hidden"] == str(hidden)
     assert defaults["--inverse.alpha1"] == str(alpha1)
 
@@ -86,7 +86,7 @@ def test_what_help_says_is_what_is_parsed(agent: str) -> None:
                 found = found.settings if option.is_setting else found
                 for part in group:
                     found = getattr(found, part)
-                found = found if hasattr(found, option.field) else found.means
+                found = found if hasattr(found, option.field) else found.resources
                 is_off = typed.endswith(f"no-{option.field.replace('_', '-')}")
                 assert getattr(found, option.field) is not is_off
 
@@ -140,8 +140,8 @@ def test_agents_and_their_settings(capsys: pytest.CaptureFixture[str], monkeypat
     assert len({agent.summary for agent in AGENTS.values()}) == len(AGENTS)
     assert main(["agents", "xtx", "--game", "deephome"]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert f"{usual_length('xtx')[0]:,} game steps in 8 envs" in out and "valid actions: templates" in out
-    alpha = preset("xtx", "deephome").inverse.alpha1
+    assert f"{get_default_length('xtx')[0]:,} game steps in 8 envs" in out and "valid actions: templates" in out
+    alpha = make_preset("xtx", "deephome").inverse.alpha1
     assert f"--inverse.alpha1 X Weight of the guess's loss as intrinsic reward. (default: {alpha:g})" in out
     assert main(["agents", "random"]) == 0
     assert "no settings" in capsys.readouterr().out

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xtx.cli.closing_summary import WIDTH, beside, draw, save_picture, score_curve
+from xtx.cli.closing_summary import WIDTH, draw, join_columns, save_picture, score_curve
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord
 from xtx.report.data.load_runs import read_run
@@ -107,14 +107,14 @@ def test_the_picture_has_steps_on_its_axis(tmp_path: Path) -> None:
 
 
 def test_commands_are_not_broken() -> None:
-    assert beside({"xtx a": "one", "xtx bc": "two"}, 80) == ["  xtx a    one", "  xtx bc   two"]
+    assert join_columns({"xtx a": "one", "xtx bc": "two"}, 80) == ["  xtx a    one", "  xtx bc   two"]
     long = f"xtx best runs/{'x' * 60}"
-    assert beside({long: "read the best episode"}, 80) == ["  read the best episode:", f"    {long}"]
+    assert join_columns({long: "read the best episode"}, 80) == ["  read the best episode:", f"    {long}"]
 
 
 def test_an_unknown_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from xtx.terminal_panel import control_characters_hidden
+    from xtx.terminal_panel import hide_control_characters
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace())
-    with control_characters_hidden():
+    with hide_control_characters():
         pass

@@ -10,7 +10,7 @@ import pytest
 
 from xtx.cli.main import main
 from xtx.cli.runs import format_count, format_size, read_row
-from xtx.runs.run_folder import checkpoints
+from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.sweep.run_progress import read_running
 
 TOY = "toy:corridor-5"
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     train(folder / "a")
     best = train(folder / "b", "--seed", "1", "--stochastic", steps=1600) / "checkpoints" / "best"
-    shutil.copy(checkpoints(folder / "b")[0], best)
+    shutil.copy(list_checkpoints(folder / "b")[0], best)
     stopped = train(folder / "deep" / "c", "--seed", "2")
     config = json.loads((stopped / "config.json").read_text())
     (stopped / "config.json").write_text(json.dumps({**config, "steps": 100_000}))
@@ -87,24 +87,24 @@ def test_sorting_and_choosing(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_older_checkpoints_of_finished_runs_go(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {name: checkpoints(folder / name) for name in ("a", "b", "deep/c")}
+    before = {name: list_checkpoints(folder / name) for name in ("a", "b", "deep/c")}
     assert all(len(paths) == 2 for paths in before.values())
     assert main(["runs", str(folder), "--prune", "older"]) == 2, "there is nobody to ask"
     assert "--yes" in capsys.readouterr().err
-    assert {name: checkpoints(folder / name) for name in before} == before
+    assert {name: list_checkpoints(folder / name) for name in before} == before
     assert main(["runs", str(folder), "--prune", "older", "--yes"]) == 0
     assert "Deleted 2 checkpoints of 2 finished runs" in capsys.readouterr().out
     for name in ("a", "b"):
-        assert checkpoints(folder / name) == before[name][:1]
+        assert list_checkpoints(folder / name) == before[name][:1]
         assert (folder / name / "checkpoints" / "best").exists() == (name == "b")
-    assert checkpoints(folder / "deep/c") == before["deep/c"], "it is not finished"
+    assert list_checkpoints(folder / "deep/c") == before["deep/c"], "it is not finished"
     assert main(["evaluate", str(folder / "a"), "--episodes", "1", "--workers", "0"]) == 0
     assert main(["runs", str(folder), "--prune", "older", "--yes"]) == 0
     assert "No finished run has a checkpoint" in capsys.readouterr().out
 
 
 def test_the_newest_that_can_be_read_is_kept(folder: Path) -> None:
-    newest, older = checkpoints(folder / "a")
+    newest, older = list_checkpoints(folder / "a")
     newest.write_bytes(b"damaged")
     assert main(["runs", str(folder / "a"), "--prune", "older", "--yes"]) == 0
     assert older.exists()
@@ -126,7 +126,7 @@ def test_it_asks(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: answer)
     assert main(["runs", str(folder / "a"), "--prune", "older"]) == 0
-    assert len(checkpoints(folder / "a")) == (1 if answer == "y" else 2)
+    assert len(list_checkpoints(folder / "a")) == (1 if answer == "y" else 2)
     assert ("Nothing was deleted." in capsys.readouterr().out) == (answer != "y")
 
 
@@ -136,7 +136,7 @@ def test_a_run_under_way(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     with Run.open(folder / "a"):
         assert read_row(folder / "a").state == "running"
         assert main(["runs", str(folder / "a"), "--prune", "all", "--yes"]) == 0
-    assert len(checkpoints(folder / "a")) == 2
+    assert len(list_checkpoints(folder / "a")) == 2
     assert read_running(folder / "a", read_row(folder / "a").config, 0.0).steps == 800
 
 

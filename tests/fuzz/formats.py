@@ -37,7 +37,8 @@ from xtx.games.story_game import GameSpec, StoryGame
 from xtx.play import saved_games
 from xtx.report.data.load_runs import from_summary, read_run, read_runs
 from xtx.report.data.run_summary import read_summary, summarise, to_json
-from xtx.runs.run_folder import find_newest, read_checkpoint, read_config, write_checkpoint
+from xtx.runs.checkpoint_file import find_newest_checkpoint, read_checkpoint, write_checkpoint
+from xtx.runs.run_config import read_config
 
 CORPUS = Path(__file__).parent / "corpus"
 STEPS = 160
@@ -71,7 +72,7 @@ class Format:
 def _silent() -> Iterator[None]:
     with (
         mock.patch.object(xtx.cli.progress_display, "Display", _SilentDisplay),
-        mock.patch("xtx.runs.run_folder.git_state", lambda: ""),
+        mock.patch("xtx.runs.versions.describe_commit", lambda: ""),
         contextlib.redirect_stderr(io.StringIO()),
     ):
         yield
@@ -118,7 +119,7 @@ def _read_checkpoint(scratch: Path, content: bytes) -> None:
             other.unlink()
     with _silent():
         with contextlib.suppress(UserError):
-            find_newest(folder)
+            find_newest_checkpoint(folder)
         training_session.resume(folder, MEANS)
 
 

@@ -12,7 +12,7 @@ from cuda_on_cpu import Kernel
 from torch import Tensor
 
 from xtx.kernels.cuda import attention, packed_gpt, transformer_layers
-from xtx.kernels.cuda.attention import Sight, attend
+from xtx.kernels.cuda.attention import AttentionPattern, attend
 from xtx.kernels.cuda.packed_gpt import packed_logits
 from xtx.networks.gpt import GPT, Sizes, TorchDropout
 
@@ -81,7 +81,7 @@ def test_attention_and_its_gradients(rate: float, few: bool) -> None:
     asking = torch.randn(ROWS, at.shape[1], WIDTH * (1 if few else 3)).requires_grad_()
     seen = torch.randn(ROWS, LENGTH, 2 * WIDTH).requires_grad_() if few else None
     given = [asking] if seen is None else [asking, seen]
-    sight = Sight(at.int().contiguous(), first.int(), HEADS, rate, torch.tensor([77], dtype=torch.int32))
+    sight = AttentionPattern(at.int().contiguous(), first.int(), HEADS, rate, torch.tensor([77], dtype=torch.int32))
     ours = attend(asking, seen, sight)
     whole = asking if seen is None else torch.cat((asking, torch.zeros_like(asking), torch.zeros_like(asking)), 2)
     query, key, value = whole.chunk(3, 2)
@@ -111,7 +111,7 @@ def same_gradients(ours: Tensor, plain: Tensor, of: list[Tensor]) -> None:
 
 @pytest.mark.parametrize("rows", [1, 33, 300])
 def test_layers_have_the_gradients_of_torchs_own(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer_layers, "fits", lambda x: True)
+    monkeypatch.setattr(transformer_layers, "is_supported", lambda x: True)
     torch.manual_seed(rows)
     norm, dense = torch.nn.LayerNorm(64), torch.nn.Linear(64, 150)
     torch.nn.init.normal_(norm.weight)
@@ -135,21 +135,21 @@ def test_the_whole_pass_by_kernels_is_the_one_by_masks(monkeypatch: pytest.Monke
     at = torch.tensor([[19, 40, 47], [29, 35, 47]])
     parameters = list(model.parameters())
     plain = packed_logits(model, tokens, at, places, first + 1)
-    monkeypatch.setattr(transformer_layers, "fits", lambda x: True)
-    monkeypatch.setattr(packed_gpt, "fits", lambda x: True)
-    monkeypatch.setattr(attention, "can", lambda width, heads: True)
+    monkeypatch.setattr(transformer_layers, "is_supported", lambda x: True)
+    monkeypatch.setattr(packed_gpt, "is_supported", lambda x: True)
+    monkeypatch.setattr(attention, "is_supported", lambda width, heads: True)
     same_gradients(packed_logits(model, tokens, at, places, first + 1), plain, parameters)
 
 
 def test_every_layer_drops_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     model = GPT(Sizes(50, layers=3, heads=2, width=32, context=64), torch.Generator().manual_seed(1))
-    seen: list[Sight] = []
+    seen: list[AttentionPattern] = []
 
-    def noted(asking: Tensor, others: Tensor | None, sight: Sight) -> Tensor:
+    def noted(asking: Tensor, others: Tensor | None, sight: AttentionPattern) -> Tensor:
         seen.append(sight)
         return asking[:, :, :32]
 
-    monkeypatch.setattr(packed_gpt, "fits", lambda x: True)
+    monkeypatch.setattr(packed_gpt, "is_supported", lambda x: True)
     monkeypatch.setattr(attention, "attend", noted)
     places = torch.arange(20).expand(2, -1)
     packed_logits(model, places, places[:, -2:], places, torch.ones_like(places), TorchDropout(0.25))
@@ -162,9 +162,9 @@ def test_without_a_compiler_for_kernels_torch_does_it_all(monkeypatch: pytest.Mo
         is_cuda, dtype = True, torch.float32
 
     monkeypatch.setattr(torch.cuda, "_compile_kernel", None, raising=False)
-    assert transformer_layers.fits(OnAGpu())  # type: ignore[arg-type]
+    assert transformer_layers.is_supported(OnAGpu())  # type: ignore[arg-type]
     monkeypatch.delattr(torch.cuda, "_compile_kernel")
-    assert not transformer_layers.fits(OnAGpu())  # type: ignore[arg-type]
+    assert not transformer_layers.is_supported(OnAGpu())  # type: ignore[arg-type]
 
 
 def test_what_is_taken_keeps_its_gradient_in_half_precision_too() -> None:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from xtx.kernels.cpu import gru
 
-Rows = list[list[int]]
+EncoderRows = list[list[int]]
 
 VOCABULARY = 40
 
@@ -22,7 +22,7 @@ VOCABULARY = 40
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def plan(rows: Rows) -> gru.PrefixTree:
+def plan(rows: EncoderRows) -> gru.PrefixTree:
     offsets = np.cumsum([0, *map(len, rows)])
     return gru.PrefixTree(np.array([word for row in rows for word in row], np.int32), offsets)
 
@@ -38,7 +38,7 @@ def weights(size: int, width: int, seed: int = 0, dtype: torch.dtype = torch.flo
     ]
 
 
-def reference(rows: Rows, given: list[Tensor]) -> Tensor:
+def reference(rows: EncoderRows, given: list[Tensor]) -> Tensor:
     """The same by torch.nn.GRU, with rows packed, in float64: what both of them round."""
     embedding, *rest = [weight.double() for weight in given]
     net = torch.nn.GRU(embedding.shape[1], rest[1].shape[1], batch_first=True, dtype=torch.float64)
@@ -53,10 +53,10 @@ def reference(rows: Rows, given: list[Tensor]) -> Tensor:
     return last[0]
 
 
-def random_rows(seed: int, count: int, longest: int = 40) -> Rows:
+def random_rows(seed: int, count: int, longest: int = 40) -> EncoderRows:
     """Rows of which many begin alike and some are the same."""
     choose = np.random.default_rng(seed)
-    rows: Rows = []
+    rows: EncoderRows = []
     while len(rows) < count:
         old = rows[choose.integers(len(rows))] if rows and choose.random() < 0.6 else []
         kept = old[: choose.integers(len(old) + 1)]
@@ -66,7 +66,7 @@ def random_rows(seed: int, count: int, longest: int = 40) -> Rows:
     return rows
 
 
-def check(rows: Rows, size: int, width: int, seed: int = 0) -> None:
+def check(rows: EncoderRows, size: int, width: int, seed: int = 0) -> None:
     given = weights(size, width, seed)
     ours, theirs = gru.last_states(plan(rows), *given), reference(rows, given)
     with torch.no_grad():
@@ -88,7 +88,7 @@ def check(rows: Rows, size: int, width: int, seed: int = 0) -> None:
     width=st.sampled_from([1, 16, 27]),
 )
 @settings(deadline=None, max_examples=50)
-def test_equals_pytorch(rows: Rows, size: int, width: int) -> None:
+def test_equals_pytorch(rows: EncoderRows, size: int, width: int) -> None:
     check(rows, size, width)
 
 
@@ -111,7 +111,7 @@ def test_every_kernel_equals_pytorch_on_many_rows(monkeypatch: pytest.MonkeyPatc
         ([list(range(30)), [3, 1]], 32),
     ],
 )
-def test_what_rows_share_is_worked_out_once(rows: Rows, nodes: int) -> None:
+def test_what_rows_share_is_worked_out_once(rows: EncoderRows, nodes: int) -> None:
     assert plan(rows).nodes == nodes
     check(rows, 32, 8)
 

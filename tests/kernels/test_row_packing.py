@@ -16,7 +16,7 @@ from xtx.agents.xtx.imitation_training import EagerSteps, Example
 from xtx.kernels.cuda import imitation_training
 from xtx.kernels.cuda.imitation_training import RecordedTraining
 from xtx.kernels.cuda.packed_gpt import packed_logits
-from xtx.kernels.cuda.row_packing import Flat, pack_batches
+from xtx.kernels.cuda.row_packing import FlatExamples, pack_batches
 from xtx.networks.gpt import GPT, Sizes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -34,8 +34,8 @@ def examples(seed: int, count: int, longest: int = 46) -> list[Example]:
     return found
 
 
-def flat(chosen: list[Example]) -> Flat:
-    return Flat([example.tokens for example in chosen], [example.context for example in chosen])
+def flat(chosen: list[Example]) -> FlatExamples:
+    return FlatExamples([example.tokens for example in chosen], [example.context for example in chosen])
 
 
 @given(seed=st.integers(0, 999), count=st.integers(1, 40), batch=st.integers(1, 16), slots=st.sampled_from([6, 12, 30]))

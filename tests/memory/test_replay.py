@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtx.memory import ROW, TEXT_COLUMNS, AboveRunningMean, BestScore, EpisodeRank, Part, ReplayMemory
+from xtx.memory import ROW, TEXT_COLUMNS, AboveRunningMean, BestScore, EpisodeRank, ReplayMemory, ReplayPart
 
 TINY = np.dtype([("id", np.int32), ("reward", np.float32)])
 
@@ -20,7 +20,7 @@ def memory(capacity: int = 20, share: float = 0.5, batch: int = 4, **more: Any) 
     return ReplayMemory(capacity, share, batch, games=2, seed=0, dtype=TINY, **more)
 
 
-def ids(part: Part) -> list[int]:
+def ids(part: ReplayPart) -> list[int]:
     return part.rows()["id"].tolist()
 
 
@@ -54,7 +54,7 @@ def through_files(state: Any) -> Any:
 
 
 def test_a_full_part_overwrites_the_oldest() -> None:
-    part = Part(TINY, 3)
+    part = ReplayPart(TINY, 3)
     for number in range(5):
         part.add((number, 0.0))
     assert ids(part) == [2, 3, 4]
@@ -70,7 +70,7 @@ def test_a_full_part_overwrites_the_oldest() -> None:
 
 @given(st.integers(0, 6), st.integers(0, 15), st.integers(1, 9))
 def test_amending_changes_the_row_that_was_stored_so_long_ago(capacity: int, stored: int, back: int) -> None:
-    part, plain = Part(TINY, capacity), deque[int](maxlen=capacity)
+    part, plain = ReplayPart(TINY, capacity), deque[int](maxlen=capacity)
     for number in range(stored):
         part.add((number, 0.0))
         plain.append(number)
@@ -94,7 +94,7 @@ def test_amending_a_transition_of_a_running_episode() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 150), st.lists(st.integers(0, 200) | st.none() | st.just(-1), max_size=12))
 def test_a_part_is_a_bounded_queue(capacity: int, operations: list[int | None]) -> None:
-    part, queue = Part(TINY, capacity), deque[int](maxlen=capacity)
+    part, queue = ReplayPart(TINY, capacity), deque[int](maxlen=capacity)
     number = 0
     for operation in operations:
         if operation is None:
@@ -114,14 +114,14 @@ def test_a_part_is_a_bounded_queue(capacity: int, operations: list[int | None]) 
 
 
 def test_a_large_part_takes_memory_only_as_it_fills() -> None:
-    part = Part(ROW, 10**12)  # would be 37 TB at once
+    part = ReplayPart(ROW, 10**12)  # would be 37 TB at once
     for number in range(100):
         part.add((number,) * 9 + (False,))
     assert len(part._rows) <= 256
 
 
 def test_rows_are_drawn_without_replacement_and_all_alike() -> None:
-    part, rng = Part(TINY, 50), np.random.default_rng(1)
+    part, rng = ReplayPart(TINY, 50), np.random.default_rng(1)
     part.extend(np.array([(number, 0.0) for number in range(50)], TINY))
     times = np.zeros(50)
     draws = 4000
@@ -143,7 +143,7 @@ def test_drawing_does_not_look_at_everything() -> None:
             calls.append((args, kwargs))
             return np.arange(args[1])
 
-    part = Part(TINY, 10)
+    part = ReplayPart(TINY, 10)
     part.extend(np.zeros(10, TINY))
     part.sample(3, Generator())  # type: ignore[arg-type]
     assert calls == [((10, 3), {"replace": False, "shuffle": False})]
@@ -202,9 +202,9 @@ def test_while_the_priority_part_is_short_the_batch_is_smaller() -> None:
     target = memory(batch=8)
     for number in range(7):
         target.add(0, (number, 0.0))
-    assert not target.ready
+    assert not target.is_ready
     target.add(0, (7, 0.0))
-    assert target.ready
+    assert target.is_ready
     assert target.batch_parts() == (0, 4) and len(target.sample()) == 4
     play(target, range(8, 9), 1, game=1)
     assert target.batch_parts() == (1, 4)
@@ -254,7 +254,7 @@ def test_unfit_arguments() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         memory(share=1.5)
     with pytest.raises(ValueError, match="negative"):
-        Part(TINY, -1)
+        ReplayPart(TINY, -1)
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from torch import Tensor
 from xtx.kernels.cpu import attention as attend
 from xtx.kernels.cpu import bidirectional_gru
 from xtx.kernels.cpu import gru as kernels
-from xtx.kernels.cpu.bidirectional_gru import BothWays
-from xtx.networks.reading_comprehension import SLACK, Attention, RcNetwork, Reading, Rows
+from xtx.kernels.cpu.bidirectional_gru import BidirectionalGru
+from xtx.networks.reading_comprehension import SLACK, BidafAttention, EncodedReading, RcNetwork, TextRows
 
 VOCABULARY = 30
 
@@ -34,7 +34,7 @@ def network(hidden: int = 8) -> RcNetwork:
 # --- an independent, slow version: one action at a time, nothing padded, the formulas as they are written -----------
 
 
-def gru(way: BothWays, inputs: Tensor) -> Tensor:
+def gru(way: BidirectionalGru, inputs: Tensor) -> Tensor:
     """[T, width] -> [T, 2 * hidden], token by token."""
     results = []
     for direction, (w_ih, w_hh, b_ih, b_hh) in enumerate(way.gru.all_weights):
@@ -50,7 +50,7 @@ def gru(way: BothWays, inputs: Tensor) -> Tensor:
     return torch.cat(results, dim=1)
 
 
-def attention(layer: Attention, context: Tensor, memory: Tensor) -> Tensor:
+def attention(layer: BidafAttention, context: Tensor, memory: Tensor) -> Tensor:
     """[T, width], [M, width] -> [T, hidden]"""
     similarity = torch.zeros(len(context), len(memory))
     for i, c in enumerate(context):
@@ -99,10 +99,10 @@ def weights(rows: Sequence[Sequence[int]]) -> Tensor:
 
 def reading(
     fill: int = 0, more: int = 0, actions: Sequence[tuple[int, int, list[int], list[int]]] = ACTIONS
-) -> Reading:
+) -> EncodedReading:
     pairs = list(dict.fromkeys((text, question) for text, question, _, _ in actions))
     first, second = [a[2] for a in actions], [a[3] for a in actions]
-    return Reading(
+    return EncodedReading(
         torch.tensor([token for text in TEXTS for token in text]),
         torch.tensor([len(text) for text in TEXTS]),
         torch.tensor([token for question in QUESTIONS for token in question]),
@@ -131,7 +131,7 @@ def test_values_are_those_of_the_slow_version() -> None:
 
 
 def test_what_lies_behind_the_masks_changes_nothing() -> None:
-    layer = Attention(6, 4)
+    layer = BidafAttention(6, 4)
     context, memory = torch.randn(2, 5, 6), torch.randn(2, 3, 6)
     masks = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]).bool(), torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
     plain = layer._attend(context, masks[0], memory, masks[1])
@@ -168,7 +168,7 @@ def test_places_with_weight_0_change_nothing() -> None:
 
 @pytest.mark.parametrize("row_lengths", [[3, 7, 1, 7, 4], [1, 1], [5]])
 def test_the_gradient_is_the_one_that_torch_finds(row_lengths: list[int]) -> None:
-    way = BothWays(5, 4).double()
+    way = BidirectionalGru(5, 4).double()
     with torch.no_grad():
         for parameter in way.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -223,7 +223,7 @@ ROWS = [[3, 7, 1, 7, 4], [1, 1], [5], [40] * 20 + [90] * 3]
 @pytest.mark.parametrize("row_lengths", ROWS)
 @pytest.mark.parametrize("shared", [False, True])  # whether several tokens have the same input
 def test_a_gru_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, row_lengths: list[int], shared: bool) -> None:
-    way, lengths, tokens = shaken(BothWays(20, 32)), torch.tensor(row_lengths), sum(row_lengths)
+    way, lengths, tokens = shaken(BidirectionalGru(20, 32)), torch.tensor(row_lengths), sum(row_lengths)
     inputs = torch.randn(3 if shared else tokens, 20, requires_grad=True)
     which = torch.arange(tokens) % 3 if shared else None
     fast = everything(way, way(inputs, lengths, which), inputs)
@@ -237,12 +237,12 @@ def test_a_gru_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, row_length
 @pytest.mark.parametrize("row_lengths", [sorted(lengths) for lengths in ROWS])
 @pytest.mark.parametrize("itself", [False, True])
 def test_attention_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, row_lengths: list[int], itself: bool) -> None:
-    layer, count = shaken(Attention(64, 32)), len(row_lengths)
+    layer, count = shaken(BidafAttention(64, 32)), len(row_lengths)
     lengths = torch.tensor([*row_lengths, *(1 + i % 5 for i in range(count))])
     table = torch.randn(int(lengths.sum()), 64, requires_grad=True)
     # Twice the first row: a text may be asked several questions.
-    context = Rows.of(table, lengths)[torch.tensor([0, *range(count)])]
-    memory = context if itself else Rows.of(table, lengths)[torch.tensor([count, *range(count, 2 * count)])]
+    context = TextRows.of(table, lengths)[torch.tensor([0, *range(count)])]
+    memory = context if itself else TextRows.of(table, lengths)[torch.tensor([count, *range(count, 2 * count)])]
     fast = everything(layer, layer(context, memory), table)
     with torch.no_grad():
         close(layer(context, memory), fast[0])
@@ -251,9 +251,9 @@ def test_attention_in_c_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, row_le
 
 
 def test_of_several_equal_words_each_is_found_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = shaken(Attention(32, 32))
+    layer = shaken(BidafAttention(32, 32))
     table = torch.randn(1, 32).repeat(6, 1).requires_grad_()  # all similarities are the highest
-    rows = Rows.of(table, torch.tensor([4, 2]))
+    rows = TextRows.of(table, torch.tensor([4, 2]))
     fast = everything(layer, layer(rows[:1], rows[1:]), table)
     monkeypatch.setattr(attend, "FAST", False)
     near(fast, everything(layer, layer(rows[:1], rows[1:]), table))
@@ -278,10 +278,10 @@ def as_many_threads_as_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("as_many_threads_as_before")
 def test_threads_change_nothing_in_c() -> None:
-    way, layer = shaken(BothWays(20, 32)), shaken(Attention(64, 32))
+    way, layer = shaken(BidirectionalGru(20, 32)), shaken(BidafAttention(64, 32))
     lengths = torch.tensor([3, 20, 41, 50])
     inputs, table = torch.randn(114, 20, requires_grad=True), torch.randn(114, 64, requires_grad=True)
-    rows = Rows.of(table, lengths)
+    rows = TextRows.of(table, lengths)
     found = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)

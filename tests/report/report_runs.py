@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xtx.config.settings import DrrnSettings, RunConfig, xtx_settings
+from xtx.config.settings import DrrnSettings, RunConfig, make_xtx_settings
 from xtx.core import EpisodeRecord
 from xtx.report.data.game_facts import GameFacts, RewardEvent
 from xtx.report.data.load_runs import find_runs, read_runs
 from xtx.report.data.run_groups import Board, gather
 
-SETTINGS: dict[str, Any] = {"drrn": asdict(DrrnSettings()), "xtx": asdict(xtx_settings())}
+SETTINGS: dict[str, Any] = {"drrn": asdict(DrrnSettings()), "xtx": asdict(make_xtx_settings())}
 
 
 def write_run(

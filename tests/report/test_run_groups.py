@@ -7,8 +7,8 @@ from pathlib import Path
 
 from report_runs import read_board, write_run
 
-from xtx.agents.registry import preset
-from xtx.config.settings import RunConfig, xtx_settings
+from xtx.agents.registry import make_preset
+from xtx.config.settings import RunConfig, make_xtx_settings
 from xtx.report.data.game_facts import reward_events
 from xtx.report.data.load_runs import read_run
 from xtx.report.data.paper_cells import describe_filled_cells, fill_cells
@@ -24,7 +24,7 @@ def test_seeds_are_averaged(tmp_path: Path) -> None:
 
 def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30])
-    small = asdict(xtx_settings())
+    small = asdict(make_xtx_settings())
     small["q"]["hidden"] = 16
     write_run(tmp_path / "b", [10], seed=1, settings=small)
     labels = [group.label for group in read_board(tmp_path).groups]
@@ -40,7 +40,7 @@ def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
 
 
 def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None:
-    old, new, other = (asdict(xtx_settings()) for _ in range(3))
+    old, new, other = (asdict(make_xtx_settings()) for _ in range(3))
     del old["retrace"]
     other["retrace"] = True
     write_run(tmp_path / "a", [30], settings=old)
@@ -52,9 +52,9 @@ def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None
 
 def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
     for name in BEYOND:
-        settings = asdict(preset(name, "zork1"))
+        settings = asdict(make_preset(name, "zork1"))
         assert deviations(RunConfig(game="zork1", agent=name, settings=settings), "zork1") == []
-    both = asdict(preset("xtx-plus", "zork1"))
+    both = asdict(make_preset("xtx-plus", "zork1"))
     write_run(tmp_path / "a", [30], agent="xtx-plus", settings=both)
     write_run(tmp_path / "b", [40], agent="xtx-plus", settings=both | {"explore_steps": 70})
     write_run(tmp_path / "c", [50], agent="xtx-plus", settings=both | {"retrace": False})
@@ -119,7 +119,7 @@ def test_mixed_versions_are_told(tmp_path: Path) -> None:
 
 def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30])
-    own = asdict(xtx_settings("deephome"))
+    own = asdict(make_xtx_settings("deephome"))
     write_run(tmp_path / "b", [30], game="deephome", settings=own)
     assert not [note for note in read_board(tmp_path).notes if "not the same" in note], "the paper's own difference"
     own["q"]["hidden"] = 64
@@ -148,9 +148,9 @@ def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
     write_run(tmp_path / "all" / "longer", [30], agent="drrn", game="detective", steps=400_000)
     write_run(tmp_path / "all" / "short", [30], agent="inv-dy", steps=100_000)
     write_run(tmp_path / "all" / "again", [30], steps=200_000)
-    other = asdict(preset("drrn", "")) | {"episode_limit": 7}
+    other = asdict(make_preset("drrn", "")) | {"episode_limit": 7}
     write_run(tmp_path / "all" / "odd", [30], agent="drrn", game="omniquest", settings=other)
-    write_run(tmp_path / "all" / "ours", [30], agent="xtx-retrace", settings=asdict(preset("xtx-retrace", "")))
+    write_run(tmp_path / "all" / "ours", [30], agent="xtx-retrace", settings=asdict(make_preset("xtx-retrace", "")))
     board = read_board(tmp_path / "all")
     cells = {(cell.group.variant.row, cell.group.agent): cell for cell in fill_cells(board, False)}
     found = {place: (cell.steps, cell.is_read_off, len(cell.group.runs)) for place, cell in cells.items()}

@@ -16,7 +16,7 @@ import pytest
 from report_runs import write_folder, write_lines
 
 from xtx.cli.main import main
-from xtx.config.settings import RunConfig, xtx_settings
+from xtx.config.settings import RunConfig, make_xtx_settings
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.data.game_facts import GameFacts, RewardEvent
 from xtx.report.data.load_runs import find_runs, read_run, read_runs
@@ -49,7 +49,7 @@ def write_run(
     **more: Any,
 ) -> Path:
     """A run whose episodes have these scores and end every so many steps."""
-    settings = more.pop("settings", asdict(xtx_settings(game)) if agent.startswith("xtx") else {})
+    settings = more.pop("settings", asdict(make_xtx_settings(game)) if agent.startswith("xtx") else {})
     config = RunConfig(game=game, agent=agent, settings=settings, seed=seed, steps=steps, **more)
     best, lines = -10_000, []
     for number, score in enumerate(scores, start=1):
@@ -102,9 +102,12 @@ def runs(tmp_path: Path) -> Path:
 def test_each_run_has_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "runs/a", [1], game="/far/away/Zork3.z5", extra_actions=True, stochastic=True, seed=2)
     write_run(tmp_path / "runs/b", [1], game="toy:corridor-5", agent="my_agent.py:Mine")
-    write_run(tmp_path / "runs/c", [1], settings=asdict(xtx_settings()) | {"explore_steps": 70})
+    write_run(tmp_path / "runs/c", [1], settings=asdict(make_xtx_settings()) | {"explore_steps": 70})
     write_run(
-        tmp_path / "runs/d", [1], settings=asdict(xtx_settings("omniquest")) | {"phases": False, "mix": 1}, num_envs=4
+        tmp_path / "runs/d",
+        [1],
+        settings=asdict(make_xtx_settings("omniquest")) | {"phases": False, "mix": 1},
+        num_envs=4,
     )
     write_run(tmp_path / "runs/e", [1], agent="drrn", settings={"text": {}, "q": {"hidden": 1}, "episode_limit": 7})
     out = tmp_path / "results"

@@ -41,6 +41,7 @@ from unittest import mock
 
 import xtx.cli.progress_display
 import xtx.cli.training_session
+import xtx.runs.checkpoint_file
 import xtx.runs.run_folder
 import xtx.training.loop
 import xtx.runs.viewer_files
@@ -413,7 +414,7 @@ class _SilentDisplay:
         return False
 
     @contextlib.contextmanager
-    def surveying(self) -> Iterator[None]:
+    def show_survey(self) -> Iterator[None]:
         """Nothing is shown of a survey; a toy world has none."""
         yield None
 
@@ -474,7 +475,7 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
     with (
         mock.patch.object(system_calls, "current", calls),
         mock.patch.object(xtx.runs.run_folder.Run, "save", count_saves),
-        mock.patch.object(xtx.runs.run_folder, "versions", dict),
+        mock.patch.object(xtx.runs.run_folder, "collect_versions", dict),
         mock.patch.object(xtx.runs.run_folder, "warn", lambda line: None),
         mock.patch.object(xtx.training.loop, "LAST", EPISODES_FOR_BEST),
         mock.patch.object(
@@ -490,7 +491,7 @@ MEANS = TrainOptions(device="cpu", workers=0, threads=1, no_atlas=True, quiet=Tr
 
 
 def start(
-    folder: Path, config: RunConfig, save_every: int, calls: SimulatedCalls, means: TrainOptions = MEANS
+    folder: Path, config: RunConfig, save_every: int, calls: SimulatedCalls, resources: TrainOptions = MEANS
 ) -> Outcome:
     """Start a run or resume it, as the commands do, until it is done or the process is gone."""
     outcome = Outcome()
@@ -498,9 +499,9 @@ def start(
     with _in_simulation(calls, save_every, outcome):
         try:
             if is_begun:
-                xtx.cli.training_session.resume(folder, means)
+                xtx.cli.training_session.resume(folder, resources)
             else:
-                xtx.cli.training_session.train(config, folder, means)
+                xtx.cli.training_session.train(config, folder, resources)
         except Crash:
             outcome.crashed = True
         except UserError as error:
@@ -516,7 +517,7 @@ def start(
 def read_results(folder: Path) -> dict[str, bytes]:
     """The files of lines, and which checkpoint is the best."""
     found = {name: (folder / f"{name}.jsonl").read_bytes() for name in LINES}
-    best = xtx.runs.run_folder.read_checkpoint(folder / "checkpoints" / "best")
+    best = xtx.runs.checkpoint_file.read_checkpoint(folder / "checkpoints" / "best")
     return found | {"best": str(best["state"]["progress"]).encode()}
 
 
@@ -541,14 +542,14 @@ class Simulation:
             self._undisturbed[key] = read_results(folder), outcome.num_calls
         return self._undisturbed[key]
 
-    def play(self, seed: int, means: TrainOptions = MEANS) -> list[str]:
+    def play(self, seed: int, resources: TrainOptions = MEANS) -> list[str]:
         """Play a schedule. Gives what happened at each start, in words; raises AssertionError if something does not
         hold."""
         schedule = draw_schedule(seed, lambda config, save_every: self.undisturbed(config, save_every)[1])
         folder = self.scratch / f"run-{seed}"
         told: list[str] = []
         try:
-            self._play(schedule, folder, means, told)
+            self._play(schedule, folder, resources, told)
         except Exception as error:
             raise AssertionError(f"schedule {seed}: {error!r}; {told}") from error
         finally:
@@ -561,13 +562,13 @@ class Simulation:
         with _with_stalls(stalls):
             return [str(stalls), *self.play(seed, replace(MEANS, workers=WORKERS))]
 
-    def _play(self, schedule: Schedule, folder: Path, means: TrainOptions, told: list[str]) -> None:
+    def _play(self, schedule: Schedule, folder: Path, resources: TrainOptions, told: list[str]) -> None:
         rng = random.Random(f"{schedule.seed} calls")
         num_saves = 0
         for fault in [*schedule.faults, None]:
             calls = SimulatedCalls(folder, fault, rng)
             told.append(f"{fault}")
-            outcome = start(folder, schedule.config, schedule.save_every, calls, means)
+            outcome = start(folder, schedule.config, schedule.save_every, calls, resources)
             told[-1] += f": {outcome}"
             num_saves += outcome.num_saves
             if outcome.error is not None:
@@ -577,7 +578,7 @@ class Simulation:
                 if not is_expected:  # nothing to lose: begin anew, as the user would
                     shutil.rmtree(folder)
         if not folder.exists():
-            start(folder, schedule.config, schedule.save_every, SimulatedCalls(folder, None, rng), means)
+            start(folder, schedule.config, schedule.save_every, SimulatedCalls(folder, None, rng), resources)
         expected = self.undisturbed(schedule.config, schedule.save_every)[0]
         found = read_results(folder)
         for name, content in expected.items():

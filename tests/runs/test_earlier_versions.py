@@ -15,7 +15,8 @@ import pytest
 from xtx.cli.main import main
 from xtx.report.data.load_runs import read_run
 from xtx.report.data.run_summary import read_summary
-from xtx.runs.run_folder import checkpoints, read_checkpoint, read_lines
+from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint
+from xtx.runs.line_files import read_lines
 
 FOLDERS = sorted((Path(__file__).parent / "earlier_versions").iterdir())
 MEANS = ["--workers", "1", "--threads", "1", "--device", "cpu"]
@@ -39,7 +40,7 @@ def test_it_goes_on_to_its_end(run: Path, capsys: pytest.CaptureFixture[str]) ->
     for name, content in before.items():
         assert (run / f"{name}.jsonl").read_bytes().startswith(content)
     assert [line["step"] for line in read_lines(run, "metrics")] == list(range(20, 481, 20))
-    saved = read_checkpoint(checkpoints(run)[0])
+    saved = read_checkpoint(list_checkpoints(run)[0])
     assert saved["state"]["progress"]["steps"] == 480
     assert set(saved["digests"]) == set(before), "from here on its files are tied to each other"
     given, kept = json.loads((run / "config.json").read_text()), json.loads(saved["config"])

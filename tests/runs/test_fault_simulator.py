@@ -12,10 +12,12 @@ from unittest import mock
 import pytest
 from fault_simulator import Crash, Fault, SimulatedCalls, Simulation
 
+import xtx.files.atomic_writes
+import xtx.runs.checkpoint_file
 import xtx.runs.run_folder
 from xtx.files import system_calls
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -61,10 +63,10 @@ def test_lines_that_are_not_synced_are_noticed(tmp_path: Path) -> None:
 
 def test_a_checkpoint_written_in_place_is_noticed(tmp_path: Path) -> None:
     def write_in_place(path: Path, *pieces: bytes) -> None:
-        with xtx.runs.run_folder.create_file(path) as file:
+        with xtx.files.atomic_writes.create_file(path) as file:
             file.writelines(pieces)
 
-    with mock.patch.object(xtx.runs.run_folder, "write_whole", write_in_place):
+    with mock.patch.object(xtx.runs.checkpoint_file, "write_atomically", write_in_place):
         assert any("refused although there is a checkpoint" in line for line in fails(Simulation(tmp_path), range(40)))
 
 
@@ -83,7 +85,7 @@ def test_a_traceback_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["kill", "power", "error"])
 def test_a_file_is_the_old_or_the_new_one(kind: str, tmp_path: Path) -> None:
-    """`write_whole` of games, with which saved games, profiles and packed atlases are written."""
+    """`write_user_file` of games, with which saved games, profiles and packed atlases are written."""
     old, new, target = b"old" * 1000, b"new" * 5000, tmp_path / "file"
     seen = set()
     for seed in range(120):
@@ -92,7 +94,7 @@ def test_a_file_is_the_old_or_the_new_one(kind: str, tmp_path: Path) -> None:
         calls = SimulatedCalls(tmp_path, fault, random.Random(seed))
         with mock.patch.object(system_calls, "current", calls):
             try:
-                write_whole(target, new)
+                write_user_file(target, new)
                 outcome = "written"
             except Crash:
                 outcome = "crashed"

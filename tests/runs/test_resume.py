@@ -17,12 +17,13 @@ import pytest
 import torch
 
 import xtx.agents.state_ids
-from xtx.agents.registry import AGENTS, preset
+from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
 from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import Run, checkpoints
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.run_folder import Run
 from xtx.training.loop import Progress, Training
 
 TOY = "toy:corridor-5"
@@ -48,7 +49,7 @@ def atlas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tiny(agent: str) -> Any:
     """The agent's own settings, with networks so small that thousands of steps take seconds."""
-    settings = preset(agent, "")
+    settings = make_preset(agent, "")
     changes: dict[str, object] = {}
     if hasattr(settings, "text"):
         changes["text"] = TextSettings(128, 64)
@@ -87,10 +88,10 @@ def go(
     """
     with Run.create(folder, new) if new is not None else Run.open(folder) as run:
         state = run.restore()
-        stage = set_up_game(run.config.game, **means)
-        agent = make_agent(run.config, "cpu", stage.walkthrough)
+        game_setup = set_up_game(run.config.game, **means)
+        agent = make_agent(run.config, "cpu", game_setup.walkthrough)
         forbidden = state["forbidden"] if state is not None else []
-        with contextlib.closing(GameVector(stage.spec, run.config.num_envs, 0, forbidden=forbidden)) as games:
+        with contextlib.closing(GameVector(game_setup.spec, run.config.num_envs, 0, forbidden=forbidden)) as games:
             training = Training(run, agent, games, checkpoint_seconds=0 if save_every else 1e9)
 
             def on_step(progress: Progress) -> bool:
@@ -126,7 +127,7 @@ def test_a_stopped_run_goes_on_exactly(agent: str, tmp_path: Path) -> None:
 def test_a_stopped_run_goes_on_exactly_at_full_size(agent: str, tmp_path: Path) -> None:
     """The widths of the presets: products of large matrices differ in their last bits from batch to batch, so what
     the target network said before the stop must be the same after it."""
-    settings = preset(agent, "")
+    settings = make_preset(agent, "")
     if agent == "xtx":
         settings = replace(settings, first_training=20, imitation=replace(settings.imitation, passes=1))
     whole = RunConfig(TOY, agent, asdict(settings), steps=400, log_every=5)
@@ -189,7 +190,7 @@ def test_a_damaged_newest_checkpoint_costs_nothing_but_time(
     damaged = tmp_path / "damaged"
     go(damaged, whole, stop=160)
     go(damaged, stop=400)
-    newest = checkpoints(damaged)[0]
+    newest = list_checkpoints(damaged)[0]
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 255
     newest.write_bytes(content)

@@ -14,24 +14,21 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
+import xtx.runs.checkpoint_file
+import xtx.runs.line_files
 import xtx.runs.run_folder
-from xtx.agents.registry import AGENTS, preset
+import xtx.runs.versions
+from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import main
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord, State, UserError
 from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import (
-    Run,
-    checkpoints,
-    find_newest,
-    read_checkpoint,
-    read_config,
-    read_episodes,
-    read_lines,
-    write_checkpoint,
-)
+from xtx.runs.checkpoint_file import find_newest_checkpoint, list_checkpoints, read_checkpoint, write_checkpoint
+from xtx.runs.line_files import read_episodes, read_lines
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import Run
 from xtx.training.loop import Training
 
 TOY = "toy:corridor-5"
@@ -107,7 +104,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
     with Run.create(folder, CONFIG) as run:
         run.save(8, {"at": 8})
         run.save(16, {"at": 16})
-    newest, before = checkpoints(folder)
+    newest, before = list_checkpoints(folder)
 
     def fail(path: Path) -> State:
         if path in failing:
@@ -115,7 +112,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
         return read_checkpoint(path)
 
     with monkeypatch.context() as changed:
-        changed.setattr(xtx.runs.run_folder, "read_checkpoint", fail)
+        changed.setattr(xtx.runs.checkpoint_file, "read_checkpoint", fail)
         failing = {newest}
         with (
             Run.open(folder) as run,
@@ -128,7 +125,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
         with Run.open(folder) as run, pytest.raises(UserError, match=r"try again when that is put right$"):
             run.restore()
         (tmp_path / "newest").rename(newest)
-    assert checkpoints(folder) == [newest, before] and not list(folder.rglob("*.damaged"))
+    assert list_checkpoints(folder) == [newest, before] and not list(folder.rglob("*.damaged"))
     with Run.open(folder) as run:
         assert run.restore() == {"at": 16}
 
@@ -153,7 +150,7 @@ def test_versions_beyond_any_size_are_not_read(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_lines_beyond_any_size_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xtx.runs.run_folder, "MAX_LINE_BYTES", 64)
+    monkeypatch.setattr(xtx.runs.line_files, "MAX_LINE_BYTES", 64)
     folder = tmp_path / "run"
     good = [b'{"step":%d}\n' % step for step in (1, 2)]
     with Run.create(folder, CONFIG) as run:
@@ -193,7 +190,7 @@ def test_a_run_keeps_the_last_two_and_the_best(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["0000000032", "0000000040", "best"]
     assert read_checkpoint(folder / "best")["state"] == {"at": 16}
-    _, newest = find_newest(tmp_path / "run")
+    _, newest = find_newest_checkpoint(tmp_path / "run")
     assert newest is not None
     assert newest["state"] == {"at": 40}
 
@@ -284,7 +281,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_set_aside(
 ) -> None:  # fmt: skip
     folder = tmp_path / "run"
     three_saves(folder)
-    newest, before = checkpoints(folder)
+    newest, before = list_checkpoints(folder)
     os.truncate(newest, 100)
     with Run.open(folder) as run:
         assert run.restore() == {"at": 16}
@@ -293,7 +290,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_set_aside(
         assert [found["step"] for found in read_lines(folder, "metrics")] == [8, 16]
         # The damaged one must not take the place of a good one among the last two.
         run.save(20, {"at": 20})
-        assert [path.name for path in checkpoints(folder)] == ["0000000020", "0000000016"]
+        assert [path.name for path in list_checkpoints(folder)] == ["0000000020", "0000000016"]
     with Run.open(folder) as run:
         assert run.restore() == {"at": 20}
     assert capsys.readouterr().err == ""
@@ -303,7 +300,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_set_aside(
 def test_without_a_good_checkpoint_a_run_cannot_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     three_saves(folder)
-    for path in checkpoints(folder):
+    for path in list_checkpoints(folder):
         path.write_bytes(b"")
     assert main(["resume", str(folder)]) == 2
     complaint = f"xtx: no checkpoint in {folder} can be read; start the run again in another folder\n"
@@ -406,7 +403,7 @@ def test_a_full_disk_closes_everything(tmp_path: Path) -> None:
 
 def test_git_state_outside_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert xtx.runs.run_folder.git_state() == ""
+    assert xtx.runs.versions.describe_commit() == ""
 
 
 # --- docs/metrics.md ------------------------------------------------------------------------------------------------
@@ -428,7 +425,7 @@ def flat(settings: dict[str, Any], above: str = "") -> set[str]:
 
 def small(agent: str) -> Any:
     """The agent's own settings, at a size at which all that can happen happens within seconds."""
-    settings: Any = preset(agent, "")
+    settings: Any = make_preset(agent, "")
     if hasattr(settings, "q"):
         settings = replace(settings, q=replace(settings.q, hidden=8, batch_size=8))
     if hasattr(settings, "imitation"):
@@ -448,12 +445,12 @@ def test_every_number_is_defined(tmp_path: Path) -> None:
         settings |= flat(kept)
         games = 1 if "rc-dqn" in agent else 4
         config = RunConfig(TOY, agent, kept, steps=30 * games, num_envs=games, log_every=5)
-        stage = set_up_game(TOY)
+        game_setup = set_up_game(TOY)
         with (
             Run.create(tmp_path / agent, config) as run,
-            contextlib.closing(GameVector(stage.spec, games, 0)) as vector,
+            contextlib.closing(GameVector(game_setup.spec, games, 0)) as vector,
         ):
-            Training(run, make_agent(config, "cpu", stage.walkthrough), vector).run()
+            Training(run, make_agent(config, "cpu", game_setup.walkthrough), vector).run()
         for name, keys in written.items():
             for found in read_lines(tmp_path / agent, name):
                 keys |= set(found)

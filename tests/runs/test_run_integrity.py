@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from test_resume import config, go, lines
 
-import xtx.runs.run_folder
+import xtx.runs.line_files
 from xtx.cli.main import main
 from xtx.config.settings import RunConfig, XtxSettings
 from xtx.config.config_file import (OLD_KEYS, ConfigError, OldKey, decode_config, encode_config, replace_old_settings)
@@ -22,7 +22,10 @@ from xtx.core import UserError
 from xtx.report.data.run_groups import gather
 from xtx.report.data.load_runs import from_summary, read_run
 from xtx.report.data.run_summary import read_summary, summarise, to_json
-from xtx.runs.run_folder import (Run, checkpoints, read_checkpoint, read_config, read_lines, write_checkpoint)
+from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint, write_checkpoint
+from xtx.runs.line_files import read_lines
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import Run
 
 RESUME = ["--workers", "0", "--threads", "1", "--quiet", "--device", "cpu"]
 EXACT = ("metrics", "episodes", "rooms")
@@ -177,14 +180,14 @@ def test_checksums_are_kept_up_to_date_and_not_computed_anew(tmp_path: Path, mon
     """A checkpoint costs the same however long the lines are: they are read once, when the run goes on."""
     folder = tmp_path / "run"
     read: list[str] = []
-    real = xtx.runs.run_folder.open_readable
+    real = xtx.runs.line_files.open_readable
 
     def count(path: Path) -> Any:
         read.append(path.name)
         return real(path)
 
     with Run.create(folder, RunConfig("toy:corridor-5", "random", {})) as run:
-        monkeypatch.setattr(xtx.runs.run_folder, "open_readable", count)
+        monkeypatch.setattr(xtx.runs.line_files, "open_readable", count)
         for step in range(1, 6):
             run.write("metrics", {"step": step})
             run.save(step, {})
@@ -357,7 +360,7 @@ def test_what_cannot_go_on_is_not_accepted(
 @pytest.mark.parametrize("lost", ["agent", "games", "threads", "progress", "forbidden", "observations", "window"])
 def test_a_checkpoint_that_lacks_something(lost: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its own checksum is right, as another version's or another program's would be."""
-    newest = checkpoints(run)[0]
+    newest = list_checkpoints(run)[0]
     saved = read_checkpoint(newest)
     del saved["state"][lost]
     write_checkpoint(newest, saved)
@@ -369,7 +372,7 @@ def test_a_checkpoint_that_lacks_something(lost: str, run: Path, capsys: pytest.
     "wrong", [{}, {"sizes": 3, "state": {}}, {"sizes": {"metrics": -1}, "state": {}}, {"state": 1}]
 )
 def test_a_checkpoint_that_is_none(wrong: dict[str, Any], run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_checkpoint(checkpoints(run)[0], wrong)
+    write_checkpoint(list_checkpoints(run)[0], wrong)
     assert resume(run) == 2
     assert "is not the checkpoint of a run" in complaint(capsys)
 
@@ -379,7 +382,7 @@ def test_a_checkpoint_that_is_none(wrong: dict[str, Any], run: Path, capsys: pyt
 
 def forget_ties(folder: Path) -> None:
     """Make the checkpoints what they were in versions that kept the lengths of the lines alone."""
-    for path in checkpoints(folder):
+    for path in list_checkpoints(folder):
         saved = read_checkpoint(path)
         write_checkpoint(path, {"sizes": saved["sizes"], "state": saved["state"]})
 

@@ -13,8 +13,9 @@ import pytest
 import xtx.runs.viewer_files
 from xtx.config.settings import RunConfig
 from xtx.core import Decision, Observation, Step
-from xtx.runs.run_folder import Run, read_lines
-from xtx.runs.viewer_files import TURNS, LiveState, ViewerFiles, room_name
+from xtx.runs.line_files import read_lines
+from xtx.runs.run_folder import Run
+from xtx.runs.viewer_files import TURNS, LiveState, ViewerFiles, find_room_name
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ from xtx.runs.viewer_files import TURNS, LiveState, ViewerFiles, room_name
     ],
 )
 def test_what_a_room_is_called(look: str, name: str) -> None:
-    assert room_name(look) == name
+    assert find_room_name(look) == name
 
 
 def seen(look: str, step: int, text: str = "You walk on.", score: int = 0) -> Observation:

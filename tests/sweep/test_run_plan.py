@@ -10,8 +10,8 @@ from xtx.cli.main import main
 from xtx.config.settings import DrrnSettings, RunConfig
 from xtx.core import UserError
 from xtx.report.data.paper_tables import read_paper
-from xtx.sweep.run_plan import Chosen, PlannedRun, find_games, make_plan
-from xtx.sweep.sweep_file import Spec, read_spec, ready_names
+from xtx.sweep.run_plan import PlannedRun, SweepGame, find_games, make_plan
+from xtx.sweep.sweep_file import SweepSpec, list_ready_sweeps, read_spec
 
 PAPERS_AGENTS = ("drrn", "inv-dy", "rc-dqn", "xtx-uniform", "xtx")
 
@@ -69,7 +69,7 @@ def test_demo() -> None:
     runs = plan("demo")
     assert {run.config.game for run in runs} == {"lowwater"}
     assert {run.config.steps for run in runs} == {30_000}
-    assert "demo" in ready_names()
+    assert "demo" in list_ready_sweeps()
     [drrn, *_] = [run.config for run in runs if run.config.agent == "drrn"]
     assert drrn.settings["q"]["hidden"] == 64  # type: ignore[index]
 
@@ -81,7 +81,7 @@ def test_plus() -> None:
 
 
 def one(**more: object) -> RunConfig:
-    spec = Spec(**{"games": ("toy:corridor-5",), "agents": ("drrn",), **more})  # type: ignore[arg-type]
+    spec = SweepSpec(**{"games": ("toy:corridor-5",), "agents": ("drrn",), **more})  # type: ignore[arg-type]
     return make_plan(spec, find_games(spec.games))[0].config
 
 
@@ -180,18 +180,18 @@ def test_missing_stories_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_doubles_count_once() -> None:
-    assert find_games(["lowwater", "LowWater", "lowwater.z5"]) == [Chosen("lowwater", False)]
-    spec = Spec(games=("lowwater",), agents=("random", "random"), seeds=(1, 1))
+    assert find_games(["lowwater", "LowWater", "lowwater.z5"]) == [SweepGame("lowwater", False)]
+    spec = SweepSpec(games=("lowwater",), agents=("random", "random"), seeds=(1, 1))
     assert len(make_plan(spec, find_games(spec.games))) == 1
 
 
 def test_two_stories_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="would both use the folder"):
-        make_plan(Spec(agents=("random",)), [Chosen("/a/story.z5", False), Chosen("/b/story.z5", False)])
+        make_plan(SweepSpec(agents=("random",)), [SweepGame("/a/story.z5", False), SweepGame("/b/story.z5", False)])
 
 
 def test_a_name_cannot_leave_the_folder() -> None:
-    [run] = make_plan(Spec(agents=("random",)), [Chosen("/a/..z5", False)])
+    [run] = make_plan(SweepSpec(agents=("random",)), [SweepGame("/a/..z5", False)])
     assert not any(part.startswith(".") for part in run.folder.split("/"))
 
 
@@ -211,6 +211,6 @@ def test_runs_with_the_whole_dictionary_have_folders_of_their_own(tmp_path: Path
     assert planned.folder.startswith("lowwater-whole/")
 
 
-@pytest.mark.parametrize("name", ready_names())
+@pytest.mark.parametrize("name", list_ready_sweeps())
 def test_sweeps_of_the_paper_try_templates_only(name: str) -> None:
     assert {run.config.actions for run in plan(name)} == {"templates"}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from xtx.cli.main import main
-from xtx.runs.run_folder import checkpoints
+from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.sweep.sweep_folder import is_held
 
 TINY = """
@@ -100,7 +100,7 @@ def test_runs_are_those_of_xtx_train_and_are_made_once(tmp_path: Path, capsys: p
         assert (made / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
     # Once more, with another seed: what is there is not made again, not even without its checkpoints.
     before = (made / "versions.json").read_bytes()
-    for checkpoint in checkpoints(made):
+    for checkpoint in list_checkpoints(made):
         checkpoint.unlink()
     assert main([*words, "4", "--out", str(out)]) == 0
     assert "3 runs: 3 finished" in capsys.readouterr().out
@@ -125,7 +125,7 @@ def test_kill_9_of_the_sweep(tmp_path: Path, tiny: Callable[[int], str]) -> None
     first.communicate()
     wait_until(lambda: not processes(out))
     [path] = begun(out)
-    [checkpoint] = checkpoints(path)  # there was none before: nothing of what it did is lost
+    [checkpoint] = list_checkpoints(path)  # there was none before: nothing of what it did is lost
     assert 0 < int(checkpoint.name) < 3200
     assert "2 runs: 2 finished" in sweep(*words, "--jobs", "2")
     sweep(words[0], "--out", str(tmp_path / "plain"), "--jobs", "1")
@@ -146,7 +146,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path, tiny: Callabl
     assert "asking the runs to save and stop" in said
     assert f"stopped and saved; go on with the same command: xtx sweep {' '.join(words)}" in said
     [path] = begun(out)
-    [checkpoint] = checkpoints(path)
+    [checkpoint] = list_checkpoints(path)
     assert 0 < int(checkpoint.name) < 64_000
     assert not processes(out)
     planned = sweep(*words, "--dry-run")
@@ -223,14 +223,14 @@ def fragile(tmp_path: Path) -> Callable[..., dict[str, str]]:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fragile\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[xtx.agents]\nfragile = fragile_agent:Fragile\n")
 
-    def surroundings(times: int, how: str = "") -> dict[str, str]:
+    def environment(times: int, how: str = "") -> dict[str, str]:
         folder = tmp_path / "times"
         folder.mkdir(exist_ok=True)
         for number in range(times):
             (folder / str(number)).touch()
         return {"PYTHONPATH": str(site), "FRAGILE": str(folder), "FRAGILE_HOW": how}
 
-    return surroundings
+    return environment
 
 
 FRAGILE_SWEEP = ("--games", "toy:corridor-5", "--agents", "fragile", "--steps", "400", "--jobs", "1")
@@ -281,20 +281,24 @@ def test_second_ctrl_c_ends_at_once(tmp_path: Path, tiny: Callable[[int], str]) 
 
 
 def test_words(tmp_path: Path) -> None:
-    from xtx.sweep.run_process import RunResources
+    from xtx.sweep.run_process import SweepRunResources
 
     def options(words: Sequence[str]) -> dict[str, str]:
         return dict(zip(words[::2], words[1::2], strict=False))
 
-    means = RunResources(processors=8, atlas="/a")
-    assert options([w for w in means.words(num_envs=8) if w != "--quiet"])["--workers"] == "8"
-    alone = options([w for w in means.words(num_envs=1) if w != "--quiet"])
+    means = SweepRunResources(processors=8, atlas="/a")
+    assert options([w for w in means.build_options(num_envs=8) if w != "--quiet"])["--workers"] == "8"
+    alone = options([w for w in means.build_options(num_envs=1) if w != "--quiet"])
     assert alone["--search-threads"] == "4"
     assert alone["--threads"] == "1"
     assert alone["--atlas"] == "/a"
-    shared = options([w for w in RunResources(device="cuda", processors=2).words(num_envs=8) if w != "--quiet"])
+    shared = options(
+        [w for w in SweepRunResources(device="cuda", processors=2).build_options(num_envs=8) if w != "--quiet"]
+    )
     assert (shared["--workers"], shared["--search-threads"]) == ("8", "1")
-    own = options([w for w in RunResources(device="cuda", processors=16).words(num_envs=8) if w != "--quiet"])
+    own = options(
+        [w for w in SweepRunResources(device="cuda", processors=16).build_options(num_envs=8) if w != "--quiet"]
+    )
     assert (own["--workers"], own["--search-threads"]) == ("8", "12")
     assert {words["--tie-workers"] for words in (alone, shared, own)} == {"off"}
     assert (alone["--look-ahead"], shared["--look-ahead"], own["--look-ahead"]) == ("on", "off", "on")

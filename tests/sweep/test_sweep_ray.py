@@ -141,12 +141,12 @@ def processes(cluster: RayCluster, run: str) -> dict[int, tuple[int, str]]:
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             if b"resume" in words and words[words.index(b"resume") + 1].endswith(os.fsencode(run)):
-                surroundings = dict(
+                environment = dict(
                     entry.partition(b"=")[::2] for entry in (folder / "environ").read_bytes().split(b"\0")
                 )
-                if surroundings.get(b"RAY_AUTH_TOKEN", b"").decode() == cluster.environment["RAY_AUTH_TOKEN"]:
+                if environment.get(b"RAY_AUTH_TOKEN", b"").decode() == cluster.environment["RAY_AUTH_TOKEN"]:
                     parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                    found[int(folder.name)] = parent, surroundings[b"XTX_TEST_NODE"].decode()
+                    found[int(folder.name)] = parent, environment[b"XTX_TEST_NODE"].decode()
         except OSError:
             continue
     return found

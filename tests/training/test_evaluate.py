@@ -14,14 +14,21 @@ from types import SimpleNamespace
 import pytest
 
 from xtx.cli.agent_loading import load_agent
-from xtx.cli.evaluate import bars
+from xtx.cli.evaluate import build_histogram
 from xtx.cli.main import main
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation, Transition, UserError
 from xtx.games.emulator_seeds import Seeds
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
-from xtx.training.evaluation import Outcome, evaluation_seeds, figures, normalised, play, replay
+from xtx.training.evaluation import (
+    EpisodeOutcome,
+    compute_figures,
+    draw_evaluation_seeds,
+    normalise_score,
+    play,
+    replay,
+)
 
 SMALL = "--q.hidden 16 --text.vocabulary 128"
 SMALL_XTX = (
@@ -143,7 +150,7 @@ def test_replay_gives_the_same_episode() -> None:
 def test_the_outcome_of_an_episode() -> None:
     with toys(1) as games:
         [played] = play(Scripted(limit=3), games, count(7), 1, greedy=True)
-    assert played.outcome() == Outcome(1, 7, 0, 3, "limit", "Room 3 of 5. There is a key here.", "You walk on.")
+    assert played.outcome() == EpisodeOutcome(1, 7, 0, 3, "limit", "Room 3 of 5. There is a key here.", "You walk on.")
 
 
 # --- seeds ----------------------------------------------------------------------------------------------------------
@@ -151,8 +158,8 @@ def test_the_outcome_of_an_episode() -> None:
 
 def test_deterministic_runs_keep_their_seed() -> None:
     config = RunConfig("g", "xtx", {}, seed=0)
-    assert list(islice(evaluation_seeds(config, 12, 99), 3)) == [12, 12, 12]
-    assert next(evaluation_seeds(RunConfig("g", "xtx", {}, seed=5), 12, 99)) == 5
+    assert list(islice(draw_evaluation_seeds(config, 12, 99), 3)) == [12, 12, 12]
+    assert next(draw_evaluation_seeds(RunConfig("g", "xtx", {}, seed=5), 12, 99)) == 5
 
 
 def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +168,7 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
     trained = {training.next() for _ in range(1000)}
 
     def some(seed: int) -> list[int]:
-        return list(islice(evaluation_seeds(config, 12, 1000, seed), 500))
+        return list(islice(draw_evaluation_seeds(config, 12, 1000, seed), 500))
 
     assert some(0) == some(0)
     assert not set(some(0)) & set(some(1))
@@ -169,7 +176,7 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
     # Also if chance has it: a generator that first gives what the training had.
     numbers = iter([*sorted(trained), 1, 2])
     monkeypatch.setattr("xtx.training.evaluation.Seeds", lambda *_, **__: SimpleNamespace(next=lambda: next(numbers)))
-    assert list(islice(evaluation_seeds(config, 12, 500), 2)) == sorted(trained)[500:502]
+    assert list(islice(draw_evaluation_seeds(config, 12, 500), 2)) == sorted(trained)[500:502]
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
@@ -178,7 +185,7 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
 def test_figures() -> None:
     with toys(3) as games:
         played = list(play(Scripted(), games, count(1), 4))
-    found = figures([episode.outcome() for episode in played], 10)
+    found = compute_figures([episode.outcome() for episode in played], 10)
     assert (found.score_mean, found.score_std, found.score_max, found.score_min, found.score_median) == (5, 5, 10, 0, 5)
     assert (found.normalised_mean, found.normalised_max) == (0.5, 1.0)
     assert found.ended == {"won": 2, "died": 2, "limit": 0}
@@ -195,12 +202,12 @@ def test_figures() -> None:
     ("score", "most", "share"), [(5, 10, 0.5), (65535, 25, 1.0), (-5, 10, -0.5), (5, 0, None), (0, -1, None)]
 )
 def test_normalised(score: float, most: int, share: float | None) -> None:
-    assert normalised(score, most) == share
+    assert normalise_score(score, most) == share
 
 
 def test_bars() -> None:
-    assert bars({-1: 2, 5: 1}) == [("-1", 2), ("5", 1)]
-    rows = bars({score: 1 for score in range(0, 100, 2)})
+    assert build_histogram({-1: 2, 5: 1}) == [("-1", 2), ("5", 1)]
+    rows = build_histogram({score: 1 for score in range(0, 100, 2)})
     assert len(rows) <= 12
     assert sum(n for _, n in rows) == 50
     assert rows[0][0] == "0..8"
@@ -316,7 +323,7 @@ def test_the_loaded_agent_is_asked_about_fewer_games(runs: SimpleNamespace) -> N
 def test_mistakes_get_one_line(
     words: list[str], complaint: str, runs: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from xtx.runs.run_folder import find_newest, write_checkpoint
+    from xtx.runs.checkpoint_file import find_newest_checkpoint, write_checkpoint
 
     config = (runs.walkthrough / "config.json").read_text()
     for name in ("empty", "broken", "old", "stateless"):
@@ -324,7 +331,7 @@ def test_mistakes_get_one_line(
     (tmp_path / "empty" / "config.json").write_text(config)
     for name in ("broken", "old", "stateless"):
         (tmp_path / name / "config.json").write_text(config.replace('"walkthrough"', '"random"'))
-    _, saved = find_newest(runs.walkthrough)
+    _, saved = find_newest_checkpoint(runs.walkthrough)
     assert saved is not None
     path = tmp_path / "broken" / "checkpoints" / "0000000100"
     write_checkpoint(path, saved)

@@ -18,9 +18,9 @@ import pytest
 from xtx.cli import sweep
 from xtx.cli.main import _parse, main
 from xtx.cli.training_session import TrainOptions
-from xtx.runs.run_folder import read_episodes, read_lines
+from xtx.runs.line_files import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
-from xtx.sweep.sweep_file import Spec
+from xtx.sweep.sweep_file import SweepSpec
 from xtx.training.logger_lines import group_name
 from xtx.training.loggers import Loggers, remember_loggers, wandb_place
 from xtx.training.loop import Training
@@ -154,7 +154,7 @@ def test_where_runs_lie_at_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_sweep_names_its_runs_at_wandb(tmp_path: Path) -> None:
     out = tmp_path / "mine"
     args = _parse(sweep.Args, "sweep", ["--wandb", "--wandb-tags", "t"])
-    [planned] = make_plan(spec := Spec(games=("toy:corridor-5",), agents=("random",)), find_games(spec.games))
+    [planned] = make_plan(spec := SweepSpec(games=("toy:corridor-5",), agents=("random",)), find_games(spec.games))
     sweep._set_loggers(args, out, [planned])
     kept = remember_loggers(out / planned.folder, Loggers())
     tags = ("t", "toy-corridor-5", "random")

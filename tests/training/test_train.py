@@ -24,7 +24,10 @@ from xtx.games.game_setup import set_up_game
 from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import ToyGame
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import Run, checkpoints, read_checkpoint, read_config, read_episodes, read_lines
+from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint
+from xtx.runs.line_files import read_episodes, read_lines
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
 from xtx.training.loop import Training
 
@@ -158,7 +161,7 @@ def test_what_is_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl", "live.json",
         "checkpoints", "lock", "saved",
     }  # fmt: skip
-    assert [path.name for path in checkpoints(folder)] == ["0000001600"]
+    assert [path.name for path in list_checkpoints(folder)] == ["0000001600"]
     config = read_config(folder)
     assert (config.game, config.agent, config.steps, config.num_envs) == (TOY, "xtx", 1600, 8)
     assert config.settings["q"]["hidden"] == 16  # type: ignore[index]
@@ -184,8 +187,8 @@ def test_records_replay_to_the_same_score(game: str, steps: int, tmp_path: Path)
     assert read_config(folder).game == (game or default_game())
     records = [e for e in read_episodes(folder) if e.record]
     assert records
-    stage = set_up_game(game)
-    with contextlib.closing(GameVector(stage.spec, 1, 0)) as games:
+    game_setup = set_up_game(game)
+    with contextlib.closing(GameVector(game_setup.spec, 1, 0)) as games:
         for episode in records:
             assert len(episode.actions) == episode.length
             games.reset(seeds=[episode.seed])
@@ -286,7 +289,7 @@ def test_a_full_disk_costs_only_what_came_after_the_last_checkpoint(
     assert main([*words, "--out", str(full), "--checkpoint-seconds", "0"]) == 2
     because = "cannot be written (No space left on device); when that is fixed, go on with: "
     assert capsys.readouterr().err == f"xtx: {full} {because}{format_command('resume', full)}\n"
-    assert [path.name for path in checkpoints(full)] == ["0000000040", "0000000032"]
+    assert [path.name for path in list_checkpoints(full)] == ["0000000040", "0000000032"]
     monkeypatch.setattr(xtx.runs.run_folder, "write_checkpoint", write)
     assert main(["resume", str(full), *PLAIN]) == 0
     for name in ("metrics.jsonl", "episodes.jsonl"):
@@ -316,7 +319,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert out.splitlines()[-1] == f"xtx: stopped and saved; go on with: {format_command('resume', folder)}"
     assert (second.returncode, second.stdout) == (2, "")
     assert second.stderr == f"xtx: another process works on {folder}; wait for it, or end it first\n"
-    [newest] = checkpoints(folder)
+    [newest] = list_checkpoints(folder)
     state = read_checkpoint(newest)["state"]
     assert state["progress"]["steps"] == int(newest.name) > 0
     assert int(newest.name) == list(read_lines(folder, "metrics"))[-1]["step"]

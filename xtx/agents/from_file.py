@@ -77,7 +77,7 @@ def _list_of_files() -> Path:
     return root / "xtx" / "agent-files"
 
 
-def agent_label(name: str) -> str:
+def make_agent_label(name: str) -> str:
     """A short name for tables and folders: the class of an agent from a file, else the name itself."""
     found = split_file_agent(name)
     return found[1] if found else name.removeprefix(_NO_FILE)
@@ -105,8 +105,8 @@ def load_file_agent(name: str) -> Any:
         return _given[name]
     if is_given_class(name):
         raise UserError(
-            f"the agent {agent_label(name)} is a class that lies in no file: only the program that has it can go on "
-            "with this run (xtx.resume(run, agent=...)); put it into a file to use it everywhere"
+            f"the agent {make_agent_label(name)} is a class that lies in no file: only the program that has it can go "
+            "on with this run (xtx.resume(run, agent=...)); put it into a file to use it everywhere"
         )
     path, kind = split_file_agent(name) or (Path(name), "")
     file = Path(os.path.abspath(path.expanduser()))

@@ -20,9 +20,9 @@ from xtx.config.settings import (
     InvDySettings,
     RcDqnSettings,
     XtxSettings,
-    demo,
-    fast_settings,
-    xtx_settings,
+    make_demo_settings,
+    make_fast_settings,
+    make_xtx_settings,
 )
 from xtx.core import Agent, NoSettings, UserError
 
@@ -42,18 +42,18 @@ class Listed:
 
 
 def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
-    return lambda game: replace(xtx_settings(game), **changes)
+    return lambda game: replace(make_xtx_settings(game), **changes)
 
 
 AGENTS = {
     "xtx": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(), "exploit, then explore: the paper's agent"),
     "xtx-demo": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent",
-        lambda game: demo(xtx_settings(game)),
+        lambda game: make_demo_settings(make_xtx_settings(game)),
         "XTX made small, for runs of minutes",
     ),
     "xtx-fast": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", fast_settings, "XTX with shorter imitation training, for CPUs"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", make_fast_settings, "XTX with shorter imitation training, for CPUs"
     ),
     "xtx-uniform": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
     "xtx-own": Listed(
@@ -112,12 +112,12 @@ def find_agent(name: str) -> type[Agent]:
     return found
 
 
-def preset(name: str, game: str) -> Any:
+def make_preset(name: str, game: str) -> Any:
     """Return the preset settings of an agent for a game; the default settings for an agent of another package."""
     return AGENTS[name].settings(game) if name in AGENTS else find_agent(name).Settings()
 
 
-def agent_names() -> list[str]:
+def list_agent_names() -> list[str]:
     """Return the names of all agents, those of other packages included."""
     return [*AGENTS, *(point.name for point in importlib.metadata.entry_points(group=GROUP))]
 
@@ -141,6 +141,6 @@ def _find_entry_point(name: str) -> importlib.metadata.EntryPoint:
     for point in importlib.metadata.entry_points(group=GROUP):
         if point.name == name:
             return point
-    close = difflib.get_close_matches(name, agent_names(), n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(agent_names())}"
+    close = difflib.get_close_matches(name, list_agent_names(), n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(list_agent_names())}"
     raise UserError(f"there is no agent called {name!r}; {hint}")

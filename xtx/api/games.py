@@ -85,9 +85,9 @@ def make_vector(
     """
     if num_envs < 1 or (workers is not None and workers < 0):
         raise UserError(f"num_envs takes a number from 1 and workers from 0, not {num_envs} and {workers}")
-    from xtx.training.prepare import search_threads as usual_threads
+    from xtx.training.prepare import search_threads as choose_torch_threads
 
-    threads = search_threads or usual_threads(num_envs, workers)
+    threads = search_threads or choose_torch_threads(num_envs, workers)
     spec = _make_spec(game, extra_actions, wide_grammar, actions, valid_actions, atlas, threads)
     at_least_one = 1 if workers == 0 else workers  # no story runs in the calling process
     return GameVector(spec, num_envs, at_least_one, on_survey=on_survey)

@@ -16,11 +16,13 @@ import msgspec
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, EpisodeRecord, UserError
 from xtx.files.bounded_reads import BadFileError
-from xtx.runs.run_folder import checkpoints, read_config, read_episodes, read_lines
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.line_files import read_episodes, read_lines
+from xtx.runs.run_config import read_config
 
 if TYPE_CHECKING:
-    from xtx.cli.agent_loading import Loaded
-    from xtx.training.evaluation import Figures
+    from xtx.cli.agent_loading import LoadedAgent
+    from xtx.training.evaluation import EvaluationFigures
 
 Checkpoint = Literal["newest", "best"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -85,7 +87,7 @@ class SavedRun:
     @property
     def steps(self) -> int:
         """Game steps at the newest checkpoint; 0 if there is none."""
-        return max((int(path.name) for path in checkpoints(self.path)), default=0)
+        return max((int(path.name) for path in list_checkpoints(self.path)), default=0)
 
     @property
     def is_finished(self) -> bool:
@@ -105,9 +107,9 @@ class SavedRun:
     @cached_property
     def max_score(self) -> int:
         """The points that the game has to give; 0 where that is not known."""
-        from xtx.cli.agent_loading import PlayOptions, open_stage
+        from xtx.cli.agent_loading import PlayOptions, set_up_game_of
 
-        return open_stage(self.config, PlayOptions()).max_score
+        return set_up_game_of(self.config, PlayOptions()).max_score
 
     def evaluate(
         self,
@@ -118,20 +120,20 @@ class SavedRun:
         seed: int = 0,
         workers: int | None = None,
         device: Device = "auto",
-    ) -> Figures:
+    ) -> EvaluationFigures:
         """Let the agent play without learning. `greedy`: always its likeliest action; `seed`: in a stochastic run,
         another number gives other games. Returns mean, best, normalised scores and where episodes ended."""
-        from xtx.training.evaluation import evaluation_seeds, figures, play
+        from xtx.training.evaluation import compute_figures, draw_evaluation_seeds, play
 
         if episodes < 1:
             raise UserError(f"episodes takes a number from 1, not {episodes}")
         loaded = self._load(checkpoint, device)
         with loaded.open_vector(min(loaded.config.num_envs, episodes), workers) as games:
-            seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, seed)
+            seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, seed)
             played = [one.outcome() for one in play(loaded.agent, games, seeds, episodes, greedy=greedy)]
-        return figures(sorted(played, key=lambda one: one.number), loaded.stage.max_score)
+        return compute_figures(sorted(played, key=lambda one: one.number), loaded.game_setup.max_score)
 
-    def _load(self, checkpoint: Checkpoint, device: Device) -> Loaded:
+    def _load(self, checkpoint: Checkpoint, device: Device) -> LoadedAgent:
         from xtx.cli.agent_loading import PlayOptions, load_agent
 
         if device not in ("auto", "cpu", "cuda"):

@@ -12,8 +12,8 @@ from xtx.core import UserError
 
 if TYPE_CHECKING:
     from xtx.sweep.run_plan import PlannedRun
-    from xtx.sweep.scheduler import Places
-    from xtx.sweep.sweep_file import Spec
+    from xtx.sweep.scheduler import RunExecutor
+    from xtx.sweep.sweep_file import SweepSpec
 
 
 def sweep(
@@ -54,7 +54,7 @@ def sweep(
     What is finished already is not run again, and what was cut off goes on: the same call continues an interrupted
     sweep. Raises `UserError` for what does not fit, and if a run failed.
     """
-    from xtx.sweep.launch import SweepOptions, find_stories, open_places
+    from xtx.sweep.launch import SweepOptions, find_stories, open_executor
     from xtx.sweep.run_plan import make_plan
     from xtx.training.prepare import check_config
 
@@ -73,26 +73,26 @@ def sweep(
         no_atlas=atlas is False,
         checkpoint_seconds=checkpoint_seconds,
     )
-    with open_places(folder, plan, options) as places:
-        _conduct(folder, plan, places, retries, progress)
+    with open_executor(folder, plan, options) as executor:
+        _run_all(folder, plan, executor, retries, progress)
     return Records(load_run(folder / planned.folder) for planned in plan)
 
 
-def _choose_spec(name: str, chosen: dict[str, object]) -> Spec:
+def _choose_spec(name: str, chosen: dict[str, object]) -> SweepSpec:
     """The sweep of that name with what was chosen instead. Raises `UserError` if there is nothing to run."""
     import msgspec
 
     from xtx.agents.from_file import accept_agent
-    from xtx.sweep.sweep_file import Spec, read_spec
+    from xtx.sweep.sweep_file import SweepSpec, read_spec
 
-    base = msgspec.to_builtins(read_spec(name) if name else Spec())
+    base = msgspec.to_builtins(read_spec(name) if name else SweepSpec())
     base |= {key: value for key, value in chosen.items() if value is not None}
     base["agents"] = [accept_agent(agent) for agent in base["agents"]]
     base["settings"] = {accept_agent(agent): own for agent, own in base["settings"].items()}
     if chosen["agents"] is not None:  # those that the sweep has settings for may be gone
         base["settings"] = {agent: own for agent, own in base["settings"].items() if agent in base["agents"]}
     try:
-        spec = msgspec.convert(base, Spec)
+        spec = msgspec.convert(base, SweepSpec)
     except msgspec.ValidationError as error:
         raise UserError(f"these arguments make no sweep ({error})") from None
     for key in ("games", "agents", "seeds"):
@@ -101,21 +101,21 @@ def _choose_spec(name: str, chosen: dict[str, object]) -> Spec:
     return spec
 
 
-def _conduct(folder: Path, plan: list[PlannedRun], places: Places, retries: int, progress: bool) -> None:
+def _run_all(folder: Path, plan: list[PlannedRun], executor: RunExecutor, retries: int, progress: bool) -> None:
     """Carries out all runs. Ctrl-C saves and stops them, and is raised then."""
     from rich.console import Console
 
-    from xtx.sweep.progress_table import Show
-    from xtx.sweep.scheduler import Conductor, RunState
+    from xtx.sweep.progress_table import SweepDisplay
+    from xtx.sweep.scheduler import RunState, Scheduler
     from xtx.training.stop import stop_on_signal
 
-    with stop_on_signal() as stop, Show(Console(quiet=not progress)) as show:
-        conductor = Conductor(folder.absolute(), plan, places, retries, show.tell)
-        conductor.conduct(show.show, lambda: stop.asked)
-    states = [item.state for item in conductor.items]
+    with stop_on_signal() as stop, SweepDisplay(Console(quiet=not progress)) as show:
+        scheduler = Scheduler(folder.absolute(), plan, executor, retries, show.tell)
+        scheduler.run_all(show.show, lambda: stop.asked)
+    states = [item.state for item in scheduler.items]
     if RunState.STOPPED in states:
         raise KeyboardInterrupt
-    failed = [item for item in conductor.items if item.state is RunState.FAILED]
+    failed = [item for item in scheduler.items if item.state is RunState.FAILED]
     if failed:
         raise UserError(f"{len(failed)} of {len(plan)} runs failed, first {failed[0].run.folder}: {failed[0].why}")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from xtx.agents.from_file import accept_agent, register_agent
-from xtx.agents.registry import find_agent, preset
+from xtx.agents.registry import find_agent, make_preset
 from xtx.api.runs import SavedRun
-from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
+from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
 from xtx.core import Agent, UserError
-from xtx.training.prepare import RunResources, check_config, lasting_name, new_run_folder
+from xtx.training.prepare import RunResources, check_config, new_run_folder, resolve_game_name
 
 if TYPE_CHECKING:
     from xtx.runs.run_folder import Run
@@ -124,9 +124,9 @@ def train_steps(
     `TrainingUpdate`. Leaving the loop, or closing the iterator, saves the run, which `resume` goes on with."""
     name = register_agent(agent) if isinstance(agent, type) else accept_agent(agent)
     config = _make_config(
-        lasting_name(os.fspath(game)), name, settings, steps, num_envs,
+        resolve_game_name(os.fspath(game)), name, settings, steps, num_envs,
         seed=seed, stochastic=stochastic, extra_actions=extra_actions, wide_grammar=wide_grammar,
-        actions=actions or usual_actions(name), log_every=log_every,
+        actions=actions or get_default_actions(name), log_every=log_every,
     )  # fmt: skip
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
     folder = new_run_folder(config) if out is None else Path(out)
@@ -169,10 +169,10 @@ def _make_config(
     from xtx.sweep.run_plan import change_settings
 
     find_agent(agent)
-    usual_steps, usual_envs = usual_length(agent)
+    usual_steps, usual_envs = get_default_length(agent)
     if others["actions"] not in ("templates", "whole"):
         raise UserError(f"actions is 'templates' or 'whole', not {others['actions']!r}")
-    own = preset(agent, Path(game).stem.lower())
+    own = make_preset(agent, Path(game).stem.lower())
     if is_dataclass(settings) and not isinstance(settings, type):
         settings = asdict(settings)
     if not isinstance(settings, Mapping | None):
@@ -208,39 +208,39 @@ def _make_resources(
 
 
 def _train_new(config: RunConfig, folder: Path, resources: RunResources) -> Generator[TrainingUpdate]:
-    from xtx.files.user_paths import run_written
+    from xtx.files.user_paths import explain_write_errors
     from xtx.runs.run_folder import Run
     from xtx.training.prepare import prepare
 
-    cast = prepare(config, resources)  # first, so that a mistake leaves no folder behind
-    with run_written(folder), Run.create(folder, config) as run:
+    run_parts = prepare(config, resources)  # first, so that a mistake leaves no folder behind
+    with explain_write_errors(folder), Run.create(folder, config) as run:
         try:
-            yield from _advance(run, resources, cast)
+            yield from _advance(run, resources, run_parts)
         except UserError:
             run.discard_unused()  # so that the same call can be made again
             raise
 
 
 def _go_on(folder: Path, resources: RunResources, accept_changes: bool) -> Generator[TrainingUpdate]:
-    from xtx.files.user_paths import run_written
+    from xtx.files.user_paths import explain_write_errors
     from xtx.runs.run_folder import Run
     from xtx.training.resumed import prepare_resumed
 
-    with run_written(folder), Run.open(folder) as run:
-        cast = prepare_resumed(run, resources, accept_changes=accept_changes)
-        yield from _advance(run, resources, cast)
+    with explain_write_errors(folder), Run.open(folder) as run:
+        run_parts = prepare_resumed(run, resources, accept_changes=accept_changes)
+        yield from _advance(run, resources, run_parts)
 
 
-def _advance(run: Run, resources: RunResources, cast: RunParts) -> Generator[TrainingUpdate]:
+def _advance(run: Run, resources: RunResources, run_parts: RunParts) -> Generator[TrainingUpdate]:
     """Trains a run that was opened. Saves it at its end, and where the caller wants no more."""
     from xtx.core import warn
     from xtx.training.loop import Training
-    from xtx.training.session import open_games, restore_run
+    from xtx.training.session import open_vector, restore_run
 
     restored = restore_run(run)
     restored.adopt_threads(resources.threads, warn)
-    with contextlib.closing(open_games(run, restored, resources, cast, warn)) as games:
-        training = Training(run, cast.agent, games, checkpoint_seconds=resources.checkpoint_seconds)
+    with contextlib.closing(open_vector(run, restored, resources, run_parts, warn)) as games:
+        training = Training(run, run_parts.agent, games, checkpoint_seconds=resources.checkpoint_seconds)
         training.begin(restored.state)
         try:
             while not training.is_finished:

@@ -11,8 +11,11 @@ from tyro.conf import arg
 
 from xtx.agents.registry import find_agent
 from xtx.config.settings import Actions, RunConfig
-from xtx.core import Agent, EpisodeRecord, State, UserError
-from xtx.runs.run_folder import find_config_changes, find_newest, read_checkpoint, read_config, read_episodes, warn
+from xtx.core import Agent, EpisodeRecord, State, UserError, warn
+from xtx.runs.checkpoint_file import find_newest_checkpoint, read_checkpoint
+from xtx.runs.line_files import read_episodes
+from xtx.runs.run_config import read_config
+from xtx.runs.verification import find_config_changes
 from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
@@ -48,13 +51,13 @@ class PlayOptions:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedAgent:
     """An agent as it was at a checkpoint, and what it was trained on."""
 
     agent: Agent
     """Made for the number of envs of the run; it can be asked about fewer."""
     config: RunConfig
-    stage: GameSetup
+    game_setup: GameSetup
     step: int
     """Game steps that it was trained for."""
     seeds_drawn: int
@@ -66,12 +69,14 @@ class Loaded:
         """Open a vector of the run's game."""
         from xtx.games.vector.game_vector import GameVector
 
-        return GameVector(self.stage.spec, num_envs, self.stage.count_workers(workers), forbidden=self.forbidden)
+        return GameVector(
+            self.game_setup.spec, num_envs, self.game_setup.count_workers(workers), forbidden=self.forbidden
+        )
 
 
 def load_agent(
-    folder: Path, which: Which = "newest", means: PlayOptions | None = None, actions: Actions | None = None
-) -> Loaded:
+    folder: Path, which: Which = "newest", resources: PlayOptions | None = None, actions: Actions | None = None
+) -> LoadedAgent:
     """The agent of a run: as it is at the last checkpoint, or as it was when its mean score was best. `actions`: what
     its games try for valid actions, if not what it was trained with."""
     config = read_config(folder)
@@ -84,20 +89,22 @@ def load_agent(
     changes = [
         change for change in find_config_changes(path, saved, config) if change.startswith(("agent ", "settings."))
     ]
-    means = means or PlayOptions()
-    stage = open_stage(config, means, actions)
+    resources = resources or PlayOptions()
+    game_setup = set_up_game_of(config, resources, actions)
     # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
     import torch
 
     from xtx.cli.training_session import make_agent, pick_device
 
-    torch.set_num_threads(means.threads or min(8, torch.get_num_threads()))
-    agent = make_agent(config, pick_device(means.device), stage.walkthrough, source=folder / "config.json")
+    torch.set_num_threads(resources.threads or min(8, torch.get_num_threads()))
+    agent = make_agent(config, pick_device(resources.device), game_setup.walkthrough, source=folder / "config.json")
     changed = f"{folder / 'config.json'} is not that of the checkpoint {path}: {'; '.join(changes[:3])}"
     try:
         agent.load(state["agent"])
         forbidden = [(key, action, deadly) for key, action, deadly in state["forbidden"]]
-        loaded = Loaded(agent, config, stage, int(state["progress"]["steps"]), int(state["seeds_drawn"]), forbidden)
+        loaded = LoadedAgent(
+            agent, config, game_setup, int(state["progress"]["steps"]), int(state["seeds_drawn"]), forbidden
+        )
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
         if changes:
             raise UserError(f"{changed}; put back the config") from error
@@ -108,7 +115,7 @@ def load_agent(
     return loaded
 
 
-def open_stage(config: RunConfig, means: PlayOptions, actions: Actions | None = None) -> GameSetup:
+def set_up_game_of(config: RunConfig, resources: PlayOptions, actions: Actions | None = None) -> GameSetup:
     """The run's game."""
     from xtx.games.game_setup import set_up_game
 
@@ -119,9 +126,9 @@ def open_stage(config: RunConfig, means: PlayOptions, actions: Actions | None = 
         wide_grammar=config.wide_grammar,
         actions=actions or config.actions,
         thorough_survey=config.thorough_survey,
-        atlas=means.atlas,
-        no_atlas=means.no_atlas,
-        engine=means.search,
+        atlas=resources.atlas,
+        no_atlas=resources.no_atlas,
+        engine=resources.search,
     )
 
 
@@ -141,7 +148,7 @@ def _state_of(path: Path, saved: State) -> State:
 def _find_checkpoint(folder: Path, which: Which) -> tuple[Path, State] | None:
     """Where a checkpoint is, and what it holds; None if there is none yet."""
     if which == "newest":
-        newest, saved = find_newest(folder)
+        newest, saved = find_newest_checkpoint(folder)
         return None if newest is None or saved is None else (newest, saved)
     path = folder / "checkpoints" / "best"
     try:

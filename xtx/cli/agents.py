@@ -8,9 +8,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from xtx.agents.registry import AGENTS, agent_names, find_agent, preset
+from xtx.agents.registry import AGENTS, find_agent, list_agent_names, make_preset
 from xtx.cli.option_help import build_rows, build_settings
-from xtx.config.settings import PAPER_AGENTS, usual_actions, usual_length
+from xtx.config.settings import PAPER_AGENTS, get_default_actions, get_default_length
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def grouped_summaries() -> dict[str, list[tuple[str, str]]]:
     return {
         "agents of the paper": [(name, summary) for name, summary in known.items() if name in PAPER_AGENTS],
         "other agents": [(name, summary) for name, summary in known.items() if name not in PAPER_AGENTS],
-        "agents of other packages": [(name, _first_line(name)) for name in agent_names() if name not in known],
+        "agents of other packages": [(name, _first_line(name)) for name in list_agent_names() if name not in known],
     }
 
 
@@ -54,10 +54,10 @@ def _first_line(name: str) -> str:
 
 def _settings(agent: str, game: str) -> str:
     find_agent(agent)
-    settings = preset(agent, game)
-    steps, num_envs = usual_length(agent)
+    settings = make_preset(agent, game)
+    steps, num_envs = get_default_length(agent)
     summary = AGENTS[agent].summary if agent in AGENTS else _first_line(agent)
     head = f"{agent}: {summary}\n{steps:,} game steps in {num_envs} {'env' if num_envs == 1 else 'envs'} unless told "
-    head += f"otherwise; valid actions: {usual_actions(agent)}"
+    head += f"otherwise; valid actions: {get_default_actions(agent)}"
     table = build_settings(settings)
     return f"{head}\n\n{table or 'It has no settings.'}"

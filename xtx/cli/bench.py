@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from xtx.agents.registry import preset
-from xtx.cli.training_session import TrainOptions, check_config, lasting_name, prepare
-from xtx.config.settings import Actions, RunConfig, usual_actions
+from xtx.agents.registry import make_preset
+from xtx.cli.training_session import TrainOptions, check_config, prepare, resolve_game_name
+from xtx.config.settings import Actions, RunConfig, get_default_actions
 from xtx.core import UserError
 from xtx.files.bounded_reads import BadFileError, read_json_lines
 
@@ -59,7 +59,7 @@ class Args:
     """What is tried for valid actions; if not given, what `xtx train` tries with this agent."""
     run: Annotated[Path | None, arg(metavar="DIR")] = None
     """Train nothing: show where the time of the run in this folder went, over all its starts."""
-    means: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
+    resources: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def run(args: Args) -> None:
@@ -71,22 +71,22 @@ def run(args: Args) -> None:
         raise UserError("--steps takes a number from 1, --warmup from 0")
     name = Path(args.game).stem.lower()
     config = RunConfig(
-        game=lasting_name(args.game),
+        game=resolve_game_name(args.game),
         agent=args.agent,
-        settings=asdict(preset(args.agent, name)),
+        settings=asdict(make_preset(args.agent, name)),
         seed=args.seed,
         steps=args.steps + args.warmup,
         num_envs=args.num_envs,
         extra_actions=args.extra_actions,
-        actions=args.actions or usual_actions(args.agent),
+        actions=args.actions or get_default_actions(args.agent),
     )
     check_config(config)
-    cast = prepare(config, args.means)
+    run_parts = prepare(config, args.resources)
     from xtx.games.vector.game_vector import GameVector
     from xtx.runs.run_folder import Run
     from xtx.training.loop import Progress, Training
 
-    clock = cast.agent.brief.clock
+    clock = run_parts.agent.brief.clock
     console = Console()
     began = [time.perf_counter(), 0.0]
     busy = [0.0, 0.0, 0.0]
@@ -103,16 +103,18 @@ def run(args: Args) -> None:
         Run.create(Path(folder) / "run", config) as run_,
         contextlib.closing(
             GameVector(
-                cast.stage.spec,
+                run_parts.game_setup.spec,
                 config.num_envs,
-                cast.stage.count_workers(args.means.workers),
-                ahead=args.means.ahead,
-                tie=args.means.tie_workers == "auto",
+                run_parts.game_setup.count_workers(args.resources.workers),
+                ahead=args.resources.ahead,
+                tie=args.resources.tie_workers == "auto",
             )
         ) as games,
-        console.status(f"{args.agent} learns {cast.stage.name} for {config.steps:,} steps on {cast.device} ..."),
+        console.status(
+            f"{args.agent} learns {run_parts.game_setup.name} for {config.steps:,} steps on {run_parts.device} ..."
+        ),
     ):
-        Training(run_, cast.agent, games, checkpoint_seconds=args.means.checkpoint_seconds).run(on_step=watch)
+        Training(run_, run_parts.agent, games, checkpoint_seconds=args.resources.checkpoint_seconds).run(on_step=watch)
         seconds = time.perf_counter() - began[0]
         worked, searched, searches = games.worked - busy[0], games.searched - busy[1], games.searches - int(busy[2])
     _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.num_envs)
@@ -171,7 +173,7 @@ def shares_of_quarters(lines: Iterable[Spent]) -> list[float]:
 
 def print_run(console: Console, folder: Path) -> None:
     """Print the table of a run that is kept in a folder, or still goes on there."""
-    from xtx.runs.run_folder import read_config
+    from xtx.runs.run_config import read_config
 
     config = read_config(folder)
     path = folder / "timing.jsonl"

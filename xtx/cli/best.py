@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import PlayOptions, open_stage, read_records
-from xtx.core import EpisodeRecord
-from xtx.files.user_paths import open_out
-from xtx.runs.run_folder import read_config, warn
+from xtx.cli.agent_loading import PlayOptions, read_records, set_up_game_of
+from xtx.core import EpisodeRecord, warn
+from xtx.files.user_paths import open_output
+from xtx.runs.run_config import read_config
 from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
@@ -41,20 +41,20 @@ def run(args: Args) -> int:
     """0, or 2 if playing it again does not give the same score."""
     config = read_config(args.run)
     best = max(read_records(args.run), key=lambda episode: episode.score)
-    stage = open_stage(config, PlayOptions(no_atlas=True))
+    game_setup = set_up_game_of(config, PlayOptions(no_atlas=True))
     from xtx.play.screen import Screen
 
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open_out(args.out)) if args.out is not None else None
+        file = stack.enter_context(open_output(args.out)) if args.out is not None else None
         console = Console(file=file, width=PAGE if file else None, highlight=False, markup=False, emoji=False)
         screen = Screen(console)
         if not args.walkthrough:
-            most = f" of {stage.max_score}" if stage.max_score > 0 else ""
+            most = f" of {game_setup.max_score}" if game_setup.max_score > 0 else ""
             screen.note(
-                f"The best episode of {config.agent} in {stage.name}: {best.score}{most} points in {best.length} steps "
-                f"(episode {best.episode:,} of the run, emulator seed {best.seed})"
+                f"The best episode of {config.agent} in {game_setup.name}: {best.score}{most} points in {best.length} "
+                f"steps (episode {best.episode:,} of the run, emulator seed {best.seed})"
             )
-        score = _replay(stage, best, None if args.walkthrough else screen)
+        score = _replay(game_setup, best, None if args.walkthrough else screen)
         if args.walkthrough:
             console.print("\n".join(best.actions), soft_wrap=True)
         else:
@@ -72,18 +72,18 @@ def run(args: Args) -> int:
         if not args.walkthrough:
             alone = format_command("best", args.run, "--walkthrough", "--out", "FILE")
             said.print(f"Its actions alone, as a walkthrough: {alone}", soft_wrap=True)
-        play = format_command("play", config.game or stage.name, "--seed", best.seed)
+        play = format_command("play", config.game or game_setup.name, "--seed", best.seed)
         said.print(f"To play them: {play} < {shlex.quote(str(there))}", soft_wrap=True)
     return 0 if same else 2
 
 
-def _replay(stage: GameSetup, best: EpisodeRecord, screen: Screen | None) -> int:
+def _replay(game_setup: GameSetup, best: EpisodeRecord, screen: Screen | None) -> int:
     """The final score when the episode is played again; shown as it goes, if there is a screen."""
     from xtx.games.vector.isolated_game import GuardedGame
     from xtx.play.played_game import GameSession
 
     # Nothing is searched: the actions are known.
-    table = GameSession(replace(stage.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
+    table = GameSession(replace(game_setup.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
     with contextlib.closing(table):
         table.seed = best.seed
         scene = table.begin()

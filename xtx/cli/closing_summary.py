@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from xtx.core import Brief, EpisodeRecord, NoSettings
+from xtx.files.atomic_writes import write_atomically
 from xtx.games.game_setup import GameSetup
-from xtx.runs.run_folder import Run, read_episodes, write_whole
+from xtx.runs.line_files import read_episodes
+from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
 
 WIDTH, HEIGHT = 60, 10
@@ -22,7 +24,7 @@ LAST = 100
 RANDOM_EPISODES = 64
 
 
-def print_summary(console: Console, run: Run, stage: GameSetup, seconds: str) -> None:
+def print_summary(console: Console, run: Run, game_setup: GameSetup, seconds: str) -> None:
     """Prints the score over time, the best episode, and what to try next."""
     config = run.config
     try:
@@ -39,19 +41,21 @@ def print_summary(console: Console, run: Run, stage: GameSetup, seconds: str) ->
         console.print(line, highlight=False, markup=False)
     best = max(episodes, key=lambda episode: episode.score)
     last = [episode.score for episode in episodes[-LAST:]]
-    where = f"of {stage.max_score} points"
+    where = f"of {game_setup.max_score} points"
     rows = [
         (f"{config.agent}, mean of its last {len(last)} episodes", f"{np.mean(last):.1f}"),
         (f"{config.agent}, best episode (after {best.step:,} steps)", f"{best.score}"),
     ]
     if config.agent.endswith("-demo"):
-        rows.append((f"any valid action at random, mean of {RANDOM_EPISODES}", f"{random_mean(stage):.1f}"))
-    if stage.walkthrough:
-        rows.append((f"the walkthrough, in {len(stage.walkthrough)} moves", f"{stage.max_score}"))
+        rows.append(
+            (f"any valid action at random, mean of {RANDOM_EPISODES}", f"{measure_random_mean(game_setup):.1f}")
+        )
+    if game_setup.walkthrough:
+        rows.append((f"the walkthrough, in {len(game_setup.walkthrough)} moves", f"{game_setup.max_score}"))
     width = max(len(name) for name, _ in rows)
     for name, score in rows:
         console.print(f"  {name:{width}}  {score:>6} {where}", highlight=False)
-    title = f"{config.agent} learns {stage.name} ({stage.max_score} points at most)"
+    title = f"{config.agent} learns {game_setup.name} ({game_setup.max_score} points at most)"
     picture = save_picture(run.folder, title)
     commands = {
         format_command("best", run.folder): "read the best episode",
@@ -59,12 +63,12 @@ def print_summary(console: Console, run: Run, stage: GameSetup, seconds: str) ->
         format_command("evaluate", run.folder): "see how well it plays now",
         format_command("games"): "find out which other games there are",
     }
-    lines = ["What to try next:", *beside(commands, console.width)]
+    lines = ["What to try next:", *join_columns(commands, console.width)]
     lines += [f"The curve as a picture: {picture}"] if picture else []
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
-def beside(commands: Mapping[str, str], width: int) -> list[str]:
+def join_columns(commands: Mapping[str, str], width: int) -> list[str]:
     """Commands with what they do beside them, or above them where that is too wide: then nothing is broken that is to
     be copied."""
     most = max(map(len, commands))
@@ -112,14 +116,14 @@ def draw(curve: NDArray[np.float64], steps: int) -> list[str]:
     return lines
 
 
-def random_mean(stage: GameSetup) -> float:
+def measure_random_mean(game_setup: GameSetup) -> float:
     """The mean score of an agent that takes any valid action, in episodes of 100 steps."""
     from xtx.agents.random import RandomAgent
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.evaluation import play
 
     num_envs = 8
-    with contextlib.closing(GameVector(stage.spec, num_envs)) as vector:
+    with contextlib.closing(GameVector(game_setup.spec, num_envs)) as vector:
         agent = RandomAgent(NoSettings(), Brief(num_envs, seed=0))
         episodes = play(agent, vector, itertools.repeat(vector.walkthrough_seed), RANDOM_EPISODES)
         return float(np.mean([episode.score for episode in episodes]))
@@ -134,7 +138,7 @@ def save_picture(folder: Path, title: str) -> Path | None:
     run = read_run(folder)
     path = folder / "score.png"
     try:
-        write_whole(path, to_png(learning_figure(run, "score", run.config.agent, 0).plot, title))
+        write_atomically(path, to_png(learning_figure(run, "score", run.config.agent, 0).plot, title))
     except ImportError:
         return None
     return path

@@ -14,14 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import Loaded, PlayOptions, Which, load_agent
+from xtx.cli.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
-from xtx.core import UserError
+from xtx.core import UserError, warn
+from xtx.files.atomic_writes import replace_text
 from xtx.report.data.load_runs import runs_below
-from xtx.runs.run_folder import replace_text, warn
 
 if TYPE_CHECKING:
-    from xtx.training.evaluation import Figures, Outcome
+    from xtx.training.evaluation import EpisodeOutcome, EvaluationFigures
 
 EPISODES = 100
 FILE = "evaluation.json"
@@ -54,7 +54,7 @@ class Args:
     """For stochastic runs: another number gives other games, never those of the training; 0 if not given."""
     no_save: bool = False
     """Do not write evaluation.json."""
-    means: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
+    resources: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
 
 
 def run(args: Args) -> int:
@@ -80,7 +80,7 @@ def run(args: Args) -> int:
 
 
 def _evaluate(args: Args) -> int:
-    loaded = load_agent(args.run, args.checkpoint, args.means, args.actions)
+    loaded = load_agent(args.run, args.checkpoint, args.resources, args.actions)
     stochastic = loaded.config.stochastic
     if args.seed is not None and not stochastic:
         raise UserError("--seed is for stochastic runs; in this one every episode has the same emulator seed")
@@ -90,9 +90,9 @@ def _evaluate(args: Args) -> int:
     wanted = args.episodes or (1 if args.greedy and not stochastic else EPISODES)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(
-        f"xtx: {loaded.config.agent} plays {loaded.stage.name}, {wanted} {_episodes(wanted)}"
-        f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
-        f"actions: {loaded.stage.spec.actions}",
+        f"xtx: {loaded.config.agent} plays {loaded.game_setup.name}, {wanted} {_episodes(wanted)}"
+        f"{', always the choose_likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
+        f"actions: {loaded.game_setup.spec.actions}",
         soft_wrap=not console.is_terminal,
     )
     began = time.monotonic()
@@ -100,9 +100,9 @@ def _evaluate(args: Args) -> int:
     if not finished and not played:
         raise KeyboardInterrupt
 
-    from xtx.training.evaluation import figures
+    from xtx.training.evaluation import compute_figures
 
-    found = figures(played, loaded.stage.max_score)
+    found = compute_figures(played, loaded.game_setup.max_score)
     show(found, console)
     if not finished:
         console.print(
@@ -118,18 +118,18 @@ def _evaluate(args: Args) -> int:
 
 
 def _check(args: Args) -> None:
-    args.means.check()
+    args.resources.check()
     if args.episodes is not None and args.episodes < 1:
         raise UserError(f"--episodes takes a number from 1, not {args.episodes}")
     if args.seed is not None and not 0 <= args.seed < 2**31:
         raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
 
 
-def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[list[Outcome], bool]:
+def _play(args: Args, loaded: LoadedAgent, wanted: int, console: Console) -> tuple[list[EpisodeOutcome], bool]:
     """The episodes that were played to their end, and whether those are all."""
-    from xtx.training.evaluation import evaluation_seeds, play
+    from xtx.training.evaluation import draw_evaluation_seeds, play
 
-    played: list[Outcome] = []
+    played: list[EpisodeOutcome] = []
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("{task.fields[steps]:,} steps"),
@@ -138,7 +138,7 @@ def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[li
     try:
         with (
             Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-            loaded.open_vector(min(loaded.config.num_envs, wanted), args.means.workers) as games,
+            loaded.open_vector(min(loaded.config.num_envs, wanted), args.resources.workers) as games,
         ):
             task = progress.add_task("episodes", total=wanted, steps=0)
 
@@ -150,7 +150,7 @@ def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[li
                     told = time.monotonic()
                     console.print(f"{len(played)} of {wanted} episodes, {steps:,} steps", soft_wrap=True)
 
-            seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed or 0)
+            seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed or 0)
             for episode in play(loaded.agent, games, seeds, wanted, greedy=args.greedy, on_step=on_step):
                 played.append(episode.outcome())
                 progress.advance(task)
@@ -162,7 +162,7 @@ def _play(args: Args, loaded: Loaded, wanted: int, console: Console) -> tuple[li
 # --- what came of it --------------------------------------------------------------------------------------------
 
 
-def show(found: Figures, console: Console) -> None:
+def show(found: EvaluationFigures, console: Console) -> None:
     """Prints the figures."""
     most = f" of {found.max_score}" if found.max_score > 0 else ""
     table = Table.grid(padding=(0, 3))
@@ -173,7 +173,7 @@ def show(found: Figures, console: Console) -> None:
     table.add_row("ends", ", ".join(f"{count} {words[ended]}" for ended, count in found.ended.items() if count))
     console.print(table)
     console.print("\nfinal scores")
-    rows = bars(found.scores)
+    rows = build_histogram(found.scores)
     tallest = max(count for _, count in rows)
     for label, count in rows:
         console.print(f"  {label:>9}  {'█' * max(1, round(_BAR_WIDTH * count / tallest))} {count}", soft_wrap=True)
@@ -186,7 +186,7 @@ def show(found: Figures, console: Console) -> None:
         console.print(f"         {' '.join(end.text.split())}", no_wrap=True, overflow="ellipsis")
 
 
-def bars(scores: dict[int, int]) -> list[tuple[str, int]]:
+def build_histogram(scores: dict[int, int]) -> list[tuple[str, int]]:
     """Labels and counts of a histogram: one row for each score, or ranges of scores where those are many."""
     if len(scores) <= _BARS:
         return [(str(score), count) for score, count in scores.items()]
@@ -200,17 +200,19 @@ def bars(scores: dict[int, int]) -> list[tuple[str, int]]:
     return rows
 
 
-def save(args: Args, loaded: Loaded, played: list[Outcome], found: Figures, seconds: float) -> Path:
+def save(
+    args: Args, loaded: LoadedAgent, played: list[EpisodeOutcome], found: EvaluationFigures, seconds: float
+) -> Path:
     """The file that now holds the figures: what was done, what came of it, and the episodes they were made from."""
     config = loaded.config
     content: dict[str, Any] = {
         "agent": config.agent,
-        "game": loaded.stage.name,
+        "game": loaded.game_setup.name,
         "trained_steps": loaded.step,
         "checkpoint": args.checkpoint,
         "greedy": args.greedy,
         "stochastic": config.stochastic,
-        "actions": loaded.stage.spec.actions,
+        "actions": loaded.game_setup.spec.actions,
         "seed": (args.seed or 0) if config.stochastic else None,
         "num_envs": min(config.num_envs, len(played)),
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import track
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import PlayOptions, Which, load_agent, open_stage, read_records, read_state
-from xtx.core import EpisodeRecord, Observation, UserError
-from xtx.files.user_paths import open_out
-from xtx.runs.run_folder import read_config, warn
+from xtx.cli.agent_loading import PlayOptions, Which, load_agent, read_records, read_state, set_up_game_of
+from xtx.core import EpisodeRecord, Observation, UserError, warn
+from xtx.files.user_paths import open_output
+from xtx.runs.run_config import read_config
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup
-    from xtx.training.evaluation import Played
+    from xtx.training.evaluation import PlayedEpisode
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Args:
     """Which state of the agent plays them: the last one, or the one at its best mean score."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """For new episodes of stochastic runs: another number gives other games, never those of the training."""
-    means: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
+    resources: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
 
 
 def run(args: Args) -> int:
@@ -55,7 +55,7 @@ def run(args: Args) -> int:
         raise UserError("there is nothing to write; leave out --episodes 0, or add --play N")
     console = Console(highlight=False, markup=False, emoji=False)
     written = 0
-    with open_out(args.out, bit_by_bit=True) as file:
+    with open_output(args.out, bit_by_bit=True) as file:
         try:
             for line in _lines(args, records, console):
                 _write(file, line)
@@ -68,7 +68,7 @@ def run(args: Args) -> int:
 
 
 def _check(args: Args) -> None:
-    args.means.check()
+    args.resources.check()
     for name in ("episodes", "play"):
         value = getattr(args, name)
         if value is not None and value < 0:
@@ -97,39 +97,39 @@ def _records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any
     config = read_config(args.run)
     state = read_state(args.run)
     forbidden = state["forbidden"] if state is not None else []
-    stage = open_stage(config, args.means)
-    with GameVector(stage.spec, 1, stage.count_workers(args.means.workers), forbidden=forbidden) as games:
+    game_setup = set_up_game_of(config, args.resources)
+    with GameVector(game_setup.spec, 1, game_setup.count_workers(args.resources.workers), forbidden=forbidden) as games:
         for record in records:
             played = replay(games, record.episode, record.seed, record.actions)
-            if played.score != record.score or len(played.moments) != record.length:
+            if played.score != record.score or len(played.steps) != record.length:
                 warn(
                     f"episode {record.episode} gave {record.score} points in the run and {played.score} now, so it is "
                     "left out: the story or the emulator is not the one of the run"
                 )
                 continue
-            yield _episode(played, stage, config.agent, "record")
+            yield _episode(played, game_setup, config.agent, "record")
 
 
 def _new(args: Args) -> Iterator[dict[str, Any]]:
     """Episodes that the agent plays now."""
-    from xtx.training.evaluation import evaluation_seeds, play
+    from xtx.training.evaluation import draw_evaluation_seeds, play
 
-    loaded = load_agent(args.run, args.checkpoint, args.means)
-    with loaded.open_vector(min(loaded.config.num_envs, args.play), args.means.workers) as games:
-        seeds = evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed)
+    loaded = load_agent(args.run, args.checkpoint, args.resources)
+    with loaded.open_vector(min(loaded.config.num_envs, args.play), args.resources.workers) as games:
+        seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed)
         for played in play(loaded.agent, games, seeds, args.play):
-            yield _episode(played, loaded.stage, loaded.config.agent, "new")
+            yield _episode(played, loaded.game_setup, loaded.config.agent, "new")
 
 
-def _episode(played: Played, stage: GameSetup, agent: str, source: str) -> dict[str, Any]:
+def _episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, source: str) -> dict[str, Any]:
     return {
-        "game": stage.name,
+        "game": game_setup.name,
         "agent": agent,
         "source": source,
         "episode": played.number,
         "seed": played.seed,
         "score": played.score,
-        "max_score": stage.max_score,
+        "max_score": game_setup.max_score,
         "ended": played.ended,
         "steps": [
             {
@@ -139,7 +139,7 @@ def _episode(played: Played, stage: GameSetup, agent: str, source: str) -> dict[
                 "phase": moment.decision.phase,
                 "reward": moment.after.reward,
             }
-            for moment in played.moments
+            for moment in played.steps
         ],
         "end": _seen(played.last.observation),
     }

@@ -1,8 +1,8 @@
 """The command `xtx`: finds the subcommand, reads its options, and answers what goes wrong in one line.
 
-A subcommand is a module with a dataclass `Args` (its docstrings are the help) and a function `run(args)` that gives
-back an exit status or None; it may have a function `help_more` with what its help ends with. It is loaded when it is
-called, so that a slow one does not slow down the others.
+A subcommand is a module with a dataclass `Args` (its docstrings are the help) and a function `run(args)` that returns
+an exit status or None; a function `build_help_end` may return what its help ends with. It is loaded when it is called,
+so that a slow one does not slow down the others.
 """
 
 from __future__ import annotations
@@ -27,47 +27,47 @@ from xtx.out_of_memory import explain_lack_of_memory
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """Where a subcommand lives, and what `xtx --help` says of it."""
 
     module: str
     summary: str
     own_arguments: bool = False
     """Whether which options there are depends on the options: the module has `arguments(options, parse)` then, and
-    `options_of(options)` for the help."""
+    `make_options_type(options)` for the help."""
 
 
 COMMANDS = {
-    "train": Command("xtx.cli.train", "train an agent on a game", own_arguments=True),
-    "resume": Command("xtx.cli.resume", "go on with a run that was stopped"),
-    "evaluate": Command("xtx.cli.evaluate", "see how well a trained agent plays"),
-    "best": Command("xtx.cli.best", "read a run's best episode"),
-    "export": Command("xtx.cli.export", "write episodes as data for other programs"),
-    "compare": Command("xtx.cli.compare", "train several agents on a game and compare them"),
-    "sweep": Command("xtx.cli.sweep", "many runs: games x agents x seeds, the paper's tables"),
-    "runs": Command("xtx.cli.runs", "list the runs in a folder, and make room on the disk"),
-    "report": Command("xtx.cli.report", "set runs beside the paper's tables, on one page"),
-    "summarise": Command("xtx.cli.summarise", "keep runs as small files that reports can be made from"),
-    "watch": Command("xtx.cli.watch", "see runs in a browser while they go on"),
-    "bench": Command("xtx.cli.bench", "see where the time of training goes"),
-    "play": Command("xtx.cli.play", "play a game, or watch an agent play it"),
-    "agents": Command("xtx.cli.agents", "list the agents, or the settings of one"),
-    "games": Command("xtx.cli.games.list", "list the games, and where their stories were found"),
-    "games add": Command("xtx.cli.games.add", "copy story files into your collection"),
-    "games info": Command("xtx.cli.games.info", "show a game's grammar, vocabulary and rewards"),
-    "games survey": Command("xtx.cli.games.survey", "find out ahead what makes up a story's world"),
-    "games check": Command("xtx.cli.games.check", "see whether the needed actions are among the valid ones"),
-    "games atlas": Command("xtx.cli.games.atlas", "show how much the atlas holds, and how often it helped"),
-    "games verify": Command("xtx.cli.games.verify", "play known commands to check what was found"),
-    "games export-profile": Command("xtx.cli.games.export_profile", "write what was found out, to be passed on"),
-    "games profile": Command("xtx.cli.games.profile", "describe an Inform story of your own"),
+    "train": Subcommand("xtx.cli.train", "train an agent on a game", own_arguments=True),
+    "resume": Subcommand("xtx.cli.resume", "go on with a run that was stopped"),
+    "evaluate": Subcommand("xtx.cli.evaluate", "see how well a trained agent plays"),
+    "best": Subcommand("xtx.cli.best", "read a run's best episode"),
+    "export": Subcommand("xtx.cli.export", "write episodes as data for other programs"),
+    "compare": Subcommand("xtx.cli.compare", "train several agents on a game and compare them"),
+    "sweep": Subcommand("xtx.cli.sweep", "many runs: games x agents x seeds, the paper's tables"),
+    "runs": Subcommand("xtx.cli.runs", "list the runs in a folder, and make room on the disk"),
+    "report": Subcommand("xtx.cli.report", "set runs beside the paper's tables, on one page"),
+    "summarise": Subcommand("xtx.cli.summarise", "keep runs as small files that reports can be made from"),
+    "watch": Subcommand("xtx.cli.watch", "see runs in a browser while they go on"),
+    "bench": Subcommand("xtx.cli.bench", "see where the time of training goes"),
+    "play": Subcommand("xtx.cli.play", "play a game, or watch an agent play it"),
+    "agents": Subcommand("xtx.cli.agents", "list the agents, or the settings of one"),
+    "games": Subcommand("xtx.cli.games.list", "list the games, and where their stories were found"),
+    "games add": Subcommand("xtx.cli.games.add", "copy story files into your collection"),
+    "games info": Subcommand("xtx.cli.games.info", "show a game's grammar, vocabulary and rewards"),
+    "games survey": Subcommand("xtx.cli.games.survey", "find out ahead what makes up a story's world"),
+    "games check": Subcommand("xtx.cli.games.check", "see whether the needed actions are among the valid ones"),
+    "games atlas": Subcommand("xtx.cli.games.atlas", "show how much the atlas holds, and how often it helped"),
+    "games verify": Subcommand("xtx.cli.games.verify", "play known commands to check what was found"),
+    "games export-profile": Subcommand("xtx.cli.games.export_profile", "write what was found out, to be passed on"),
+    "games profile": Subcommand("xtx.cli.games.profile", "describe an Inform story of your own"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, 2 for something the user can mend, 130 when interrupted."""
-    # Before torch is loaded: its threads would wait for work by turning in circles, on the processors that the games,
-    # or other runs, need meanwhile. With three runs on two processors that made training 17 times slower.
+    """Run the command line and return its exit status: 0, 2 for an error the user can fix, 130 when interrupted."""
+    # Before torch is loaded: its threads would spin while they wait for work, on the processors that the games or other
+    # runs need meanwhile. With three runs on two processors that made training 17 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _open_streams()
     try:
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain("interrupted")
         return 130
     except BrokenPipeError:
-        return _hung_up()
+        return _end_at_closed_pipe()
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # which rich turns into this
-            return _hung_up()
+            return _end_at_closed_pipe()
         raise
     except (OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
         line = _explain(error)
@@ -159,12 +159,12 @@ def _wrap(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
 
 
 def _silence_output() -> None:
-    """What is still to be written is lost, so that Python does not complain again when it ends."""
+    """Discard what is still to be written, so that Python does not complain again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_streams() -> None:
-    """Somebody may have closed them (`>&-`): then the next file that is opened would be taken for one of them."""
+    """Open standard streams that were closed (`>&-`): the next file that is opened would take the place of one."""
     while (null := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(null, True)
     os.close(null)
@@ -178,8 +178,8 @@ def _open_streams() -> None:
     sys.stdout, sys.stderr = _wrap(sys.stdout, _Output), _wrap(sys.stderr, _ErrorOutput)
 
 
-def _hung_up() -> int:
-    """Whoever read our output went away, as `head` does. Python would complain again when it ends."""
+def _end_at_closed_pipe() -> int:
+    """Return the exit status for a closed output pipe, as `head` leaves it. Python would complain again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13
 
@@ -202,8 +202,8 @@ def _dispatch(words: list[str]) -> int:
         return 0
     module = importlib.import_module(COMMANDS[name].module)
     if wants_help(options):
-        kind = module.options_of(options) if COMMANDS[name].own_arguments else module.Args
-        more = module.help_more() if hasattr(module, "help_more") else ""
+        kind = module.make_options_type(options) if COMMANDS[name].own_arguments else module.Args
+        more = module.build_help_end() if hasattr(module, "build_help_end") else ""
         print(build_help(kind, name, complete="--help-all" in options, more=more))
         return 0
     if COMMANDS[name].own_arguments:

@@ -15,11 +15,11 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
-from xtx.cli.agent_loading import Loaded, PlayOptions, Which, load_agent
+from xtx.cli.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog.known_games import default_game, find_story
-from xtx.runs.run_folder import read_config
+from xtx.runs.run_config import read_config
 from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def run(args: Args) -> int:
             return _by_hand(args, table, screen, loaded) if args.agent is None else _watch(args, table, screen, loaded)
 
 
-def _load(args: Args, folder: Path, screen: Screen) -> Loaded:
+def _load(args: Args, folder: Path, screen: Screen) -> LoadedAgent:
     with screen.busy("loading the agent..."):
         return load_agent(
             folder, args.checkpoint, PlayOptions(atlas=args.atlas, no_atlas=args.no_atlas, search=args.search)
@@ -143,16 +143,16 @@ def _run_folder(args: Args) -> Path | None:
     return folder
 
 
-def _seeds(args: Args, table: GameSession, loaded: Loaded) -> Iterator[int]:
+def _seeds(args: Args, table: GameSession, loaded: LoadedAgent) -> Iterator[int]:
     """The emulator's, by the rule that holds in the run."""
-    from xtx.training.evaluation import evaluation_seeds
+    from xtx.training.evaluation import draw_evaluation_seeds
 
     if args.seed is not None:
         return repeat(args.seed)
-    return evaluation_seeds(loaded.config, table.seed, loaded.seeds_drawn)
+    return draw_evaluation_seeds(loaded.config, table.seed, loaded.seeds_drawn)
 
 
-def _by_hand(args: Args, table: GameSession, screen: Screen, loaded: Loaded | None) -> int:
+def _by_hand(args: Args, table: GameSession, screen: Screen, loaded: LoadedAgent | None) -> int:
     from xtx.play.interactive import Keyboard, Session
 
     if loaded is not None:
@@ -162,7 +162,7 @@ def _by_hand(args: Args, table: GameSession, screen: Screen, loaded: Loaded | No
     return Session(table, screen, Keyboard(), loaded.agent if loaded is not None else None).run()
 
 
-def _watch(args: Args, table: GameSession, screen: Screen, loaded: Loaded | None) -> int:
+def _watch(args: Args, table: GameSession, screen: Screen, loaded: LoadedAgent | None) -> int:
     from xtx.play.watch_agent import Watch
 
     agent: Agent

@@ -14,7 +14,7 @@ from xtx.cli.closing_summary import print_summary
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
-from xtx.terminal_panel import LiveShow, SurveyProgress
+from xtx.terminal_panel import LivePanel, SurveyProgress
 from xtx.training.loop import LAST, Progress
 
 LINE_EVERY = 30.0
@@ -23,13 +23,13 @@ SPEED_OVER = 20.0
 """Seconds over which the speed is measured."""
 
 
-class Display(LiveShow):
+class Display(LivePanel):
     """Shows a run while it is under way."""
 
-    def __init__(self, run: Run, stage: GameSetup, device: str, *, quiet: bool = False) -> None:
+    def __init__(self, run: Run, game_setup: GameSetup, device: str, *, quiet: bool = False) -> None:
         super().__init__(Console(stderr=False), quiet=quiet)
         self._run = run
-        self._stage = stage
+        self._stage = game_setup
         self._progress: Progress | None = None
         self._marks: list[tuple[float, int]] = []
         self._shown = 0.0
@@ -37,14 +37,14 @@ class Display(LiveShow):
         self._is_stopping = False
         config = run.config
         self._console.print(
-            f"xtx: {config.agent} learns {stage.name} (at most {stage.max_score} points) on {device}, "
+            f"xtx: {config.agent} learns {game_setup.name} (at most {game_setup.max_score} points) on {device}, "
             f"seed {config.seed}, {config.steps:,} steps, actions: {config.actions}; run folder: {run.folder}",
             highlight=False, soft_wrap=not self._console.is_terminal,
         )  # fmt: skip
         if not quiet:
             self._console.print("looking into the game ...", highlight=False)
 
-    def surveying(self) -> SurveyProgress:
+    def show_survey(self) -> SurveyProgress:
         """Shows how far the survey of the story has come, within `with`."""
         return SurveyProgress(self._console, quiet=self._quiet)
 

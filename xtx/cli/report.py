@@ -15,8 +15,9 @@ from tyro.conf import Positional, arg
 
 from xtx.cli.report_replays import Replays
 from xtx.config.settings import RunConfig
-from xtx.core import UserError
-from xtx.files.user_paths import check_out, open_out
+from xtx.core import UserError, warn
+from xtx.files.atomic_writes import replace_text
+from xtx.files.user_paths import check_output_path, open_output
 from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
 from xtx.report.data.game_facts import GameFacts, reward_events
 from xtx.report.data.load_runs import RunData, Unreadable, find_below, find_runs, read_runs
@@ -32,7 +33,6 @@ from xtx.report.pages.document import Block, Document
 from xtx.report.pages.short_table import build_short
 from xtx.report.plots.png_plots import to_png
 from xtx.report.plots.svg_plots import standalone
-from xtx.runs.run_folder import replace_text, warn
 
 ENDINGS = (".html", ".htm", ".md", ".csv")
 
@@ -71,7 +71,7 @@ def run(args: Args) -> None:
         raise UserError(f"--out {args.out}: the ending must be .html, .md or .csv")
     if not args.runs:
         raise UserError("give the folder of a run, or one with runs in it")
-    check_out(args.out)  # told now, not after minutes of reading
+    check_output_path(args.out)  # told now, not after minutes of reading
     runs, failed = _read(find_runs(args.runs))
     finder = NoFacts() if args.no_walkthroughs else Facts()
     with contextlib.closing(Replays()) as replays:
@@ -85,7 +85,7 @@ def run(args: Args) -> None:
     for line in finder.troubles:
         warn(line)
     _warn_of(board.unreadable[len(failed) :])
-    with open_out(args.out) as file:
+    with open_output(args.out) as file:
         file.write(text)
     console = Console(highlight=False, markup=False, emoji=False)
     if args.figures is not None:
@@ -154,7 +154,7 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
         raise UserError(f"{folder} cannot be made ({error.strerror}); give another --figures") from None
     named = name_figures(sections)
     for name, figure in named:
-        with open_out(folder / f"{name}.svg", "--figures") as file:
+        with open_output(folder / f"{name}.svg", "--figures") as file:
             file.write(standalone(figure.svg))
         with contextlib.suppress(ImportError):
             (folder / f"{name}.png").write_bytes(to_png(figure.plot))
@@ -209,11 +209,11 @@ def read_facts(game: str) -> GameFacts:
     )
 
 
-Played = tuple[str, int, int, list[str], list[int]]
+PlayedEpisode = tuple[str, int, int, list[str], list[int]]
 """Name, maximum, score at the beginning, and the walkthrough's actions with the score after each."""
 
 
-def _play_toy(game: str) -> Played:
+def _play_toy(game: str) -> PlayedEpisode:
     from xtx.games.toy_game import MAX_SCORE, ToyGame
 
     toy = ToyGame(game)
@@ -222,16 +222,16 @@ def _play_toy(game: str) -> Played:
     return game, MAX_SCORE, first, list(toy.walkthrough), scores
 
 
-def _play_story(game: str) -> Played:
+def _play_story(game: str) -> PlayedEpisode:
     from xtx.games.catalog.known_games import default_game
 
-    played: Played = call_in_child(
+    played: PlayedEpisode = call_in_child(
         play_walkthrough, game or default_game(), name=game or default_game(), patience=PATIENCE
     )
     return played
 
 
-def play_walkthrough(report: Report, game: str) -> Played:
+def play_walkthrough(report: Report, game: str) -> PlayedEpisode:
     """The scores along a game's walkthrough. Called in a process of its own."""
     from xtx.games.catalog.known_games import find_story
     from xtx.games.emulator.frotz import Emulator, Status

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xtx.cli.agent_loading import PlayOptions, open_stage
+from xtx.cli.agent_loading import PlayOptions, set_up_game_of
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.data.load_runs import RunData
 from xtx.runs.viewer_files import LONGEST_TEXT, Turn
@@ -69,9 +69,9 @@ def _open(run: RunData) -> GameSession | None:
     from xtx.play.played_game import GameSession
 
     try:
-        stage = open_stage(run.config, PlayOptions(no_atlas=True))
+        game_setup = set_up_game_of(run.config, PlayOptions(no_atlas=True))
         # Nothing is searched: the actions are known.
-        spec = replace(stage.spec, search=False, atlas=None)
+        spec = replace(game_setup.spec, search=False, atlas=None)
         return GameSession(spec, lambda spec: GuardedGame(spec, lambda line: None))
     except (UserError, OSError, ValueError):  # a game's name may be anything
         return None

@@ -15,12 +15,14 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.config.settings import RunConfig
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.report.data.load_runs import runs_below
 from xtx.report.data.run_groups import game_name
-from xtx.runs.run_folder import Run, checkpoints, find_newest, read_config, warn
+from xtx.runs.checkpoint_file import find_newest_checkpoint, list_checkpoints
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
-from xtx.sweep.run_progress import Reading, read_finished, read_running, read_stopped
+from xtx.sweep.run_progress import RunProgress, read_finished, read_running, read_stopped
 from xtx.sweep.sweep_folder import is_finished, is_held, mark_finished
 
 Column = Literal["folder", "game", "agent", "seed", "steps", "avg", "max", "size", "state", "time"]
@@ -49,14 +51,14 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """A run, as it is listed."""
 
     folder: Path
     config: RunConfig
     state: str
     """finished, running, stopped or new (without a checkpoint)."""
-    reading: Reading
+    progress: RunProgress
     size: int
     """Bytes of its files."""
     changed: float
@@ -72,10 +74,10 @@ class Row:
 
     def cells(self) -> list[str]:
         """What is shown, but for the folder."""
-        reading = self.reading
-        done, asked = format_count(reading.steps), format_count(self.config.steps)
-        avg = "" if reading.mean is None else f"{reading.mean:.1f}"
-        best = "" if reading.best is None else f"{reading.best:g}"
+        progress = self.progress
+        done, asked = format_count(progress.steps), format_count(self.config.steps)
+        avg = "" if progress.mean is None else f"{progress.mean:.1f}"
+        best = "" if progress.best is None else f"{progress.best:g}"
         return [
             self.game,
             self.config.agent,
@@ -121,9 +123,9 @@ def run(args: Args) -> int:
     return 2 if unread else 0
 
 
-def _read(folders: Sequence[Path]) -> tuple[list[Row], int]:
+def _read(folders: Sequence[Path]) -> tuple[list[RunRow], int]:
     """The runs, each once, and how many cannot be read."""
-    rows: dict[Path, Row] = {}
+    rows: dict[Path, RunRow] = {}
     unread = 0
     for folder in (found for given in folders for found in runs_below(given)):
         try:
@@ -134,20 +136,22 @@ def _read(folders: Sequence[Path]) -> tuple[list[Row], int]:
     return list(rows.values()), unread
 
 
-def read_row(folder: Path) -> Row:
+def read_row(folder: Path) -> RunRow:
     """A run's row. Raises `UserError` if its config cannot be read."""
     config = read_config(folder)
     finished = is_finished(folder, config)
     is_running = is_held(folder)
     if finished:
-        reading = read_finished(folder, config)
+        progress = read_finished(folder, config)
     elif is_running:
-        reading = read_running(folder, config, since=time.time())
+        progress = read_running(folder, config, since=time.time())
     else:
-        reading = read_stopped(folder, config)
-    state = "running" if is_running else "finished" if finished else "stopped" if checkpoints(folder) else "new"
+        progress = read_stopped(folder, config)
+    state = "running" if is_running else "finished" if finished else "stopped" if list_checkpoints(folder) else "new"
     sizes = _sizes(folder)
-    return Row(folder, config, state, reading, sum(size for size, _ in sizes), max((at for _, at in sizes), default=0))
+    return RunRow(
+        folder, config, state, progress, sum(size for size, _ in sizes), max((at for _, at in sizes), default=0)
+    )
 
 
 def _sizes(folder: Path) -> list[tuple[int, float]]:
@@ -163,15 +167,15 @@ def _sizes(folder: Path) -> list[tuple[int, float]]:
     return list(found.values())
 
 
-def _sort_key(row: Row, by: Column) -> tuple[bool, float | str]:
+def _sort_key(row: RunRow, by: Column) -> tuple[bool, float | str]:
     values: dict[Column, float | str | None] = {
         "folder": str(row.folder),
         "game": row.game,
         "agent": row.config.agent,
         "seed": float(row.config.seed),
-        "steps": float(row.reading.steps),
-        "avg": row.reading.mean,
-        "max": row.reading.best,
+        "steps": float(row.progress.steps),
+        "avg": row.progress.mean,
+        "max": row.progress.best,
         "size": float(row.size),
         "state": row.state,
         "time": row.changed,
@@ -180,7 +184,7 @@ def _sort_key(row: Row, by: Column) -> tuple[bool, float | str]:
     return value is not None, 0.0 if value is None else value
 
 
-def format_rows(rows: Sequence[Row], width: int) -> list[str]:
+def format_rows(rows: Sequence[RunRow], width: int) -> list[str]:
     """A table with the folder at the end of each line, or on a line of its own where there is no room for it."""
     cells = [list(TITLES), *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -220,15 +224,15 @@ def format_size(size: float) -> str:
 def list_prunable(folder: Path, what: Literal["older", "all"]) -> list[Path]:
     """The checkpoints of a finished run that may go. Of `older` ones, the newest that can be read is not one, nor is
     the best."""
-    numbered = checkpoints(folder)
+    numbered = list_checkpoints(folder)
     if what == "all":
         best = folder / "checkpoints" / "best"
         return [*numbered, *([best] if best.is_file() else [])]
-    newest, _ = find_newest(folder)
+    newest, _ = find_newest_checkpoint(folder)
     return [] if newest is None else [path for path in numbered if path.name < newest.name]
 
 
-def _prune(args: Args, rows: Sequence[Row], console: Console) -> None:
+def _prune(args: Args, rows: Sequence[RunRow], console: Console) -> None:
     what = args.prune or "older"
     found = [(row, list_prunable(row.folder, what)) for row in rows if row.state == "finished"]
     paths = [path for _, listed in found for path in listed]
@@ -256,7 +260,7 @@ def _confirm(console: Console, line: str) -> bool:
     return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _delete(row: Row, paths: Sequence[Path]) -> None:
+def _delete(row: RunRow, paths: Sequence[Path]) -> None:
     """While no other process works on the run, which stays marked as finished."""
     with Run.open(row.folder):
         mark_finished(row.folder, row.config)

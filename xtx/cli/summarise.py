@@ -11,12 +11,12 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.cli.report import Facts, NoFacts
-from xtx.core import UserError
+from xtx.core import UserError, warn
+from xtx.files.atomic_writes import replace_text
 from xtx.report.data.load_runs import RunData, from_summary, read_runs, runs_below
 from xtx.report.data.run_groups import deviations, same_run, variant_of
 from xtx.report.data.run_summary import Summary, place, read_summary, summarise, to_json
 from xtx.report.number_format import some
-from xtx.runs.run_folder import replace_text, warn
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from xtx.cli.training_session import check_config, stopper
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.shell_command import format_command
-from xtx.sweep.launch import SweepOptions, find_stories, open_places
-from xtx.sweep.progress_table import Show, print_end
+from xtx.sweep.launch import SweepOptions, find_stories, open_executor
+from xtx.sweep.progress_table import SweepDisplay, print_result
 from xtx.sweep.run_plan import PlannedRun, make_plan
-from xtx.sweep.scheduler import Conductor, Item, Places, RunState
-from xtx.sweep.sweep_file import Spec, read_spec, ready_names
-from xtx.sweep.sweep_folder import is_finished, plant, saved_steps
+from xtx.sweep.scheduler import RunExecutor, RunState, Scheduler, SweepRun
+from xtx.sweep.sweep_file import SweepSpec, list_ready_sweeps, read_spec
+from xtx.sweep.sweep_folder import create_run_folder, is_finished, saved_steps
 
 SOME_FAILED = 1
-_SWEEPS = f"A sweep that comes with xtx ({', '.join(ready_names())}), or a TOML file (docs/sweeps.md)."
+_SWEEPS = f"A sweep that comes with xtx ({', '.join(list_ready_sweeps())}), or a TOML file (docs/sweeps.md)."
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ def run(args: Args) -> int:
         _print_plan(out, runs)
         return 0
     options = SweepOptions(**{field.name: getattr(args, field.name) for field in fields(SweepOptions)})
-    with open_places(out, runs, options) as places:
+    with open_executor(out, runs, options) as executor:
         _set_loggers(args, out, runs)
-        return _conduct(args, out, runs, places)
+        return _run_all(args, out, runs, executor)
 
 
 def _check_numbers(args: Args) -> None:
@@ -137,9 +137,9 @@ def _check_numbers(args: Args) -> None:
         raise UserError("--cpus, --gpus and --bring-back are for a cluster: give --ray ADDRESS too, or leave them out")
 
 
-def _choose(args: Args) -> Spec:
+def _choose(args: Args) -> SweepSpec:
     """What is asked for, on the command line and in the sweep that it names."""
-    spec = read_spec(args.sweep) if args.sweep else Spec()
+    spec = read_spec(args.sweep) if args.sweep else SweepSpec()
     chosen: dict[str, object] = {
         name: value
         for name in ("games", "agents", "seeds", "steps", "actions")
@@ -159,7 +159,7 @@ def _choose(args: Args) -> Spec:
     spec = msgspec.structs.replace(spec, **chosen)
     for name in ("games", "agents", "seeds"):
         if not getattr(spec, name):
-            hint = "" if args.sweep else f", or name a sweep: {', '.join(ready_names())}"
+            hint = "" if args.sweep else f", or name a sweep: {', '.join(list_ready_sweeps())}"
             raise UserError(f"there are no {name} in the sweep; give --{name}{hint}")
     return spec
 
@@ -185,7 +185,7 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
     for planned in runs:
         if is_finished(out / planned.folder, planned.config):
             continue
-        plant(out / planned.folder, planned.config)
+        create_run_folder(out / planned.folder, planned.config)
         asked = Loggers(
             tensorboard=args.tensorboard,
             wandb=args.wandb or named,
@@ -197,24 +197,24 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
         remember_loggers(out / planned.folder, asked)
 
 
-def _conduct(args: Args, out: Path, runs: Sequence[PlannedRun], places: Places) -> int:
+def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExecutor) -> int:
     console = Console()
-    with stopper() as stop, Show(console) as show:
+    with stopper() as stop, SweepDisplay(console) as show:
         stop.show = lambda: show.is_live  # which says so itself
-        conductor = Conductor(out.absolute(), runs, places, args.retries, show.tell)
+        scheduler = Scheduler(out.absolute(), runs, executor, args.retries, show.tell)
 
         def asked() -> bool:
             if stop.asked:
                 show.stopping()
             return stop.asked
 
-        conductor.conduct(show.show, asked)
-    items = conductor.items
-    print_end(console, items, out)
+        scheduler.run_all(show.show, asked)
+    items = scheduler.items
+    print_result(console, items, out)
     return _say_what_next(console, items, out)
 
 
-def _say_what_next(console: Console, items: Sequence[Item], out: Path) -> int:
+def _say_what_next(console: Console, items: Sequence[SweepRun], out: Path) -> int:
     """Gives the exit status."""
     states = {item.state for item in items}
 

@@ -10,23 +10,23 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
-from xtx.agents.registry import find_agent, preset
+from xtx.agents.registry import find_agent, make_preset
 from xtx.cli.agents import grouped_summaries
 from xtx.cli.option_help import build_rows, read_options
-from xtx.cli.training_session import TrainOptions, check_config, lasting_name, train
-from xtx.config.settings import Actions, RunConfig, usual_actions, usual_length
+from xtx.cli.training_session import TrainOptions, check_config, resolve_game_name, train
+from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
 from xtx.training.prepare import new_run_folder
 
 DEMO = "xtx-demo"
-_STEPS, _ENVS = usual_length("xtx")
-_READING_STEPS, _READING_ENVS = usual_length("rc-dqn")
+_STEPS, _ENVS = get_default_length("xtx")
+_READING_STEPS, _READING_ENVS = get_default_length("rc-dqn")
 _AGENT = (
     "What learns: see `xtx agents`; or a class of your own: FILE.py:CLASS. "
     f"If not given xtx, or {DEMO} where no game is given."
 )
 _STEPS_HELP = (
     f"Game steps in all; if not given {_STEPS}, {_READING_STEPS} for rc-dqn and mprc-dqn, "
-    f"{usual_length(DEMO)[0]} for {DEMO}."
+    f"{get_default_length(DEMO)[0]} for {DEMO}."
 )
 _ENVS_HELP = (
     f"Copies of the game that are stepped together; if not given {_ENVS}, or {_READING_ENVS} for rc-dqn and mprc-dqn."
@@ -67,7 +67,7 @@ class Args:
     """Folder of the run; if not given, a new one in runs/."""
     log_every: int = 100
     """Vector steps between lines of metrics.jsonl."""
-    means: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
+    resources: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
@@ -77,14 +77,14 @@ def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
     return parse(_kind(name or _default_agent(game), game))
 
 
-def options_of(options: Sequence[str]) -> Any:
+def make_options_type(options: Sequence[str]) -> Any:
     """The dataclass of the options, with the settings that the words ask for: of the agent, as published for the
     game."""
     game = _game_named(options)
     return _kind(_agent_named(options) or _default_agent(game), game)
 
 
-def help_more() -> str:
+def build_help_end() -> str:
     """What the help ends with: the agents."""
     parts = [f"{title}:\n{build_rows(rows)}" for title, rows in grouped_summaries().items() if rows]
     settings = "`xtx agents AGENT` shows an agent's settings, which are options too: `--q.hidden 64`."
@@ -97,7 +97,7 @@ def _default_agent(game: str) -> str:
 
 def _kind(agent: str, game: str) -> Any:
     """Args with the settings of an agent."""
-    settings = preset(agent, Path(game).stem.lower())
+    settings = make_preset(agent, Path(game).stem.lower())
     # No prefix for the settings themselves, but one for each group in them: --q.learning-rate.
     group = ("settings", Annotated[type(settings), arg(name="")], field(default=settings))
     kind = make_dataclass("Args", [group], bases=(Args,), frozen=True)
@@ -126,9 +126,9 @@ def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     agent = accept_agent(args.agent or _default_agent(args.game))
     find_agent(agent)
-    steps, num_envs = usual_length(agent)
+    steps, num_envs = get_default_length(agent)
     config = RunConfig(
-        game=lasting_name(args.game),
+        game=resolve_game_name(args.game),
         agent=agent,
         settings=asdict(args.settings),
         seed=args.seed,
@@ -138,9 +138,9 @@ def run(args: Any) -> int:
         extra_actions=args.extra_actions,
         byte_score=args.byte_score,
         wide_grammar=args.wide_grammar,
-        actions=args.actions or usual_actions(agent),
+        actions=args.actions or get_default_actions(agent),
         thorough_survey=args.thorough_survey,
         log_every=args.log_every,
     )
     check_config(config)
-    return train(config, args.out or new_run_folder(config), args.means)
+    return train(config, args.out or new_run_folder(config), args.resources)

@@ -11,9 +11,17 @@ from tyro.conf import arg
 
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
-from xtx.files.user_paths import run_written
+from xtx.files.user_paths import explain_write_errors
 from xtx.runs.run_folder import Run
-from xtx.training.prepare import RunParts, check_config, lasting_name, make_agent, pick_device, prepare, search_threads
+from xtx.training.prepare import (
+    RunParts,
+    check_config,
+    make_agent,
+    pick_device,
+    prepare,
+    resolve_game_name,
+    search_threads,
+)
 from xtx.training.resumed import prepare_resumed
 from xtx.training.stop import stopper
 
@@ -25,10 +33,10 @@ if TYPE_CHECKING:
 __all__ = [
     "TrainOptions",
     "check_config",
-    "lasting_name",
     "make_agent",
     "pick_device",
     "prepare",
+    "resolve_game_name",
     "resume",
     "search_threads",
     "stopper",
@@ -100,49 +108,49 @@ class TrainOptions:
         return {"on": True, "off": False}.get(self.look_ahead)
 
 
-def train(config: RunConfig, folder: Path, means: TrainOptions) -> int:
+def train(config: RunConfig, folder: Path, resources: TrainOptions) -> int:
     """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
-    cast = prepare(config, means)  # first, so that a mistake leaves no folder behind
-    with run_written(folder), Run.create(folder, config) as run:
+    run_parts = prepare(config, resources)  # first, so that a mistake leaves no folder behind
+    with explain_write_errors(folder), Run.create(folder, config) as run:
         try:
-            return _session(run, means, cast)
+            return _session(run, resources, run_parts)
         except UserError:
             run.discard_unused()  # so that the same command can be given again when it is mended
             raise
 
 
-def resume(folder: Path, means: TrainOptions, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
+def resume(folder: Path, resources: TrainOptions, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
     """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint; `forget_loggers`:
     without those that it logged to before."""
-    with run_written(folder), Run.open(folder) as run:
-        cast = prepare_resumed(run, means, accept_changes=accept_changes)
-        return _session(run, means, cast, forget_loggers=forget_loggers)
+    with explain_write_errors(folder), Run.open(folder) as run:
+        run_parts = prepare_resumed(run, resources, accept_changes=accept_changes)
+        return _session(run, resources, run_parts, forget_loggers=forget_loggers)
 
 
-def _session(run: Run, means: TrainOptions, cast: RunParts, *, forget_loggers: bool = False) -> int:
+def _session(run: Run, resources: TrainOptions, run_parts: RunParts, *, forget_loggers: bool = False) -> int:
     from xtx.cli.progress_display import Display
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loggers import open_sinks, remember_loggers
     from xtx.training.loop import Training
-    from xtx.training.session import open_games, restore_run
+    from xtx.training.session import open_vector, restore_run
 
     restored = restore_run(run)
-    loggers = remember_loggers(run.folder, means.loggers, forget=forget_loggers)
-    display = Display(run, cast.stage, cast.device, quiet=means.quiet)
-    restored.adopt_threads(means.threads, display.note)
+    loggers = remember_loggers(run.folder, resources.loggers, forget=forget_loggers)
+    display = Display(run, run_parts.game_setup, run_parts.device, quiet=resources.quiet)
+    restored.adopt_threads(resources.threads, display.note)
 
     def open_shown() -> GameVector:
-        with display.surveying() as on_survey, stop.at_once():
-            return open_games(run, restored, means, cast, display.note, on_survey)
+        with display.show_survey() as on_survey, stop.at_once():
+            return open_vector(run, restored, resources, run_parts, display.note, on_survey)
 
     with (
         stopper() as stop,
-        open_sinks(run, loggers, quiet=means.quiet) as sinks,
+        open_sinks(run, loggers, quiet=resources.quiet) as sinks,
         contextlib.closing(open_shown()) as games,
         display,
     ):
         stop.show = display.stopping
-        training = Training(run, cast.agent, games, checkpoint_seconds=means.checkpoint_seconds)
+        training = Training(run, run_parts.agent, games, checkpoint_seconds=resources.checkpoint_seconds)
         finished = training.run(restored.state, lambda progress: _show(progress, display, sinks) and not stop.asked)
     display.summary(finished)
     return 0 if finished else 130

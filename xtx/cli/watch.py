@@ -12,9 +12,8 @@ from tyro.conf import Positional, arg
 
 from xtx.cli.report import Facts, NoFacts
 from xtx.cli.report_replays import Replays
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.report.pages.by_run import FindTurns
-from xtx.runs.run_folder import warn
 from xtx.web.request_guard import is_loopback
 
 

@@ -13,11 +13,11 @@ import msgspec
 
 from xtx.config.settings import RunConfig
 
-LARGEST = 2**53
+MAX_STEPS = 2**53
 """Largest number of steps: JSON readers and float64 are exact up to here."""
 MAX_ENVS = 4096
 """Limits the envs of one run. Each takes some megabytes, so more would exhaust the memory of most machines."""
-_LIMITS = {"steps": (1, LARGEST), "num_envs": (1, MAX_ENVS), "log_every": (1, LARGEST), "seed": (0, 2**31 - 1)}
+_LIMITS = {"steps": (1, MAX_STEPS), "num_envs": (1, MAX_ENVS), "log_every": (1, MAX_STEPS), "seed": (0, 2**31 - 1)}
 _ADVICE = "put it back from a copy, or start the run again in another folder"
 _MISSING = object()
 
@@ -88,7 +88,7 @@ def check_numbers(config: RunConfig) -> None:
     for name, (least, most) in _LIMITS.items():
         value = getattr(config, name)
         if not least <= value <= most:
-            upper = f" to {most}" if most < LARGEST or value > most else ""
+            upper = f" to {most}" if most < MAX_STEPS or value > most else ""
             raise ValueError(f"{name} takes a number from {least}{upper}, not {_shorten(value)}")
 
 

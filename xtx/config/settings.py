@@ -226,7 +226,7 @@ PAPER_STEPS = 800_000
 DEMO_STEPS = 30_000
 
 
-def usual_length(agent: str) -> tuple[int, int]:
+def get_default_length(agent: str) -> tuple[int, int]:
     """Return the number of game steps of an agent's run, and its number of envs, where nothing else is asked for."""
     if agent in ("rc-dqn", "mprc-dqn"):
         return 100_000, 1
@@ -244,7 +244,7 @@ PAPER_AGENTS = frozenset(
 """Agents whose settings and results are published."""
 
 
-def usual_actions(agent: str) -> Actions:
+def get_default_actions(agent: str) -> Actions:
     """What an agent's run tries for valid actions unless told otherwise: the agents of the paper have the templates, so
     that their results can be compared with the paper's and with earlier runs. So has the demo, which is to take
     minutes: a search of its adventure with the whole dictionary takes 1.5 times the processor time."""
@@ -255,7 +255,7 @@ ALPHA1 = {"deephome": 0.1, "enchanter": 0.5, "ludicorp": 0.5, "omniquest": 2.0, 
 """The paper's weight of the intrinsic reward in XTX, where it is not 1."""
 
 
-def xtx_settings(game: str = "") -> XtxSettings:
+def make_xtx_settings(game: str = "") -> XtxSettings:
     """The paper's settings of XTX for a game."""
     return XtxSettings(inverse=InverseSettings(alpha1=ALPHA1.get(game, 1.0)))
 
@@ -266,17 +266,17 @@ in trainings that were measured, the loss without dropout was 0.0015 to 0.009 th
 40 passes (docs/speed.md)."""
 
 
-def fast_settings(game: str = "") -> XtxSettings:
+def make_fast_settings(game: str = "") -> XtxSettings:
     """XTX for a CPU: the paper's settings, but equal pairs of an imitation training are computed once, and it ends when
     it has converged."""
-    settings = xtx_settings(game)
+    settings = make_xtx_settings(game)
     return replace(settings, imitation=replace(settings.imitation, merge_identical=True, enough=CONVERGED))
 
 
 QLearning = DrrnSettings | InvDySettings | XtxSettings
 
 
-def demo(settings: QLearning) -> QLearning:
+def make_demo_settings(settings: QLearning) -> QLearning:
     """The same agent made small, for runs of minutes on two cores on the embedded adventure: narrower networks that
     learn faster, fewer words, smaller batches. XTX also plans anew more often, gives each episode a target of its own,
     learns its trajectories no longer than needed, and explores for fewer steps at a higher temperature: the quickest
@@ -333,7 +333,7 @@ class RunConfig:
     wide_grammar: bool = False
     actions: Actions = "templates"
     """What is tried for valid actions. The default is what a file without this key means: a run of a version before
-    there was a choice. New runs have `usual_actions`, and always write the key."""
+    there was a choice. New runs have `get_default_actions`, and always write the key."""
     thorough_survey: bool = False
     """Minutes instead of seconds for the survey of the story, so that more states share their valid actions."""
     log_every: int = 100

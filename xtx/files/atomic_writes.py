@@ -1,31 +1,38 @@
-"""Files that appear whole, or not at all."""
+"""Writes files atomically: after a crash, a file holds either the old content or the new one."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from xtx.core import UserError
 from xtx.files import system_calls
+from xtx.files.regular_files import create_file
 
-_FOR_ALL = 0o644
+
+def write_atomically(path: Path, *pieces: bytes, mode: int = 0o666) -> None:
+    """Write a file: on disk under its name with all pieces, or not at all. `mode`: permissions, before the umask."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with create_file(temporary, mode) as file:
+            file.writelines(pieces)
+            file.flush()
+            system_calls.current.sync(file.fileno())
+        system_calls.current.rename(temporary, path)
+    except BaseException:
+        system_calls.current.unlink(temporary, missing_ok=True)
+        raise
 
 
-def write_whole(target: Path, content: bytes, mode: int = _FOR_ALL) -> None:
-    """The file holds the old content or the new one, whenever the power fails. Raises `UserError`."""
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file atomically; characters that are not Unicode are escaped."""
+    write_atomically(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_user_file(target: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file atomically, and its folder if that is missing. Raises `UserError` if it cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
-        try:
-            with system_calls.current.stream(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                system_calls.current.sync(file.fileno())
-            os.chmod(name, mode)
-            system_calls.current.rename(name, target)
-        except BaseException:
-            system_calls.current.unlink(name)
-            raise
+        write_atomically(target, content, mode=mode)
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror}); nothing was changed there") from None

@@ -64,10 +64,10 @@ def touch_file(path: Path) -> None:
     system_calls.current.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
 
 
-def create_file(path: Path) -> IO[bytes]:
+def create_file(path: Path, mode: int = 0o666) -> IO[bytes]:
     """Create a file and open it for writing. An existing file or link with this name is deleted first."""
     system_calls.current.unlink(path, missing_ok=True)
-    return system_calls.current.stream(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
+    return system_calls.current.stream(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
 
 def open_readable(path: Path) -> IO[bytes]:

@@ -22,13 +22,13 @@ DISK_TROUBLE = (
 gone, a limit on open files, a call that was interrupted."""
 
 
-def cache_folder() -> Path:
+def find_cache_folder() -> Path:
     """Return the folder for what can be found again, in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "xtx"
 
 
-def check_out(path: Path, option: str = "--out") -> Path:
+def check_output_path(path: Path, option: str = "--out") -> Path:
     """The file's path, or `UserError` if it cannot be written: now, and not after minutes of work."""
     try:
         found = path.expanduser()
@@ -47,12 +47,12 @@ def check_out(path: Path, option: str = "--out") -> Path:
 
 
 @contextlib.contextmanager
-def open_out(path: Path, option: str = "--out", bit_by_bit: bool = False) -> Iterator[TextIO]:
+def open_output(path: Path, option: str = "--out", bit_by_bit: bool = False) -> Iterator[TextIO]:
     """The file, to be written anew. It takes the place of an old one when all is written, so that a full disk leaves
     the old one, or none; `bit_by_bit`, where the beginning is worth something by itself, it does so at once. Raises
     `UserError`."""
-    target = check_out(path, option)
-    beside = None if bit_by_bit else _beside(target)
+    target = check_output_path(path, option)
+    beside = None if bit_by_bit else _create_temporary(target)
     try:
         with contextlib.ExitStack() as stack:
             if beside is not None:
@@ -61,7 +61,7 @@ def open_out(path: Path, option: str = "--out", bit_by_bit: bool = False) -> Ite
             with (beside or target).open("w", encoding="utf-8", errors="backslashreplace") as file:
                 yield file
             if beside is not None:
-                _put(beside, target.resolve())  # a link stays one
+                _replace_file(beside, target.resolve())  # a link stays one
     except OSError as error:
         own = (None, str(target), str(beside))
         if error.errno not in DISK_TROUBLE or error.filename not in own:
@@ -69,7 +69,7 @@ def open_out(path: Path, option: str = "--out", bit_by_bit: bool = False) -> Ite
         raise UserError(f"{path} cannot be written ({error.strerror}); name another file with {option}") from None
 
 
-def _beside(target: Path) -> Path | None:
+def _create_temporary(target: Path) -> Path | None:
     """A new file in the same folder; None where there can be none, or nothing could take the place of a pipe or a
     terminal."""
     if target.exists() and not target.is_file():
@@ -82,9 +82,9 @@ def _beside(target: Path) -> Path | None:
     return Path(name)
 
 
-def _put(whole: Path, target: Path) -> None:
+def _replace_file(whole: Path, target: Path) -> None:
     """Puts a file in the place of another."""
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_read_umask()
     with contextlib.suppress(OSError):  # there are file systems without permissions
         whole.chmod(mode)
     try:
@@ -93,14 +93,14 @@ def _put(whole: Path, target: Path) -> None:
         shutil.copyfile(whole, target)
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     now = os.umask(0)
     os.umask(now)
     return now
 
 
 @contextlib.contextmanager
-def run_written(folder: Path) -> Iterator[None]:
+def explain_write_errors(folder: Path) -> Iterator[None]:
     """While a run is at work: what a full disk, or one that is gone, means for it. Raises `UserError`."""
     try:
         yield

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 from xtx.games.canonical.survey_budget import Progress
 from xtx.games.catalog.bare_profile import bare_profile, file_findings
 from xtx.games.catalog.finding import Finding
@@ -34,7 +34,7 @@ def describe_story(story: Story, on_progress: Progress | None = None) -> Story:
     try:
         profile = _discover_in_child(story, on_progress)
         with suppress(UserError):  # a cache that cannot be written is no cache
-            write_whole(found_file(story.md5), encode_profile(profile))
+            write_user_file(found_file(story.md5), encode_profile(profile))
     except UserError as error:
         profile = _fall_back(story, error)
     return replace(story, profile=profile)

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 from xtx.games.catalog import known_games
 from xtx.games.catalog.finding import Finding
 from xtx.games.catalog.profile import Profile, Word, read_profile
@@ -181,5 +181,5 @@ def _put(target: Path, content: bytes) -> bool:
             return False
     except OSError as error:
         raise UserError(f"{target} cannot be read ({error.strerror}); nothing was changed there") from None
-    write_whole(target, content)
+    write_user_file(target, content)
     return True

@@ -4,7 +4,7 @@ Both store text ids only, have their own random state, and can be saved at any m
 """
 
 from xtx.memory.priority_episodes import AboveRunningMean, Acceptance, BestScore, EpisodeRank
-from xtx.memory.replay import ROW, TEXT_COLUMNS, Part, ReplayMemory
+from xtx.memory.replay import ROW, TEXT_COLUMNS, ReplayMemory, ReplayPart
 from xtx.memory.trajectories import Buffer, StoredEpisode, TrajectoryStore
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "BestScore",
     "Buffer",
     "EpisodeRank",
-    "Part",
     "ReplayMemory",
+    "ReplayPart",
     "StoredEpisode",
     "TrajectoryStore",
 ]

@@ -14,7 +14,7 @@ Steps = NDArray[np.int32]
 """[length, 4]: text ids of narration, look, inventory and action of each step."""
 
 
-class Shared:
+class SharedPrefix:
     """A stored prefix and its number of references. The steps are bytes, which can be the key of a dictionary."""
 
     __slots__ = ("content", "uses")
@@ -41,19 +41,19 @@ class PrefixTable:
     def __init__(self) -> None:
         self.steps = 0
         """Steps of all distinct prefixes together: the memory they take, at 16 bytes each."""
-        self._by_content: dict[bytes, Shared] = {}
+        self._by_content: dict[bytes, SharedPrefix] = {}
 
-    def hold(self, steps: Steps) -> Shared:
+    def add_reference(self, steps: Steps) -> SharedPrefix:
         """Return the stored prefix that equals the given steps, with one more reference; store it if it is new."""
         content = steps.tobytes()
         shared = self._by_content.get(content)
         if shared is None:
-            shared = self._by_content[content] = Shared(content)
+            shared = self._by_content[content] = SharedPrefix(content)
             self.steps += len(shared)
         shared.uses += 1
         return shared
 
-    def release(self, shared: Shared) -> None:
+    def drop_reference(self, shared: SharedPrefix) -> None:
         """Give back one reference; a prefix without references is deleted."""
         shared.uses -= 1
         if shared.uses == 0:
@@ -68,12 +68,12 @@ class PrefixTable:
         """Return the length of each prefix, in the order of `all_steps`."""
         return np.fromiter(map(len, self._by_content.values()), np.int64, len(self._by_content))
 
-    def load(self, steps: Steps, lengths: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Shared]:
+    def load(self, steps: Steps, lengths: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[SharedPrefix]:
         """Replace the table by a saved one, and return its prefixes with these `numbers`, a reference for each."""
         content = np.ascontiguousarray(steps, np.int32).tobytes()
         ends = np.cumsum(lengths) * _STEP_BYTES
         shared = [
-            Shared(content[end - length * _STEP_BYTES : end])
+            SharedPrefix(content[end - length * _STEP_BYTES : end])
             for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)
         ]
         self._by_content = {prefix.content: prefix for prefix in shared}
@@ -83,7 +83,7 @@ class PrefixTable:
             prefix.uses += 1
         return held
 
-    def numbers(self, held: Iterable[Shared]) -> NDArray[np.int64]:
+    def numbers(self, held: Iterable[SharedPrefix]) -> NDArray[np.int64]:
         """Return the index of each given prefix in the order of `all_steps`."""
         number = {content: place for place, content in enumerate(self._by_content)}
         return np.fromiter((number[shared.content] for shared in held), np.int64)

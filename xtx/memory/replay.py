@@ -39,7 +39,7 @@ Row: TypeAlias = tuple[Any, ...] | np.void
 """One row: values in the order of the columns, or an element of Rows."""
 
 
-class Part:
+class ReplayPart:
     """A ring buffer of the newest `capacity` rows. It grows by doubling, because most runs never fill a large one."""
 
     def __init__(self, dtype: np.dtype[np.void], capacity: int) -> None:
@@ -152,18 +152,18 @@ class ReplayMemory:
         for_priority = _share(priority_share, capacity)
         self.batch_size = batch_size
         self.dtype = dtype
-        self.ordinary = Part(dtype, capacity - for_priority)
-        self.priority = Part(dtype, for_priority)
+        self.ordinary = ReplayPart(dtype, capacity - for_priority)
+        self.priority = ReplayPart(dtype, for_priority)
         self.accept: Acceptance = accept if accept is not None else BestScore()
         self._wanted = _share(priority_share, batch_size)
         self._one_by_one = one_by_one
         # The 1 separates this random stream from others that are seeded with the run's seed.
         self._rng = np.random.default_rng((seed, 1))
         # By game, its current episode. More rows than the priority part holds would be overwritten there anyway.
-        self._running = [Part(dtype, for_priority) for _ in range(games)]
+        self._running = [ReplayPart(dtype, for_priority) for _ in range(games)]
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether there are as many transitions as in a batch."""
         return len(self.ordinary) >= self.batch_size
 

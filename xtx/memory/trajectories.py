@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xtx.core import State
-from xtx.memory.prefix_table import COLUMNS, PrefixTable, Shared, Steps
+from xtx.memory.prefix_table import COLUMNS, PrefixTable, SharedPrefix, Steps
 from xtx.memory.used_ids import distinct_ids
 
 Floats = NDArray[np.float64]
@@ -100,7 +100,7 @@ class _PrefixGroup:
     def __init__(self) -> None:
         self.count = 0  # of the whole run
         self.seen = 0  # since `kept` was last dropped; `kept` is a uniform sample of these
-        self.kept: list[Shared] = []
+        self.kept: list[SharedPrefix] = []
 
 
 class TrajectoryStore:
@@ -166,13 +166,13 @@ class TrajectoryStore:
             group.count += 1
             group.seen += 1
             if len(group.kept) < self.reservoir:
-                group.kept.append(self._prefixes.hold(steps[:length]))
+                group.kept.append(self._prefixes.add_reference(steps[:length]))
                 continue
             # Reservoir sampling: each prefix seen is in `kept` with the same probability.
             place = int(self._rng.integers(group.seen))
             if place < self.reservoir:
-                self._prefixes.release(group.kept[place])
-                group.kept[place] = self._prefixes.hold(steps[:length])
+                self._prefixes.drop_reference(group.kept[place])
+                group.kept[place] = self._prefixes.add_reference(steps[:length])
         if self.stored_steps > self._drop_above:
             self._drop_negligible()
 
@@ -277,6 +277,6 @@ class TrajectoryStore:
                 break
             group = self._groups[score][length]
             for shared in group.kept:
-                self._prefixes.release(shared)
+                self._prefixes.drop_reference(shared)
             group.kept, group.seen = [], 0
         self._drop_above = max(self.budget, self.stored_steps * 5 // 4)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xtx.kernels.cpu.attention import Pairs, attend, usable
-from xtx.kernels.cpu.bidirectional_gru import BothWays
+from xtx.kernels.cpu.attention import Pairs, attend, is_supported
+from xtx.kernels.cpu.bidirectional_gru import BidirectionalGru
 
 SLACK = {"cpu": 1.25, "cuda": 8.0}
 """Largest ratio of the longest to the shortest text of a group that is padded together. On a GPU padding costs less
@@ -22,7 +22,7 @@ than another launch."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class EncodedReading:
     """The input of the network: S texts, Q questions, P pairs of a text and a question, N actions.
 
     All tensors are on the CPU and hold int64, except weights. The positions of an object are padded to the largest
@@ -54,7 +54,7 @@ class Reading:
     """[N, F]: rows sum to 1."""
 
 
-class Rows:
+class TextRows:
     """Sequences of vectors of different lengths, as slices of one table of vectors."""
 
     def __init__(self, table: Tensor, starts: Tensor, lengths: Tensor) -> None:
@@ -64,12 +64,12 @@ class Rows:
         self.lengths = lengths
 
     @classmethod
-    def of(cls, table: Tensor, lengths: Tensor) -> Rows:
+    def of(cls, table: Tensor, lengths: Tensor) -> TextRows:
         """Make the rows that lie in the table one after the other."""
         return cls(table, lengths.cumsum(0) - lengths, lengths)
 
-    def __getitem__(self, which: Tensor | slice) -> Rows:
-        return Rows(self.table, self.starts[which], self.lengths[which])
+    def __getitem__(self, which: Tensor | slice) -> TextRows:
+        return TextRows(self.table, self.starts[which], self.lengths[which])
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Return the rows padded with their last vectors, [n, T, width], and a mask of real vectors, [n, T], on the
@@ -80,7 +80,7 @@ class Rows:
         return values, place < self.lengths[:, None]
 
 
-class Attention(nn.Module):
+class BidafAttention(nn.Module):
     """BiDAF's attention between a context and a memory, with trilinear similarity.
 
     The output is LeakyReLU(linear [c; a; c * a; b * a]), where c is a vector of the context, a its attention to the
@@ -95,13 +95,13 @@ class Attention(nn.Module):
         self.product_weight = nn.Parameter(torch.empty(width).uniform_(width**-0.5, 1.0))
         self.mix = nn.Linear(4 * width, hidden)
 
-    def forward(self, context: Rows, memory: Rows) -> Tensor:
+    def forward(self, context: TextRows, memory: TextRows) -> Tensor:
         """Return the output for all tokens of the context, [tokens, hidden].
 
         Row i of the context attends to row i of the memory; the rows of the context ascend in length. They are computed
         in groups of about equal length, for little padding; on the CPU one by one, in C.
         """
-        if context.table is memory.table and usable(context.table, self.mix.out_features):
+        if context.table is memory.table and is_supported(context.table, self.mix.out_features):
             pairs = Pairs(context.starts, context.lengths, memory.starts, memory.lengths)
             scores = (self.context_weight.weight[0], self.memory_weight.weight[0], self.product_weight)
             return attend(pairs, (context.table, *scores, self.mix.weight, self.mix.bias))
@@ -162,16 +162,16 @@ class RcNetwork(nn.Module):
         super().__init__()
         self.hidden = hidden
         self.embedding = nn.Embedding(vocabulary, width)
-        self.read = BothWays(width, hidden)
-        self.attend = Attention(2 * hidden, hidden)
+        self.read = BidirectionalGru(width, hidden)
+        self.attend = BidafAttention(2 * hidden, hidden)
         self.norm = nn.LayerNorm(hidden)
-        self.reread = BothWays(hidden, hidden)
-        self.attend_self = Attention(2 * hidden, hidden)
+        self.reread = BidirectionalGru(hidden, hidden)
+        self.attend_self = BidafAttention(2 * hidden, hidden)
         self.last_norm = nn.LayerNorm(hidden)
-        self.last = BothWays(hidden, hidden)
+        self.last = BidirectionalGru(hidden, hidden)
         self.value = nn.Linear(2 * hidden, 1, bias=False)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: EncodedReading) -> Tensor:
         """Return the value of each action, [N]."""
         lengths, order = reading.text_lengths[reading.pair_text].sort(stable=True)
         encoded = self._encode(reading)
@@ -179,7 +179,7 @@ class RcNetwork(nn.Module):
         question = encoded[len(reading.text_lengths) + reading.pair_question[order]]
         # From here [tokens of all pairs, hidden].
         read = self.attend(text, question)
-        again = Rows.of(self.reread(self.norm(read), lengths), lengths)
+        again = TextRows.of(self.reread(self.norm(read), lengths), lengths)
         read = read + self.attend_self(again, again)
         forwards, backwards = self.last(self.last_norm(read), lengths).chunk(2, dim=1)
         # The mean over positions and the linear layer commute, so the linear layer runs first: each word becomes one
@@ -191,7 +191,7 @@ class RcNetwork(nn.Module):
         first = _mean(backwards @ for_first, begin + reading.first, reading.first_weights)
         return first + _mean(forwards @ for_second, begin + reading.second, reading.second_weights)
 
-    def _encode(self, reading: Reading) -> Rows:
+    def _encode(self, reading: EncodedReading) -> TextRows:
         """Encode all texts, then all questions, in one call.
 
         The GRU's input projection is computed once for each distinct word: a batch has some thousand tokens, but only a
@@ -200,7 +200,7 @@ class RcNetwork(nn.Module):
         lengths = torch.cat((reading.text_lengths, reading.question_lengths))
         tokens = torch.cat((reading.texts, reading.questions))
         words, which = tokens.unique(return_inverse=True)  # type: ignore[no-untyped-call]
-        return Rows.of(self.read(self.embedding(words.to(self.embedding.weight.device)), lengths, which), lengths)
+        return TextRows.of(self.read(self.embedding(words.to(self.embedding.weight.device)), lengths, which), lengths)
 
 
 def _mean(values: Tensor, places: Tensor, weights: Tensor) -> Tensor:

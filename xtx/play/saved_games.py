@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 from xtx.games.catalog.known_games import user_folder
 
 _MAGIC = b"xtx saved game 1\n"
@@ -51,7 +51,7 @@ def write_save(game: str, name: str, saved: SavedGame) -> Path:
     """The file that now holds the saved game: the old one or the new one, whenever the power fails."""
     path = save_path(game, name)
     content = msgspec.msgpack.encode(saved)
-    write_whole(path, _MAGIC + _digest(content) + content, _FOR_ME)
+    write_user_file(path, _MAGIC + _digest(content) + content, _FOR_ME)
     return path
 
 

@@ -37,7 +37,7 @@ EVERY = 2.0
 _POSTURE = re.compile(r"(?:\s*\((?:in|on|at|under|behind|inside) [^()]*\)|, (?:in|on) the [^,]*)$")
 
 
-def room_name(look: str) -> str:
+def find_room_name(look: str) -> str:
     """Return the name of a room, from the answer to `look`; empty if there is none.
 
     The name is the first line, or its first sentence if it is not a title, without "(on the bed)" or ", in the boat".
@@ -115,7 +115,7 @@ class ViewerFiles:
         """Record a vector step. `total`: game steps of the run after it."""
         for observation, decision, step in zip(before, decisions, steps, strict=True):
             if observation.look != step.observation.look:
-                self._record_move(total, room_name(observation.look), decision.action, room_name(step.observation.look))
+                self._record_move(total, find_room_name(observation.look), decision.action, find_room_name(step.observation.look))
         self._add_turn(before[0], decisions[0], steps[0])
         self._envs = [
             EnvState(step.observation.score, decision.phase, observation.step + 1)

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.games.catalog.known_games import user_folder
-from xtx.runs.run_folder import warn
-from xtx.sweep.local_processes import LocalPlaces, processors
-from xtx.sweep.run_plan import STAR, Chosen, PlannedRun, find_games
-from xtx.sweep.run_process import RunResources
-from xtx.sweep.scheduler import Places
-from xtx.sweep.sweep_file import Spec
-from xtx.sweep.sweep_folder import Common, agree, check_runs, open_sweep, settle
-from xtx.training.prepare import lasting_name, pick_device
+from xtx.sweep.local_processes import LocalExecutor, count_processors
+from xtx.sweep.run_plan import STAR, PlannedRun, SweepGame, find_games
+from xtx.sweep.run_process import SweepRunResources
+from xtx.sweep.scheduler import RunExecutor
+from xtx.sweep.sweep_file import SweepSpec
+from xtx.sweep.sweep_folder import SharedSettings, check_runs, open_sweep, read_shared_settings, write_shared_settings
+from xtx.training.prepare import pick_device, resolve_game_name
 
 RUNS_PER_GPU = 6
 
@@ -41,10 +40,10 @@ class SweepOptions:
     bring_back: bool = False
 
 
-def find_stories(spec: Spec, *, available: bool) -> list[Chosen]:
+def find_stories(spec: SweepSpec, *, available: bool) -> list[SweepGame]:
     """The games. Those whose stories are missing are told all at once, before anything is begun."""
     names = [
-        lasting_name(name.removesuffix(STAR)) + (STAR if name.endswith(STAR) else "") for name in spec.games
+        resolve_game_name(name.removesuffix(STAR)) + (STAR if name.endswith(STAR) else "") for name in spec.games
     ]  # fmt: skip
     games = find_games(names)
     missing = dict.fromkeys(f"{game.name} ({game.missing})" for game in games if game.missing)
@@ -62,33 +61,35 @@ def find_stories(spec: Spec, *, available: bool) -> list[Chosen]:
 
 
 @contextlib.contextmanager
-def open_places(out: Path, runs: list[PlannedRun], options: SweepOptions) -> Iterator[Places]:
+def open_executor(out: Path, runs: list[PlannedRun], options: SweepOptions) -> Iterator[RunExecutor]:
     """Hold the sweep's folder and open the place where its runs are carried out. Raises `UserError`."""
     if options.atlas is not None and options.no_atlas:
         raise UserError("--atlas and --no-atlas exclude each other")
     with open_sweep(out):
         check_runs(out, runs)
-        common = _agree(options, out)
-        places = _places(options, out.absolute(), common)
+        common = _share_settings(options, out)
+        places = _make_executor(options, out.absolute(), common)
         try:
             yield places
         finally:
             places.close()
 
 
-def _agree(options: SweepOptions, out: Path) -> Common:
+def _share_settings(options: SweepOptions, out: Path) -> SharedSettings:
     """Threads and device of all runs: as before where some are there already."""
     wanted = None if options.device == "auto" else options.device
-    common = agree(out, options.threads, wanted)
+    common = read_shared_settings(out, options.threads, wanted)
     if common is not None:
         return common
     # What this machine has says nothing about the machines of a cluster.
     there = wanted or ("cuda" if options.gpus else "cpu")
-    return settle(out, options.threads or 1, pick_device(options.device) if options.ray is None else there)
+    return write_shared_settings(
+        out, options.threads or 1, pick_device(options.device) if options.ray is None else there
+    )
 
 
-def _places(options: SweepOptions, out: Path, common: Common) -> Places:
-    means = RunResources(
+def _make_executor(options: SweepOptions, out: Path, common: SharedSettings) -> RunExecutor:
+    resources = SweepRunResources(
         device=common.device,
         threads=common.threads,
         workers=options.workers,
@@ -97,14 +98,14 @@ def _places(options: SweepOptions, out: Path, common: Common) -> Places:
         no_atlas=options.no_atlas,
     )
     if options.ray is not None:
-        from xtx.sweep.ray_cluster import RayPlaces
+        from xtx.sweep.ray_cluster import RayExecutor
 
         gpus = options.gpus if options.gpus is not None else float(common.device == "cuda")
-        means = msgspec.structs.replace(means, processors=max(1, int(options.cpus)))
-        return RayPlaces(
+        resources = msgspec.structs.replace(resources, processors=max(1, int(options.cpus)))
+        return RayExecutor(
             out,
             common.id,
-            means,
+            resources,
             options.ray,
             cpus=options.cpus,
             gpus=gpus,
@@ -113,9 +114,9 @@ def _places(options: SweepOptions, out: Path, common: Common) -> Places:
         )
     pick_device(common.device)  # for its complaint if the GPU of the earlier runs is gone
     gpus_here = _gpus() if common.device == "cuda" else []
-    jobs = options.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else processors())
-    means = msgspec.structs.replace(means, processors=max(1, processors() // jobs))
-    return LocalPlaces(out, means, jobs, gpus_here)
+    jobs = options.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else count_processors())
+    resources = msgspec.structs.replace(resources, processors=max(1, count_processors() // jobs))
+    return LocalExecutor(out, resources, jobs, gpus_here)
 
 
 def _gpus() -> list[str]:

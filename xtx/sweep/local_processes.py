@@ -13,16 +13,16 @@ from pathlib import Path
 from xtx.child_processes import describe_end
 from xtx.cpu_count import usable_processors
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_process import FINISHED, MISTAKE, STOPPED, RunResources, spawn
+from xtx.sweep.run_process import FINISHED, STOPPED, USER_ERROR, SweepRunResources, start_process
 from xtx.sweep.scheduler import AttemptOutcome, Event
 from xtx.sweep.sweep_folder import is_held, last_lines
 
-PATIENCE = 60.0
+MAX_WAIT_SECONDS = 60.0
 """Seconds that runs are given to save when the sweep ends with an error; a checkpoint takes some seconds."""
 
 
 @dataclass
-class _Busy:
+class _RunningProcess:
     """A run that is being carried out."""
 
     run: PlannedRun
@@ -31,36 +31,36 @@ class _Busy:
     """Whether it was asked to stop."""
 
 
-class LocalPlaces:
+class LocalExecutor:
     """This machine, with a number of places for runs; the GPUs are assigned to the places in turn."""
 
-    def __init__(self, out: Path, means: RunResources, jobs: int, gpus: Sequence[str] = ()) -> None:
+    def __init__(self, out: Path, resources: SweepRunResources, jobs: int, gpus: Sequence[str] = ()) -> None:
         self._out = out
-        self._means = means
+        self._resources = resources
         self._gpus = gpus
-        self._slots: list[_Busy | None] = [None] * jobs
+        self._slots: list[_RunningProcess | None] = [None] * jobs
         self._events: list[Event] = []
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """How many more runs can be started now."""
         return self._slots.count(None)
 
-    def begin(self, run: PlannedRun) -> None:
+    def start(self, run: PlannedRun) -> None:
         """Start the process of a run."""
         slot = self._slots.index(None)
-        surroundings = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
-        process = spawn(self._out / run.folder, run.config.num_envs, self._means, surroundings)
-        self._slots[slot] = _Busy(run, process)
+        environment = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
+        process = start_process(self._out / run.folder, run.config.num_envs, self._resources, environment)
+        self._slots[slot] = _RunningProcess(run, process)
         self._events.append(Event(run.folder))
 
-    def events(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """Return the events since the last call."""
         for slot, busy in enumerate(self._slots):
             if busy is not None and (status := busy.process.poll()) is not None:
                 self._slots[slot] = None
                 folder = self._out / busy.run.folder
-                self._events.append(Event(busy.run.folder, *judge(folder, status, busy.asked)))
+                self._events.append(Event(busy.run.folder, *classify_exit(folder, status, busy.asked)))
         events, self._events = self._events, []
         return events
 
@@ -75,7 +75,7 @@ class LocalPlaces:
         """End all runs. Those that were not asked to stop yet may save first."""
         saving = [busy.process for busy in self._slots if busy is not None and not busy.asked]
         self.ask_to_stop()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + MAX_WAIT_SECONDS
         for process in saving:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
@@ -86,7 +86,7 @@ class LocalPlaces:
         self._slots = [None] * len(self._slots)
 
 
-def judge(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcome, str]:
+def classify_exit(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcome, str]:
     """Return the outcome for the exit status of a run's process, and why it failed.
 
     asked: whether the run was asked to stop.
@@ -97,7 +97,7 @@ def judge(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcome, str]:
     if status == STOPPED or (asked and status == -signal.SIGTERM):
         return AttemptOutcome.STOPPED, "was stopped by another program or user"
     why = describe_end(status)
-    if status == MISTAKE:
+    if status == USER_ERROR:
         said = last_lines(folder, 1)
         if is_held(folder) or (said and "another process works on" in said[0]):
             return AttemptOutcome.HELD, ""
@@ -105,6 +105,6 @@ def judge(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcome, str]:
     return AttemptOutcome.FAILED, why
 
 
-def processors() -> int:
+def count_processors() -> int:
     """Return the number of processors that this process may use."""
     return len(usable_processors())

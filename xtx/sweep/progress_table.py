@@ -13,8 +13,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xtx.sweep.scheduler import Item, RunState
-from xtx.terminal_panel import LiveShow
+from xtx.sweep.scheduler import RunState, SweepRun
+from xtx.terminal_panel import LivePanel
 
 LINE_EVERY = 30.0
 """Seconds between lines where there is no terminal."""
@@ -48,7 +48,7 @@ class SweepSpeed:
         self.steps_per_second: float | None = None
         """None before there is anything to measure."""
 
-    def see(self, now: float, steps: int) -> None:
+    def add(self, now: float, steps: int) -> None:
         """Takes how many steps are done in all at a moment."""
         if self._steps is None or (self.steps_per_second is None and steps <= self._steps):
             self._began = self._seen = now  # nothing has begun yet
@@ -63,13 +63,13 @@ class SweepSpeed:
         self._seen, self._steps = now, steps
 
 
-class Show(LiveShow):
+class SweepDisplay(LivePanel):
     """Shows the runs while they are under way."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, auto_refresh=False)
         self._shown = float("-inf")
-        self._items: Sequence[Item] = ()
+        self._items: Sequence[SweepRun] = ()
         self._speed = SweepSpeed()
         self._stopping = False
 
@@ -79,24 +79,24 @@ class Show(LiveShow):
             self._stopping = True
             self.tell("asking the runs to save and stop; Ctrl-C again ends them at once")
 
-    def show(self, items: Sequence[Item]) -> None:
+    def show(self, items: Sequence[SweepRun]) -> None:
         """The state of all runs, not more often than a person can read."""
         now = time.monotonic()
         self._items = items
-        self._speed.see(now, sum(item.run.config.steps - item.left for item in items))
+        self._speed.add(now, sum(item.run.config.steps - item.left for item in items))
         if self._live is not None and now - self._shown > REFRESH:
             self._shown = now
             self._live.refresh()
         elif self._live is None and now - self._shown > LINE_EVERY:
             self._shown = now
-            self.tell(overview(items, self._speed.steps_per_second))
+            self.tell(format_overview(items, self._speed.steps_per_second))
 
     def draw(self) -> RenderableType:
         """The table, as far as there is room, and a line about all runs."""
         rows = max(3, self._console.height - _OTHER_LINES)
         return Group(
-            build_table(_first(self._items, rows), self._console.width),
-            Text(overview(self._items, self._speed.steps_per_second)),
+            build_table(_choose_shown(self._items, rows), self._console.width),
+            Text(format_overview(self._items, self._speed.steps_per_second)),
         )
 
     def tell(self, line: str) -> None:
@@ -104,7 +104,7 @@ class Show(LiveShow):
         self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
 
-def build_table(items: Sequence[Item], width: int = 120) -> Table:
+def build_table(items: Sequence[SweepRun], width: int = 120) -> Table:
     """One row for each run. Avg is the mean score of its last 100 episodes, Max its best. On a narrow screen the speed
     of each run is left out rather than its name broken."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -113,30 +113,30 @@ def build_table(items: Sequence[Item], width: int = 120) -> Table:
     for title in ("steps", *(["steps/s"] if width >= _SPEED_FROM else []), "Avg", "Max", "left"):
         table.add_column(title, justify="right", no_wrap=True)
     for item in items:
-        reading, style = item.reading, _STYLES[item.state]
+        progress, style = item.progress, _STYLES[item.state]
         game, agent, seed = item.run.folder.split("/")
-        speed = reading.speed if item.state is RunState.RUNNING else None
+        speed = progress.speed if item.state is RunState.RUNNING else None
         where = f" on {item.where}" if item.where and item.state is RunState.RUNNING else ""
         table.add_row(
             Text(game),  # not markup: a line that is printed without any also redraws the table without any
             Text(agent),
             seed.removeprefix("seed-"),
             Text(item.state.value + where, style),
-            f"{reading.steps:,}",
+            f"{progress.steps:,}",
             *([f"{speed:.0f}" if speed else ""] if width >= _SPEED_FROM else []),
-            f"{reading.mean:.1f}" if reading.mean is not None else "",
-            f"{reading.best:g}" if reading.best is not None else "",
-            spell_time(item.left / speed) if speed else "",
+            f"{progress.mean:.1f}" if progress.mean is not None else "",
+            f"{progress.best:g}" if progress.best is not None else "",
+            format_time(item.left / speed) if speed else "",
         )
     return table
 
 
-def build_means(items: Sequence[Item]) -> Table | None:
+def build_means(items: Sequence[SweepRun]) -> Table | None:
     """One row for each agent on each game: mean and standard deviation over the seeds that are finished. None where no
     agent has several."""
-    groups: dict[tuple[str, str], list[Item]] = {}
+    groups: dict[tuple[str, str], list[SweepRun]] = {}
     for item in items:
-        if item.state is RunState.FINISHED and item.reading.mean is not None and item.reading.best is not None:
+        if item.state is RunState.FINISHED and item.progress.mean is not None and item.progress.best is not None:
             game, agent, _ = item.run.folder.split("/")
             groups.setdefault((game, agent), []).append(item)
     if not any(len(group) > 1 for group in groups.values()):
@@ -147,35 +147,35 @@ def build_means(items: Sequence[Item]) -> Table | None:
     for title in ("seeds", "Avg ± sd", "Max ± sd"):
         table.add_column(title, justify="right", no_wrap=True)
     for (game, agent), group in groups.items():
-        figures = ([item.reading.mean or 0.0 for item in group], [item.reading.best or 0.0 for item in group])
-        table.add_row(Text(game), Text(agent), str(len(group)), *map(_spell_spread, figures))
+        figures = ([item.progress.mean or 0.0 for item in group], [item.progress.best or 0.0 for item in group])
+        table.add_row(Text(game), Text(agent), str(len(group)), *map(_format_spread, figures))
     return table
 
 
-def _spell_spread(values: Sequence[float]) -> str:
+def _format_spread(values: Sequence[float]) -> str:
     """The mean, with the population's standard deviation, as in reports; that of a single seed says nothing."""
     mean = f"{statistics.fmean(values):.1f}"
     return f"{mean} ± {statistics.pstdev(values):.1f}" if len(values) > 1 else mean
 
 
-def overview(items: Sequence[Item], speed: float | None = None) -> str:
+def format_overview(items: Sequence[SweepRun], speed: float | None = None) -> str:
     """All runs in one line. `speed`: their steps per second together, if that was measured over some time."""
     counts = Counter(item.state for item in items)
     done = sum(item.run.config.steps - item.left for item in items)
     total = sum(item.run.config.steps for item in items)
     running = [item for item in items if item.state is RunState.RUNNING]
-    speed = sum(item.reading.speed or 0.0 for item in running) if speed is None else speed if running else 0.0
+    speed = sum(item.progress.speed or 0.0 for item in running) if speed is None else speed if running else 0.0
     states = ", ".join(f"{counts[state]} {state.value}" for state in RunState if counts[state])
-    rest = f", {speed:.0f} steps/s, about {spell_time((total - done) / speed)} left" if speed else ""
+    rest = f", {speed:.0f} steps/s, about {format_time((total - done) / speed)} left" if speed else ""
     return f"{len(items)} run{'s' * (len(items) != 1)}: {states}; {done:,} of {total:,} steps{rest}"
 
 
-def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
+def print_result(console: Console, items: Sequence[SweepRun], out: Path) -> None:
     """All runs, the means over their seeds, and why some failed."""
     console.print(build_table(items, console.width))
     if (means := build_means(items)) is not None:
         console.print(means)
-    console.print(overview(items), highlight=False, soft_wrap=True, markup=False)
+    console.print(format_overview(items), highlight=False, soft_wrap=True, markup=False)
     for item in items:
         if item.state is RunState.FAILED:
             console.print(f"\n{item.path} failed: {item.why}", highlight=False, soft_wrap=True, markup=False)
@@ -183,7 +183,7 @@ def print_end(console: Console, items: Sequence[Item], out: Path) -> None:
                 console.print(f"    {line}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _first(items: Sequence[Item], rows: int) -> list[Item]:
+def _choose_shown(items: Sequence[SweepRun], rows: int) -> list[SweepRun]:
     """Those that there is room for, those about which there is something to see before the others."""
     if len(items) <= rows:
         return list(items)
@@ -192,7 +192,7 @@ def _first(items: Sequence[Item], rows: int) -> list[Item]:
     return [items[place] for place in sorted(places)]
 
 
-def spell_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """A stretch of time, for people."""
     whole = int(seconds)
     if whole < 120:

@@ -1,7 +1,7 @@
 """Carries out runs as tasks of a Ray cluster (extra `cluster`).
 
-One task is one run: it starts the same process as on one machine, and streams news. Ray itself retries nothing: the
-conductor decides whether and from where a run continues, as on one machine. Tasks ask an actor on the sweep's machine,
+One task is one run: it starts the same process as on one machine, and streams messages. Ray itself retries nothing: the
+scheduler decides whether and from where a run continues, as on one machine. Tasks ask an actor on the sweep's machine,
 the `TaskServer`, whether to stop, and get from it what the sweep has of their run.
 
 Tasks and the sweep exchange MessagePack. Every machine that can reach a Ray cluster can run programs on it; see
@@ -22,14 +22,14 @@ import msgspec
 
 from xtx.core import UserError, warn
 from xtx.files.regular_files import open_regular
-from xtx.sweep.cluster_node import News, Order, carry_out, our_version
+from xtx.sweep.cluster_node import RunMessage, RunOrder, execute_run, read_version
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_process import RunResources
+from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.run_transfer import RunFiles, pack_whole, unpack
 from xtx.sweep.scheduler import AttemptOutcome, Event
 
 _ANSWER_WITHIN = 10.0
-"""Seconds to wait for an answer over the network. If the desk does not answer whether to stop, the run continues."""
+"""Seconds to wait for an answer over the network. If the server does not answer whether to stop, the run continues."""
 
 
 def _import_ray() -> Any:
@@ -63,31 +63,31 @@ class TaskServer:
         return msgspec.msgpack.encode(pack_whole(self._out / folder))
 
 
-def task(order: bytes, desk: Any) -> Iterator[bytes]:
-    """Carry out one run, given by an encoded `Order`, and yield encoded `News`."""
+def task(order: bytes, server: Any) -> Iterator[bytes]:
+    """Carry out one run, given by an encoded `RunOrder`, and yield encoded `RunMessage`."""
     ray = _import_ray()
-    decoded = msgspec.msgpack.decode(order, type=Order)
+    decoded = msgspec.msgpack.decode(order, type=RunOrder)
 
     def stop_asked() -> bool:
         with contextlib.suppress(ray.exceptions.RayError):
-            return bool(ray.get(desk.stop_asked.remote(), timeout=_ANSWER_WITHIN))
+            return bool(ray.get(server.stop_asked.remote(), timeout=_ANSWER_WITHIN))
         return False
 
     def fetch() -> RunFiles:
-        return msgspec.msgpack.decode(ray.get(desk.fetch.remote(decoded.folder)), type=RunFiles)
+        return msgspec.msgpack.decode(ray.get(server.fetch.remote(decoded.folder)), type=RunFiles)
 
-    for news in carry_out(decoded, stop_asked, fetch):
-        yield msgspec.msgpack.encode(news)
+    for message in execute_run(decoded, stop_asked, fetch):
+        yield msgspec.msgpack.encode(message)
 
 
-class RayPlaces:
+class RayExecutor:
     """A Ray cluster, which carries out as many runs as its machines have resources for."""
 
     def __init__(
         self,
         out: Path,
         sweep: str,
-        means: RunResources,
+        resources: SweepRunResources,
         address: str,
         *,
         cpus: float,
@@ -101,7 +101,7 @@ class RayPlaces:
         machines share the sweep's folder.
         """
         self._ray = ray = _import_ray()
-        self._out, self._sweep, self._means, self._jobs, self._bring_back = out, sweep, means, jobs, bring_back
+        self._out, self._sweep, self._resources, self._jobs, self._bring_back = out, sweep, resources, jobs, bring_back
         self._streams: dict[Any, PlannedRun] = {}
         self._running: set[str] = set()
         self._events: list[Event] = []
@@ -111,7 +111,7 @@ class RayPlaces:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
-        self._desk = ray.remote(TaskServer).options(**options, scheduling_strategy=here).remote(str(out))
+        self._server = ray.remote(TaskServer).options(**options, scheduling_strategy=here).remote(str(out))
         self._task = ray.remote(task).options(
             num_cpus=cpus, num_gpus=gpus, max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD",
             name="xtx run",
@@ -123,25 +123,25 @@ class RayPlaces:
             warn(f"no machine of the cluster has {cpus:g} processors and {gpus:g} GPUs now; runs wait until one has")
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """How many more runs can be submitted; the cluster queues those that it has no resources for."""
         return (self._jobs or len(self._streams) + 1) - len(self._streams)
 
-    def begin(self, run: PlannedRun) -> None:
+    def start(self, run: PlannedRun) -> None:
         """Submit a run to the cluster."""
-        order = Order(
+        order = RunOrder(
             out=str(self._out),
             sweep=self._sweep,
             folder=run.folder,
             config=run.config,
-            means=self._means,
-            version=our_version(),
+            resources=self._resources,
+            version=read_version(),
             games=os.environ.get("XTX_GAMES", ""),
             bring_back=self._bring_back,
         )
-        self._streams[self._task.remote(msgspec.msgpack.encode(order), self._desk)] = run
+        self._streams[self._task.remote(msgspec.msgpack.encode(order), self._server)] = run
 
-    def events(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """Return the events since the last call."""
         ray = self._ray
         while self._streams:
@@ -154,10 +154,10 @@ class RayPlaces:
         return events
 
     def _read(self, stream: Any) -> None:
-        """Read one piece of news from a task."""
+        """Read one message from a task."""
         run = self._streams[stream]
         try:
-            news = msgspec.msgpack.decode(self._ray.get(next(stream)), type=News)
+            message = msgspec.msgpack.decode(self._ray.get(next(stream)), type=RunMessage)
         except StopIteration:
             self._end(stream, AttemptOutcome.FAILED, "ended without a result")
             return
@@ -167,19 +167,19 @@ class RayPlaces:
         except self._ray.exceptions.RayError as error:  # its process or its machine was lost
             self._end(stream, AttemptOutcome.FAILED, _one_line(error))
             return
-        if news.outcome:
-            self._end(stream, AttemptOutcome(news.outcome), news.why)
-        elif news.parcel is not None:
+        if message.outcome:
+            self._end(stream, AttemptOutcome(message.outcome), message.why)
+        elif message.files is not None:
             try:
-                unpack(self._out / run.folder, news.parcel)
+                unpack(self._out / run.folder, message.files)
             except (OSError, ValueError) as error:
                 self._ray.cancel(stream)
                 self._end(stream, AttemptOutcome.HOPELESS, f"what came from the cluster cannot be kept: {error}")
         else:
             self._running.add(run.folder)
-            if news.copied:
+            if message.copied:
                 self._hold(run.folder)
-            self._events.append(Event(run.folder, detail=news.where))
+            self._events.append(Event(run.folder, detail=message.where))
 
     def _hold(self, folder: str) -> None:
         """Lock a run that is carried out on another machine, so that no process here works on it."""
@@ -198,8 +198,8 @@ class RayPlaces:
         self._events.append(Event(run.folder, outcome, why))
 
     def ask_to_stop(self) -> None:
-        """Ask running tasks to stop through the desk, and cancel those that have not begun."""
-        self._desk.stop.remote()
+        """Ask running tasks to stop through the server, and cancel those that have not begun."""
+        self._server.stop.remote()
         for stream, run in self._streams.items():
             if run.folder not in self._running:
                 self._running.add(run.folder)  # so that it is cancelled only once

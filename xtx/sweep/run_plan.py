@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from xtx.agents.from_file import agent_label
-from xtx.agents.registry import find_agent, preset
+from xtx.agents.from_file import make_agent_label
+from xtx.agents.registry import find_agent, make_preset
 from xtx.config.bounds import check_settings
-from xtx.config.settings import QLearning, RunConfig, demo, usual_length
+from xtx.config.settings import QLearning, RunConfig, get_default_length, make_demo_settings
 from xtx.core import UserError
 from xtx.games.catalog.known_games import extra_actions, find_entry, find_story, is_story_path, locate
 from xtx.shell_command import format_command
-from xtx.sweep.sweep_file import Spec
+from xtx.sweep.sweep_file import SweepSpec
 
 STAR = "*"
 """Behind a game's name: play it with the actions that the paper adds."""
@@ -33,7 +33,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SweepGame:
     """A game of a sweep, and whether it is played with the actions that the paper adds."""
 
     name: str
@@ -47,30 +47,30 @@ class Chosen:
         return Path(self.name).stem.lower() if is_story_path(self.name) else self.name
 
 
-def find_games(names: Sequence[str]) -> list[Chosen]:
+def find_games(names: Sequence[str]) -> list[SweepGame]:
     """Return the games of these names, each once; missing stories are noted. Raises `UserError` for an unknown game."""
     return list(dict.fromkeys(_find_game(name) for name in names))
 
 
-def _find_game(typed: str) -> Chosen:
+def _find_game(typed: str) -> SweepGame:
     name, star = typed.removesuffix(STAR), typed.endswith(STAR)
     if name.startswith("toy:"):
         from xtx.games.toy_game import ToyGame  # not at the top: it loads an emulator
 
         ToyGame(name)
-        chosen = Chosen(name, star)
+        chosen = SweepGame(name, star)
     elif is_story_path(name):
         find_story(name)
-        chosen = Chosen(name, star)
+        chosen = SweepGame(name, star)
     else:
         entry = find_entry(name)
-        chosen = Chosen(entry.name, star, "" if locate(entry)[0] else entry.file)
+        chosen = SweepGame(entry.name, star, "" if locate(entry)[0] else entry.file)
     if star and not extra_actions(chosen.stem):
         raise UserError(f"{typed}: the paper adds no actions to {chosen.stem}; leave out the star")
     return chosen
 
 
-def make_plan(spec: Spec, games: Sequence[Chosen]) -> list[PlannedRun]:
+def make_plan(spec: SweepSpec, games: Sequence[SweepGame]) -> list[PlannedRun]:
     """Return the runs in the order in which they are started. Raises `UserError`.
 
     All runs of the first seed come first, so that an unfinished sweep can already be compared.
@@ -95,12 +95,12 @@ def make_plan(spec: Spec, games: Sequence[Chosen]) -> list[PlannedRun]:
     return list(found.values())
 
 
-def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool) -> PlannedRun:
+def _plan_run(spec: SweepSpec, game: SweepGame, agent: str, seed: int, stochastic: bool) -> PlannedRun:
     """Plan one run."""
-    settings = preset(agent, game.stem)
+    settings = make_preset(agent, game.stem)
     if spec.small and isinstance(settings, QLearning):
-        settings = demo(settings)
-    steps, num_envs = usual_length(agent)
+        settings = make_demo_settings(settings)
+    steps, num_envs = get_default_length(agent)
     config = RunConfig(
         game=game.name,
         agent=agent,
@@ -117,7 +117,7 @@ def _plan_run(spec: Spec, game: Chosen, agent: str, seed: int, stochastic: bool)
     whole = spec.actions == "whole"
     variants = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar), ("whole", whole))
     folder = "-".join([_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
-    return PlannedRun(f"{folder}/{_folder_name(agent_label(agent))}/seed-{seed}", config)
+    return PlannedRun(f"{folder}/{_folder_name(make_agent_label(agent))}/seed-{seed}", config)
 
 
 def _folder_name(name: str) -> str:

@@ -23,11 +23,11 @@ _PROGRAM = (
     "end_with(int(sys.argv.pop(1))); from xtx.cli.main import main; sys.exit(main())"
 )
 
-FINISHED, STOPPED, MISTAKE = 0, 130, 2
+FINISHED, STOPPED, USER_ERROR = 0, 130, 2
 """Exit statuses of `xtx resume`: the run has all its steps, it was told to stop, or the user must fix something."""
 
 
-class RunResources(msgspec.Struct, frozen=True):
+class SweepRunResources(msgspec.Struct, frozen=True):
     """The resources with which runs are carried out. Only `device` and `threads` have an influence on results."""
 
     device: str = "cpu"
@@ -42,7 +42,7 @@ class RunResources(msgspec.Struct, frozen=True):
     """Folder of the atlas; None for the default one."""
     no_atlas: bool = False
 
-    def words(self, num_envs: int) -> list[str]:
+    def build_options(self, num_envs: int) -> list[str]:
         """Return the options of `xtx resume` for a run with a number of envs."""
         on_gpu = self.device.startswith("cuda")
         # With a GPU, runs mostly wait for the few of their envs that reach a new state: six runs with two workers each
@@ -61,15 +61,15 @@ class RunResources(msgspec.Struct, frozen=True):
         return [*words, "--no-atlas"] if self.no_atlas else words
 
 
-def spawn(
-    folder: Path, num_envs: int, means: RunResources, surroundings: dict[str, str] | None = None
+def start_process(
+    folder: Path, num_envs: int, resources: SweepRunResources, surroundings: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:  # fmt: skip
     """Start or continue the run in a folder, which has a number of envs.
 
     surroundings: environment variables to set. The process ends with the thread that calls this, so call it in one that
     lives as long as the sweep.
     """
-    threads = str(means.threads)
+    threads = str(resources.threads)
     environment = {
         **os.environ,
         # As many as torch has, so that NumPy's sums do not depend on the machine either.
@@ -79,7 +79,7 @@ def spawn(
         "PYTHONFAULTHANDLER": "1",
         **(surroundings or {}),
     }
-    root, words = str(Path(__file__).parents[2]), means.words(num_envs)
+    root, words = str(Path(__file__).parents[2]), resources.build_options(num_envs)
     with open_append(folder / LOG) as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, root, str(os.getpid()), "resume", str(folder), *words],

@@ -12,7 +12,7 @@ from typing import Any
 from xtx.config.settings import RunConfig
 from xtx.files.bounded_reads import BadFileError, decode_json
 from xtx.files.regular_files import open_readable
-from xtx.runs.run_folder import read_episodes
+from xtx.runs.line_files import read_episodes
 from xtx.sweep.sweep_folder import saved_steps
 
 LAST = 100
@@ -24,7 +24,7 @@ _TAIL = 1 << 16
 
 
 @dataclass(frozen=True)
-class Reading:
+class RunProgress:
     """Steps and scores of a run; None for what is not known."""
 
     steps: int = 0
@@ -35,29 +35,30 @@ class Reading:
     """Game steps per second over the last minute."""
 
 
-def read_running(folder: Path, config: RunConfig, since: float) -> Reading:
+def read_running(folder: Path, config: RunConfig, since: float) -> RunProgress:
     """Read a run that was started at the time `since`, in seconds since 1970. Reads the ends of two files only."""
     newest = next(_newest_lines(folder / "metrics.jsonl"), {})
     steps = max(_number(newest, "step") or 0, saved_steps(folder))
     speed = _speed(folder, since)
-    return Reading(min(int(steps), config.steps), _number(newest, "score_mean"), _number(newest, "score_max"), speed)
+    mean, best = _number(newest, "score_mean"), _number(newest, "score_max")
+    return RunProgress(min(int(steps), config.steps), mean, best, speed)
 
 
-def read_finished(folder: Path, config: RunConfig) -> Reading:
+def read_finished(folder: Path, config: RunConfig) -> RunProgress:
     """Read a finished run, with its scores at the very end."""
     newest = next(_newest_lines(folder / "metrics.jsonl"), {})
     if (_number(newest, "step") or 0) >= config.steps:
-        return Reading(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
+        return RunProgress(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
     # The last line of metrics was written before the end, so the scores come from the episodes.
     mean, best = _episode_scores(folder)
-    return Reading(config.steps, mean, best)
+    return RunProgress(config.steps, mean, best)
 
 
-def read_stopped(folder: Path, config: RunConfig) -> Reading:
+def read_stopped(folder: Path, config: RunConfig) -> RunProgress:
     """Read a run that is not going on, with its scores at the end: metrics lag behind its episodes."""
-    reading = read_running(folder, config, time.time())
+    progress = read_running(folder, config, time.time())
     mean, best = _episode_scores(folder)
-    return reading if mean is None else replace(reading, mean=mean, best=best)
+    return progress if mean is None else replace(progress, mean=mean, best=best)
 
 
 def _episode_scores(folder: Path) -> tuple[float | None, float | None]:

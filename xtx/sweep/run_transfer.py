@@ -1,6 +1,6 @@
 """Copies a run from one machine to another while it is being written, for clusters without a shared folder.
 
-A parcel is data only: new lines, small files, checkpoints. After each parcel the copy is a run that can be continued: a
+`RunFiles` is data only: new lines, small files, checkpoints. After each the copy is a run that can be continued: a
 checkpoint is written atomically, after the lines that it refers to.
 """
 
@@ -13,8 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from xtx.files.atomic_writes import write_atomically
+from xtx.files.file_copies import link_or_copy
 from xtx.files.regular_files import check_folders, open_regular, touch_file
-from xtx.runs.run_folder import MAX_CHECKPOINTS, SAVED, checkpoints, link_or_copy, read_checkpoint, write_whole
+from xtx.runs.checkpoint_file import MAX_CHECKPOINTS, list_checkpoints, read_checkpoint
+from xtx.runs.run_folder import SAVED
 
 _NOT_COPIED = ("lock", "config.json", "finished", SAVED)
 """Files that are not copied: they are made in each folder."""
@@ -30,7 +33,7 @@ class FilePiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunFiles(msgspec.Struct, frozen=True, array_like=True):
-    """The changes in a run's folder since the last parcel."""
+    """The changes in a run's folder since the last ones."""
 
     pieces: list[FilePiece]
     checkpoints: list[FilePiece]
@@ -42,7 +45,7 @@ class RunFiles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sender:
-    """Finds the changes in a run's folder since the last parcel."""
+    """Finds the changes in a run's folder since the last call."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -55,7 +58,7 @@ class Sender:
     def pack(self) -> RunFiles:
         """Return the changes. Checkpoints are read first: the lines that they refer to are on disk then."""
         saved = []
-        there = checkpoints(self._folder)
+        there = list_checkpoints(self._folder)
         self._sent = {name: known for name, known in self._sent.items() if name in {path.name for path in there}}
         for path in there[:1]:
             with contextlib.suppress(OSError), path.open("rb") as file:  # the run may delete it at any moment
@@ -119,7 +122,7 @@ def pack_whole(folder: Path) -> RunFiles:
     """Return all that another machine needs to continue a run: its lines, and the newest good checkpoint."""
     sender = Sender(folder)
     saved, found = [], ""
-    for path in checkpoints(folder):
+    for path in list_checkpoints(folder):
         with contextlib.suppress(ValueError, OSError):
             read_checkpoint(path)
             saved.append(FilePiece(path.name, 0, path.read_bytes()))
@@ -133,29 +136,29 @@ def pack_whole(folder: Path) -> RunFiles:
     return RunFiles(sender._pack_files(), saved)
 
 
-def unpack(folder: Path, parcel: RunFiles) -> None:
-    """Write a parcel into a run's folder. Raises `ValueError` for file names that a parcel cannot have."""
-    for piece in [*parcel.pieces, *parcel.checkpoints]:
+def unpack(folder: Path, files: RunFiles) -> None:
+    """Write files into a run's folder. Raises `ValueError` for names of files that are never copied."""
+    for piece in [*files.pieces, *files.checkpoints]:
         if not _NAME.fullmatch(piece.name) or piece.name in _NOT_COPIED:
-            raise ValueError(f"a parcel with a file called {piece.name!r}")
+            raise ValueError(f"a file that is not copied, called {piece.name!r}")
     where = folder / "checkpoints"
     check_folders([where])
     where.mkdir(parents=True, exist_ok=True)
-    for piece in parcel.pieces:
+    for piece in files.pieces:
         _write_piece(folder / piece.name, piece)
-    for piece in parcel.checkpoints:
-        write_whole(where / piece.name, piece.content)
+    for piece in files.checkpoints:
+        write_atomically(where / piece.name, piece.content)
         touch_file(folder / SAVED)  # not before: a run with this file but no checkpoint cannot continue
-    if parcel.best and (where / parcel.best).exists():
-        link_or_copy(where / parcel.best, where / "best")
-    for old in checkpoints(folder)[MAX_CHECKPOINTS:]:
+    if files.best and (where / files.best).exists():
+        link_or_copy(where / files.best, where / "best")
+    for old in list_checkpoints(folder)[MAX_CHECKPOINTS:]:
         old.unlink(missing_ok=True)
 
 
 def _write_piece(path: Path, piece: FilePiece) -> None:
     """Append a piece to a file of lines, or replace another file by it."""
     if piece.offset == 0 and path.suffix not in (".jsonl", ".txt"):
-        write_whole(path, piece.content)
+        write_atomically(path, piece.content)
         return
     with os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
         if file.seek(0, os.SEEK_END) < piece.offset:

@@ -1,6 +1,6 @@
 """The loop over all runs of a sweep: starts runs, continues interrupted ones and retries failed ones.
 
-It does not depend on where runs are carried out: an implementation of `Places` starts them.
+It does not depend on where runs are carried out: an implementation of `RunExecutor` starts them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Protocol
 
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_progress import Reading, read_finished, read_running
-from xtx.sweep.sweep_folder import is_finished, is_held, last_lines, mark_finished, plant, saved_steps
+from xtx.sweep.run_progress import RunProgress, read_finished, read_running
+from xtx.sweep.sweep_folder import create_run_folder, is_finished, is_held, last_lines, mark_finished, saved_steps
 
 READ_EVERY = 1.0
 """Seconds between two readings of a run's folder."""
-TURN = 0.1
+POLL_SECONDS = 0.1
 """Seconds between two passes of the loop."""
 
 
@@ -59,17 +59,17 @@ class Event:
     """The machine on which it has begun, or why it failed."""
 
 
-class Places(Protocol):
+class RunExecutor(Protocol):
     """A place where runs are carried out: this machine or a cluster."""
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """How many more runs can be started now."""
 
-    def begin(self, run: PlannedRun) -> None:
+    def start(self, run: PlannedRun) -> None:
         """Start or continue a run."""
 
-    def events(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """Return the events since the last call."""
 
     def ask_to_stop(self) -> None:
@@ -80,13 +80,13 @@ class Places(Protocol):
 
 
 @dataclass
-class Item:
+class SweepRun:
     """A run of the sweep, with its state."""
 
     run: PlannedRun
     path: Path
     state: RunState = RunState.WAITING
-    reading: Reading = field(default_factory=Reading)
+    progress: RunProgress = field(default_factory=RunProgress)
     """Steps and scores, as last read from its folder."""
     where: str = ""
     """The machine on which it runs."""
@@ -106,34 +106,34 @@ class Item:
     @property
     def left(self) -> int:
         """Steps that are left."""
-        return 0 if self.state is RunState.FINISHED else self.run.config.steps - self.reading.steps
+        return 0 if self.state is RunState.FINISHED else self.run.config.steps - self.progress.steps
 
 
-class Conductor:
+class Scheduler:
     """Runs the loop over all runs of a sweep."""
 
     def __init__(
-        self, out: Path, runs: Iterable[PlannedRun], places: Places, retries: int, tell: Callable[[str], None]
+        self, out: Path, runs: Iterable[PlannedRun], executor: RunExecutor, retries: int, tell: Callable[[str], None]
     ) -> None:
         """retries: how often in a row a run may fail without progress; tell: called with one line about a run."""
         self._tell = tell
-        self.items = [Item(run, out / run.folder) for run in runs]
-        self._places = places
+        self.items = [SweepRun(run, out / run.folder) for run in runs]
+        self._executor = executor
         self._retries = retries
         for item in self.items:
             self._find_state(item)
 
-    def conduct(self, show: Callable[[list[Item]], None], stop_asked: Callable[[], bool]) -> None:
+    def run_all(self, show: Callable[[list[SweepRun]], None], stop_asked: Callable[[], bool]) -> None:
         """Loop until all runs are finished or have failed, or until `stop_asked` and all have stopped.
 
         show: called after every pass with all runs.
         """
         while True:
             stopping = stop_asked()
-            for event in self._places.events():
+            for event in self._executor.take_events():
                 self._handle(event, stopping)
             if stopping:
-                self._places.ask_to_stop()
+                self._executor.ask_to_stop()
                 for item in self._in(RunState.WAITING, RunState.HELD):
                     item.state = RunState.STOPPED
             else:
@@ -142,12 +142,12 @@ class Conductor:
             show(self.items)
             if not self._in(RunState.RUNNING, RunState.SENT, RunState.WAITING, RunState.HELD):
                 return
-            time.sleep(TURN)
+            time.sleep(POLL_SECONDS)
 
-    def _in(self, *states: RunState) -> list[Item]:
+    def _in(self, *states: RunState) -> list[SweepRun]:
         return [item for item in self.items if item.state in states]
 
-    def _find_state(self, item: Item) -> None:
+    def _find_state(self, item: SweepRun) -> None:
         """Set the state of a run before the loop begins."""
         config = item.run.config
         if is_finished(item.path, config):
@@ -155,14 +155,14 @@ class Conductor:
         elif is_held(item.path):
             self._hold(item)
         elif saved_steps(item.path):
-            item.reading = read_running(item.path, config, since=time.time())
+            item.progress = read_running(item.path, config, since=time.time())
 
-    def _finish(self, item: Item) -> None:
+    def _finish(self, item: SweepRun) -> None:
         item.state, item.why, item.log = RunState.FINISHED, "", []
         mark_finished(item.path, item.run.config)
-        item.reading = read_finished(item.path, item.run.config)
+        item.progress = read_finished(item.path, item.run.config)
 
-    def _hold(self, item: Item) -> None:
+    def _hold(self, item: SweepRun) -> None:
         item.state = RunState.HELD
         self._tell(f"{item.run.folder}: another process works on it; it is waited for")
 
@@ -175,17 +175,17 @@ class Conductor:
                     item.state = RunState.WAITING
         # Runs that failed come last, so that one that fails repeatedly does not delay the others.
         for item in sorted(self._in(RunState.WAITING), key=lambda item: item.failures):
-            if self._places.free < 1:
+            if self._executor.num_free < 1:
                 return
             if is_finished(item.path, item.run.config):  # by another process, meanwhile
                 self._finish(item)
             elif is_held(item.path):
                 self._hold(item)
             else:
-                plant(item.path, item.run.config)
+                create_run_folder(item.path, item.run.config)
                 item.state, item.where = RunState.SENT, ""
                 item.begun, item.saved = time.time(), saved_steps(item.path)
-                self._places.begin(item.run)
+                self._executor.start(item.run)
 
     def _handle(self, event: Event, stopping: bool) -> None:
         """Update the run that an event is about."""
@@ -195,21 +195,21 @@ class Conductor:
                 item.state, item.where = RunState.RUNNING, event.detail
             case AttemptOutcome.FINISHED:
                 self._finish(item)
-                self._tell(f"{event.folder} is finished{_scores(item.reading)}")
+                self._tell(f"{event.folder} is finished{_scores(item.progress)}")
             case AttemptOutcome.HELD:
                 self._hold(item)
             case AttemptOutcome.STOPPED if stopping:
                 item.state = RunState.STOPPED
-                item.reading = read_running(item.path, item.run.config, since=time.time())
+                item.progress = read_running(item.path, item.run.config, since=time.time())
             case _:
                 self._fail(item, event)
 
-    def _fail(self, item: Item, event: Event) -> None:
+    def _fail(self, item: SweepRun, event: Event) -> None:
         """Retry a run that failed, unless it failed too often in a row without progress."""
         has_progressed = saved_steps(item.path) > item.saved
         item.failures = 1 if has_progressed else item.failures + 1
         item.why, item.log = event.detail, last_lines(item.path)
-        item.reading = read_running(item.path, item.run.config, since=time.time())
+        item.progress = read_running(item.path, item.run.config, since=time.time())
         given_up = event.outcome is AttemptOutcome.HOPELESS or item.failures > self._retries
         item.state = RunState.FAILED if given_up else RunState.WAITING
         self._tell(f"{event.folder} failed and is {'given up' if given_up else 'tried again'}: {item.why}")
@@ -220,10 +220,10 @@ class Conductor:
         for item in self._in(RunState.RUNNING, RunState.SENT):
             if now - item.looked > READ_EVERY:
                 item.looked = now
-                item.reading = read_running(item.path, item.run.config, item.begun)
+                item.progress = read_running(item.path, item.run.config, item.begun)
 
 
-def _scores(reading: Reading) -> str:
-    if reading.mean is None or reading.best is None:
+def _scores(progress: RunProgress) -> str:
+    if progress.mean is None or progress.best is None:
         return ""
-    return f": mean of the last 100 episodes {reading.mean:.1f}, best {reading.best:g}"
+    return f": mean of the last 100 episodes {progress.mean:.1f}, best {progress.best:g}"

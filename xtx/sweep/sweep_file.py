@@ -16,7 +16,7 @@ READY = Path(__file__).parent / "ready"
 """Folder of the sweeps that come with xtx."""
 
 
-class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SweepSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The description of a sweep: games x agents x seeds. Fields have the names of the TOML file."""
 
     games: tuple[str, ...] = ()
@@ -39,18 +39,18 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """By agent, the settings that differ from its preset."""
 
 
-def ready_names() -> list[str]:
+def list_ready_sweeps() -> list[str]:
     """Return the names of the sweeps that come with xtx."""
     return sorted(path.stem for path in READY.glob("*.toml"))
 
 
-def read_spec(name_or_path: str) -> Spec:
+def read_spec(name_or_path: str) -> SweepSpec:
     """Read the sweep of a name that comes with xtx, or a TOML file. Raises `UserError`."""
     path = Path(name_or_path)
     if path.suffix != ".toml" and "/" not in name_or_path:
         path = READY / f"{name_or_path}.toml"
         if not path.is_file():
-            names = ready_names()
+            names = list_ready_sweeps()
             close = difflib.get_close_matches(name_or_path, names, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
             raise UserError(f"there is no sweep called {name_or_path!r}; {hint} (a file of your own ends in .toml)")
@@ -61,7 +61,7 @@ def read_spec(name_or_path: str) -> Spec:
             if "num_envs" in found:
                 raise UserError(f"{path} has num_envs and its earlier name lock_step; delete lock_step")
             found["num_envs"] = found.pop("lock_step")
-        return msgspec.convert(found, Spec)
+        return msgspec.convert(found, SweepSpec)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); name a sweep, or a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

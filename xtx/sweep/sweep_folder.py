@@ -24,9 +24,11 @@ import msgspec
 from xtx.config.config_file import encode_config
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
+from xtx.files.atomic_writes import replace_text
 from xtx.files.bounded_reads import BadFileError, read_bounded, read_json
 from xtx.files.regular_files import open_readable, open_regular
-from xtx.runs.run_folder import checkpoints, read_config, replace_text
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.run_config import read_config
 from xtx.sweep.run_plan import PlannedRun
 
 LOG = "log.txt"
@@ -35,7 +37,7 @@ MARK = "finished"
 """Name of the file that says that a run is finished."""
 
 
-class Common(msgspec.Struct, frozen=True):
+class SharedSettings(msgspec.Struct, frozen=True):
     """The settings that all runs of a sweep share."""
 
     id: str
@@ -59,14 +61,14 @@ def open_sweep(out: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def agree(out: Path, threads: int | None, device: str | None) -> Common | None:
+def read_shared_settings(out: Path, threads: int | None, device: str | None) -> SharedSettings | None:
     """Return the settings that the runs in the folder share; None if there are none yet.
 
     Raises `UserError` if others are asked for now: new runs would not be comparable with the old ones.
     """
     path = out / "sweep.json"
     try:
-        known: Common = read_json(path, Common)
+        known: SharedSettings = read_json(path, SharedSettings)
     except FileNotFoundError:
         return None
     except (OSError, BadFileError) as error:
@@ -78,9 +80,9 @@ def agree(out: Path, threads: int | None, device: str | None) -> Common | None:
     return known
 
 
-def settle(out: Path, threads: int, device: str) -> Common:
+def write_shared_settings(out: Path, threads: int, device: str) -> SharedSettings:
     """Write the settings that the runs of a new sweep share."""
-    common = Common(secrets.token_hex(8), threads, device)
+    common = SharedSettings(secrets.token_hex(8), threads, device)
     replace_text(out / "sweep.json", json.dumps(msgspec.to_builtins(common), indent=2) + "\n")
     return common
 
@@ -106,7 +108,7 @@ def _difference(there: RunConfig, wanted: RunConfig) -> str:
     return f"other settings of {there.agent}" if name == "settings" else f"its {name}: {old[name]}, not {new[name]}"
 
 
-def plant(folder: Path, config: RunConfig) -> None:
+def create_run_folder(folder: Path, config: RunConfig) -> None:
     """Create a run's folder with its config, so that `xtx resume` can start it. Safe to interrupt at any point."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     if not (folder / "config.json").exists():
@@ -115,7 +117,7 @@ def plant(folder: Path, config: RunConfig) -> None:
 
 def saved_steps(folder: Path) -> int:
     """Return the steps of the newest checkpoint; 0 if there is none."""
-    return max((int(path.name) for path in checkpoints(folder)), default=0)
+    return max((int(path.name) for path in list_checkpoints(folder)), default=0)
 
 
 def is_finished(folder: Path, config: RunConfig) -> bool:

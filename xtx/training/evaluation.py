@@ -20,7 +20,7 @@ _PLACES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PlayedStep:
     """One step of an episode."""
 
     before: Observation
@@ -29,24 +29,24 @@ class Moment:
 
 
 @dataclass
-class Played:
+class PlayedEpisode:
     """An episode, whole."""
 
     number: int
     """From 1, in the order in which episodes began."""
     seed: int
     """The emulator's."""
-    moments: list[Moment] = field(default_factory=list)
+    steps: list[PlayedStep] = field(default_factory=list)
 
     @property
     def actions(self) -> list[str]:
         """What was done."""
-        return [moment.decision.action for moment in self.moments]
+        return [moment.decision.action for moment in self.steps]
 
     @property
     def last(self) -> Step:
         """The step that ended it."""
-        return self.moments[-1].after
+        return self.steps[-1].after
 
     @property
     def score(self) -> int:
@@ -58,15 +58,15 @@ class Played:
         """How: `won`, `died` (the game ended by itself) or `limit`."""
         return "won" if self.last.won else "died" if self.last.terminated else "limit"
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> EpisodeOutcome:
         """What became of it."""
         last = self.last.observation
-        look = last.look or self.moments[-1].before.look
-        return Outcome(
+        look = last.look or self.steps[-1].before.look
+        return EpisodeOutcome(
             number=self.number,
             seed=self.seed,
             score=last.score,
-            length=len(self.moments),
+            length=len(self.steps),
             ended=self.ended,
             place=look.partition("\n")[0],
             text=last.text,
@@ -74,7 +74,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EpisodeOutcome:
     """What became of an episode: so little that very many can be kept."""
 
     number: int
@@ -100,14 +100,14 @@ def play(
     *,
     greedy: bool = False,
     on_step: Callable[[int], None] = lambda count: None,
-) -> Iterator[Played]:
+) -> Iterator[PlayedEpisode]:
     """Episodes of an agent that does not learn, in the order in which they end; `on_step` hears how many game steps
     were taken.
 
     Every episode that begins counts. Taking the first N that end instead would prefer the short ones, which are those
     in which the agent died early.
     """
-    running: dict[int, Played] = {}
+    running: dict[int, PlayedEpisode] = {}
     seen: list[Observation] = [Observation("", "", "", (), 0, 0)] * len(games)
     begun = 0
 
@@ -120,7 +120,7 @@ def play(
             seen[game] = observation
             if begun < episodes:
                 begun += 1
-                running[game] = Played(begun, seed)
+                running[game] = PlayedEpisode(begun, seed)
 
     begin(list(range(len(games))))
     while running:
@@ -129,7 +129,7 @@ def play(
         steps = games.step({game: decisions[game].action for game in running}, last)
         ended = []
         for game, step in zip(list(running), steps, strict=True):
-            running[game].moments.append(Moment(seen[game], decisions[game], step))
+            running[game].steps.append(PlayedStep(seen[game], decisions[game], step))
             seen[game] = step.observation
             if step.terminated or step.truncated:
                 ended.append(game)
@@ -140,13 +140,15 @@ def play(
         yield from finished
 
 
-def _decide(agent: Agent, seen: Sequence[Observation], running: dict[int, Played], greedy: bool) -> dict[int, Decision]:
+def _decide(
+    agent: Agent, seen: Sequence[Observation], running: dict[int, PlayedEpisode], greedy: bool
+) -> dict[int, Decision]:
     if not greedy:
         return dict(enumerate(agent.act(seen)))
-    return {game: likeliest(agent, seen[game], episode.actions) for game, episode in running.items()}
+    return {game: choose_likeliest(agent, seen[game], episode.actions) for game, episode in running.items()}
 
 
-def likeliest(agent: Agent, observation: Observation, previous: Sequence[str]) -> Decision:
+def choose_likeliest(agent: Agent, observation: Observation, previous: Sequence[str]) -> Decision:
     """What the agent would most probably do; the first of those that are alike."""
     insight = agent.insight(observation, previous)
     if not insight.probabilities:
@@ -155,20 +157,20 @@ def likeliest(agent: Agent, observation: Observation, previous: Sequence[str]) -
     return Decision(max(insight.probabilities, key=insight.probabilities.__getitem__), insight.phase)
 
 
-def replay(games: GameVector, number: int, seed: int, actions: Sequence[str]) -> Played:
+def replay(games: GameVector, number: int, seed: int, actions: Sequence[str]) -> PlayedEpisode:
     """The episode that these actions make, played again in the first of the games."""
     [observation] = games.reset([0], [seed])
-    played = Played(number, seed)
+    played = PlayedEpisode(number, seed)
     for count, action in enumerate(actions, 1):
         [step] = games.step({0: action}, (0,) if count == len(actions) else ())
-        played.moments.append(Moment(observation, Decision(action), step))
+        played.steps.append(PlayedStep(observation, Decision(action), step))
         observation = step.observation
         if step.terminated:
             break
     return played
 
 
-def evaluation_seeds(config: RunConfig, walkthrough_seed: int, drawn: int, seed: int = 0) -> Iterator[int]:
+def draw_evaluation_seeds(config: RunConfig, walkthrough_seed: int, drawn: int, seed: int = 0) -> Iterator[int]:
     """Emulator seeds by the run's rule. A deterministic run knows only one. A stochastic one gets seeds that none of
     its `drawn` episodes so far was played under, the same for the same `seed`."""
     if not config.stochastic:
@@ -187,7 +189,7 @@ def evaluation_seeds(config: RunConfig, walkthrough_seed: int, drawn: int, seed:
 
 
 @dataclass(frozen=True)
-class End:
+class CommonEnding:
     """A way in which episodes ended."""
 
     ended: str
@@ -200,7 +202,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Figures:
+class EvaluationFigures:
     """What a number of episodes come to. Scores are final ones, as in the paper's tables."""
 
     episodes: int
@@ -222,15 +224,15 @@ class Figures:
     """Episodes by how they ended: won, died, limit."""
     scores: dict[int, int]
     """Episodes by their final score."""
-    ends: list[End]
+    ends: list[CommonEnding]
     """Where episodes ended: the commonest."""
 
 
-def figures(outcomes: Sequence[Outcome], max_score: int) -> Figures:
+def compute_figures(outcomes: Sequence[EpisodeOutcome], max_score: int) -> EvaluationFigures:
     """What the episodes come to."""
     scores = [episode.score for episode in outcomes]
     ends = Counter((episode.ended, episode.place) for episode in outcomes)
-    return Figures(
+    return EvaluationFigures(
         episodes=len(scores),
         score_mean=fmean(scores),
         score_std=pstdev(scores),
@@ -238,20 +240,23 @@ def figures(outcomes: Sequence[Outcome], max_score: int) -> Figures:
         score_min=min(scores),
         score_max=max(scores),
         max_score=max_score,
-        normalised_mean=normalised(fmean(scores), max_score),
-        normalised_max=normalised(max(scores), max_score),
+        normalised_mean=normalise_score(fmean(scores), max_score),
+        normalised_max=normalise_score(max(scores), max_score),
         length_mean=fmean(episode.length for episode in outcomes),
         ended={ending: sum(episode.ended == ending for episode in outcomes) for ending in ENDINGS},
         scores=dict(sorted(Counter(scores).items())),
-        ends=[_end(*end, [e for e in outcomes if (e.ended, e.place) == end]) for end, _ in ends.most_common(_PLACES)],
+        ends=[
+            _summarise_ending(*end, [e for e in outcomes if (e.ended, e.place) == end])
+            for end, _ in ends.most_common(_PLACES)
+        ],
     )
 
 
-def normalised(score: float, max_score: int) -> float | None:
+def normalise_score(score: float, max_score: int) -> float | None:
     """The score as a share of what there is to get, cut above at 1 and not below; None where that is not known."""
     return min(1.0, score / max_score) if max_score > 0 else None
 
 
-def _end(ended: str, place: str, outcomes: Sequence[Outcome]) -> End:
+def _summarise_ending(ended: str, place: str, outcomes: Sequence[EpisodeOutcome]) -> CommonEnding:
     [(text, _)] = Counter(episode.text for episode in outcomes).most_common(1)
-    return End(ended, place, len(outcomes), fmean(episode.score for episode in outcomes), text)
+    return CommonEnding(ended, place, len(outcomes), fmean(episode.score for episode in outcomes), text)

@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from xtx.config.settings import RunConfig
-from xtx.core import UserError
+from xtx.core import UserError, warn
+from xtx.files.atomic_writes import replace_text
 from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.files.regular_files import check_folders
-from xtx.runs.run_folder import Run, replace_text, warn
+from xtx.runs.run_folder import Run
 from xtx.training.logger_lines import Point, PointReader, group_name
 from xtx.training.loop import Progress
 

@@ -15,7 +15,8 @@ from msgspec import Meta
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
-from xtx.runs.run_folder import Run, checkpoints
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.run_folder import Run
 from xtx.runs.viewer_files import ViewerFiles
 
 _NO_OBSERVATION = Observation("", "", "", (), 0, 0)
@@ -60,11 +61,11 @@ class Training:
         self._games = games
         self._config = run.config
         self._seeds = Seeds(run.config.seed, games.walkthrough_seed, stochastic=run.config.stochastic)
-        self._episodes = [_CurrentEpisode() for _ in range(len(games))]
+        self._episodes = [_OpenEpisode() for _ in range(len(games))]
         self._observations: list[Observation] = []
         self._scores: deque[int] = deque(maxlen=LAST)
         self._metrics_window = _MetricsWindow()
-        self._witness = ViewerFiles(run)
+        self._viewer_files = ViewerFiles(run)
         self._vector_steps = 0
         self._best_mean = float("-inf")
         self._checkpoint_seconds = checkpoint_seconds
@@ -103,7 +104,7 @@ class Training:
     def finish(self) -> bool:
         """Save the run; to be called between two steps. Returns whether the run has all its steps."""
         self._save()
-        self._witness.end(self.progress.steps)
+        self._viewer_files.end(self.progress.steps)
         return self.is_finished
 
     def _vector_step(self) -> None:
@@ -123,20 +124,20 @@ class Training:
         self.progress.phases = [decision.phase for decision in decisions]
         for game, (decision, step) in enumerate(zip(decisions, steps, strict=True)):
             self._episodes[game].add(decision, step)
-        self._witness.see(self.progress.steps, before, decisions, steps)
+        self._viewer_files.see(self.progress.steps, before, decisions, steps)
         ended = [game for game, step in enumerate(steps) if step.terminated or step.truncated]
         for game in ended:
             self._finish(game, steps[game])
         with self._clock.part("looking ahead"):
             self._look_ahead(steps)
         with self._clock.part("agent, the rest"):
-            agent.glimpse(transitions(before, decisions, steps))
+            agent.glimpse(build_transitions(before, decisions, steps))
         with self._clock.part("games"):
             steps = self._games.arrive()
             self._observations = [step.observation for step in steps]
             self._reset(ended)
         with self._clock.part("agent, the rest"):
-            self._metrics_window.add(agent.learn(transitions(before, decisions, steps)))
+            self._metrics_window.add(agent.learn(build_transitions(before, decisions, steps)))
 
     def _look_ahead(self, steps: list[Step]) -> None:
         """Let workers that have finished their step search the states that the agent will probably reach next.
@@ -161,7 +162,7 @@ class Training:
             seeds = [self._seeds.next() for _ in games]
             for game, seed, observation in zip(games, seeds, self._games.reset(games, seeds), strict=True):
                 self._observations[game] = observation
-                self._episodes[game] = _CurrentEpisode(seed)
+                self._episodes[game] = _OpenEpisode(seed)
 
     def _finish(self, game: int, step: Step) -> None:
         """Write the record of an episode that ended."""
@@ -235,7 +236,7 @@ class Training:
             "threads": torch.get_num_threads(),  # the last bits of every sum depend on it
             "scores": list(self._scores),
             "window": {"sums": self._metrics_window.sums, "counts": self._metrics_window.counts},
-            "rooms": self._witness.state(),
+            "rooms": self._viewer_files.state(),
             "vector_steps": self._vector_steps,
             "best_mean": self._best_mean if self._best_mean > float("-inf") else None,
             "progress": {"steps": progress.steps, "episodes": progress.episodes, "score_max": progress.score_max},
@@ -252,14 +253,14 @@ class Training:
 
     def _load_progress(self, state: State) -> None:
         self._observations = msgspec.convert(state["observations"], list[Observation])
-        self._episodes = msgspec.convert(state["episodes"], list[_CurrentEpisode])
+        self._episodes = msgspec.convert(state["episodes"], list[_OpenEpisode])
         if not len(self._observations) == len(self._episodes) == len(self._games):
             raise ValueError("not an observation and an episode for each game")
         self._seeds.drawn = msgspec.convert(state["seeds_drawn"], _Count)
         self._scores.extend(msgspec.convert(state["scores"], list[int]))
         self._metrics_window = msgspec.convert(state["window"], _MetricsWindow)
         # Checkpoints of earlier versions have no rooms.
-        self._witness.load(msgspec.convert(state.get("rooms", []), list[Annotated[list[str], Meta(min_length=2)]]))
+        self._viewer_files.load(msgspec.convert(state.get("rooms", []), list[Annotated[list[str], Meta(min_length=2)]]))
         self._vector_steps = msgspec.convert(state["vector_steps"], _Count)
         best_mean = msgspec.convert(state["best_mean"], float | None)
         self._best_mean = float("-inf") if best_mean is None else best_mean
@@ -333,7 +334,7 @@ def _describe_refusal(run: Run, story: str, error: UserError) -> str:
 
     Mostly the story file is another one: damage of the checkpoint is detected by its checksum before.
     """
-    known = checkpoints(run.folder)
+    known = list_checkpoints(run.folder)
     used = run.restored_from or next(iter(known), run.folder)
     before = f"move {used} away to go on from the checkpoint before" if known and known[-1].name < used.name else ""
     if story.startswith("toy:"):
@@ -354,7 +355,7 @@ def _state_error(run: Run, error: Exception) -> UserError:
     )
 
 
-def transitions(
+def build_transitions(
     before: list[Observation], decisions: list[Decision], steps: list[Step]
 ) -> list[Transition]:  # fmt: skip
     """Combine a vector step to what an agent learns from: one transition of every game."""
@@ -365,7 +366,7 @@ def transitions(
 
 
 @dataclass
-class _CurrentEpisode:
+class _OpenEpisode:
     """What the record of a game's current episode needs."""
 
     seed: int = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from xtx.agents.from_file import agent_label
+from xtx.agents.from_file import make_agent_label
 from xtx.agents.registry import find_agent
 from xtx.config.bounds import check_settings
 from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
@@ -75,7 +75,7 @@ class RunResources:
     checkpoint_seconds: float = 60.0
 
 
-def lasting_name(game: str) -> str:
+def resolve_game_name(game: str) -> str:
     """What names the game also tomorrow and in another folder."""
     return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
 
@@ -93,16 +93,16 @@ def check_config(config: RunConfig) -> None:
 class RunParts:
     """Who plays what, and where it is computed."""
 
-    stage: GameSetup
+    game_setup: GameSetup
     agent: Agent
     device: str
 
 
-def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> RunParts:
+def prepare(config: RunConfig, resources: Resources, source: Path | None = None) -> RunParts:
     """Finds the game and the device and makes the agent: whatever is wrong with them shows here. `source`: the file
     that the config was read from, if there is one."""
     for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
-        value = getattr(means, name)
+        value = getattr(resources, name)
         if value is not None and not value >= least:
             raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
     # Not at the top: these take a while to load, and a wrong option should be answered at once.
@@ -110,32 +110,32 @@ def prepare(config: RunConfig, means: Resources, source: Path | None = None) -> 
 
     from xtx.games.game_setup import set_up_game
 
-    device = pick_device(means.device)
-    torch.set_num_threads(means.threads or usual_threads(config, torch.get_num_threads()))
-    stage = set_up_game(
+    device = pick_device(resources.device)
+    torch.set_num_threads(resources.threads or choose_torch_threads(config, torch.get_num_threads()))
+    game_setup = set_up_game(
         config.game,
         extra_actions=config.extra_actions,
         byte_score=config.byte_score,
         wide_grammar=config.wide_grammar,
         actions=config.actions,
         thorough_survey=config.thorough_survey,
-        atlas=means.atlas,
-        no_atlas=means.no_atlas,
-        engine=means.search,
-        threads=means.search_threads or search_threads(config.num_envs, means.workers),
+        atlas=resources.atlas,
+        no_atlas=resources.no_atlas,
+        engine=resources.search,
+        threads=resources.search_threads or search_threads(config.num_envs, resources.workers),
     )
-    if not stage.has_score:
+    if not game_setup.has_score:
         warn(
-            f"no score of {stage.name} is known, so every reward is 0; if you know where it is: "
-            f"{format_command('games', 'add', stage.spec.path, '--score', 'ADDRESS_OR_REGEX')}"
+            f"no score of {game_setup.name} is known, so every reward is 0; if you know where it is: "
+            f"{format_command('games', 'add', game_setup.spec.path, '--score', 'ADDRESS_OR_REGEX')}"
         )
-    return RunParts(stage, make_agent(config, device, stage.walkthrough, source=source), device)
+    return RunParts(game_setup, make_agent(config, device, game_setup.walkthrough, source=source), device)
 
 
 def new_run_folder(config: RunConfig) -> Path:
     """A folder that says what is in it, and does not exist yet."""
     game = Path(config.game).stem.replace(":", "-")
-    name = f"{game}-{agent_label(config.agent)}-{config.seed}" + ("-stochastic" if config.stochastic else "")
+    name = f"{game}-{make_agent_label(config.agent)}-{config.seed}" + ("-stochastic" if config.stochastic else "")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
         folder = Path("runs") / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
@@ -153,7 +153,7 @@ def search_threads(num_envs: int, workers: int | None) -> int:
     return min(12, processors, 6 * each) if processors > 1 else 1
 
 
-def usual_threads(config: RunConfig, processors: int) -> int:
+def choose_torch_threads(config: RunConfig, processors: int) -> int:
     """Threads of torch. Small networks, as in the demo, are quicker with one than with several that wait for each
     other."""
     q = config.settings.get("q")

@@ -6,7 +6,8 @@ import contextlib
 from pathlib import Path
 
 from xtx.core import UserError
-from xtx.runs.run_folder import Run, read_config
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import Run
 from xtx.training.prepare import Resources, RunParts, make_agent, prepare
 
 
@@ -21,13 +22,13 @@ def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = Fa
     """Check the run's files and make its agent. `accept_changes`: also where files were changed since the checkpoint.
     Raises `UserError` for what does not fit."""
     changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
-    cast = prepare(run.config, resources, run.folder / "config.json")
+    run_parts = prepare(run.config, resources, run.folder / "config.json")
     if any(change.startswith("config.json") for change in changes):
-        _try_state(run, cast, resources)
-    return cast
+        _try_state(run, run_parts, resources)
+    return run_parts
 
 
-def _try_state(run: Run, cast: RunParts, resources: Resources) -> None:
+def _try_state(run: Run, run_parts: RunParts, resources: Resources) -> None:
     """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loop import check_state, load_agent_state, restore_games
@@ -35,8 +36,10 @@ def _try_state(run: Run, cast: RunParts, resources: Resources) -> None:
     state = run.saved_state
     if state is not None:
         check_state(run, state)
-        load_agent_state(run, make_agent(run.config, cast.device, cast.stage.walkthrough), state)
+        load_agent_state(run, make_agent(run.config, run_parts.device, run_parts.game_setup.walkthrough), state)
         with contextlib.closing(
-            GameVector(cast.stage.spec, run.config.num_envs, cast.stage.count_workers(resources.workers))
+            GameVector(
+                run_parts.game_setup.spec, run.config.num_envs, run_parts.game_setup.count_workers(resources.workers)
+            )
         ) as games:
             restore_games(run, games, state)

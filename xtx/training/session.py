@@ -15,7 +15,7 @@ from xtx.training.prepare import Resources, RunParts
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredRun:
     """What a run goes on from."""
 
     state: State | None
@@ -33,19 +33,19 @@ class Restored:
             on_report(f"the run had {had} threads so far; with {threads} it will not be the same")
 
 
-def restore_run(run: Run) -> Restored:
+def restore_run(run: Run) -> RestoredRun:
     """Read what the run goes on from, and cut its files back to it. Raises `UserError` if that does not fit."""
     state = run.restore()
     if state is not None:
         check_state(run, state)
-    return Restored(state)
+    return RestoredRun(state)
 
 
-def open_games(
+def open_vector(
     run: Run,
-    restored: Restored,
+    restored: RestoredRun,
     resources: Resources,
-    cast: RunParts,
+    run_parts: RunParts,
     on_report: Callable[[str], None],
     on_survey: Callable[[float], None] | None = None,
 ) -> GameVector:
@@ -53,9 +53,9 @@ def open_games(
     share of the survey of a new story is done."""
     state = restored.state
     return GameVector(
-        cast.stage.spec,
+        run_parts.game_setup.spec,
         run.config.num_envs,
-        cast.stage.count_workers(resources.workers),
+        run_parts.game_setup.count_workers(resources.workers),
         forbidden=[] if state is None else state["forbidden"],
         on_report=on_report,
         on_survey=on_survey,

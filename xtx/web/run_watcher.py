@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from xtx.config.settings import RunConfig
+from xtx.core import warn
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable, read_runs, runs_below
 from xtx.report.data.run_groups import Board, FindFacts
@@ -23,7 +24,6 @@ from xtx.report.number_format import count
 from xtx.report.pages.build import Page, build, make_of_readable
 from xtx.report.pages.by_run import FindTurns
 from xtx.report.pages.document import Document
-from xtx.runs.run_folder import warn
 from xtx.runs.viewer_files import Turn
 from xtx.web.live_panels import FILES, panels
 

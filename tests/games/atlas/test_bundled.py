@@ -15,17 +15,17 @@ MOVES = 14
 
 def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XTX_NO_SHIPPED")
-    stage = set_up_game("", no_atlas=True)
-    informed = StoryGame(stage.spec)
+    game_setup = set_up_game("", no_atlas=True)
+    informed = StoryGame(game_setup.spec)
     seen = [informed.reset()]
-    seen += [informed.step(action).observation for action in stage.walkthrough[:MOVES]]
+    seen += [informed.step(action).observation for action in game_setup.walkthrough[:MOVES]]
     assert informed.searches == 0, "the search, the survey or the story has changed: run stories/shipped.py again"
     informed.close()
 
     monkeypatch.setenv("XTX_NO_SHIPPED", "1")
-    searching = StoryGame(stage.spec)
+    searching = StoryGame(game_setup.spec)
     found = [searching.reset()]
-    found += [searching.step(action).observation for action in stage.walkthrough[:MOVES]]
+    found += [searching.step(action).observation for action in game_setup.walkthrough[:MOVES]]
     assert searching.searches > 0
     searching.close()
     assert seen == found

@@ -23,7 +23,7 @@ from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, SnapshotError, Status, Verdict
 from xtx.games.story_game import _CHECKSUM, NO_ANSWER, GameSpec, StoryGame, _Saved
 from xtx.games.zset.engine import UNJUDGED, Engine
-from xtx.runs.run_folder import checkpoints, read_checkpoint, write_checkpoint
+from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint, write_checkpoint
 
 ROOT = Path(__file__).parents[3]
 LOWWATER = ROOT / "xtx/games/catalog/data/lowwater.z5"
@@ -176,7 +176,7 @@ def test_a_forged_checkpoint_gets_one_line(
     assert main(["train", str(LOWWATER), "--steps", "30", *options]) == 0
     config = run / "config.json"
     config.write_text(config.read_text().replace('"steps": 30', '"steps": 60'))
-    newest = checkpoints(run)[0]
+    newest = list_checkpoints(run)[0]
     content = read_checkpoint(newest)
     good = content["state"]["games"]
     content["state"]["games"] = [forged_game(lowwater, good[0], lambda s: changed(s, sp=4096))]
@@ -198,7 +198,7 @@ def test_a_run_whose_story_is_another_file_is_told_so(tmp_path: Path, capsys: py
     assert main(["train", str(story), "--steps", "30", "--checkpoint-seconds", "0", *options]) == 0
     config = run / "config.json"
     config.write_text(config.read_text().replace('"steps": 30', '"steps": 60'))
-    newest, before = checkpoints(run)
+    newest, before = list_checkpoints(run)
     resume = ["resume", str(run), "--workers", "0", "--quiet", "--accept-changes"]
     story.write_bytes(HANG.read_bytes())
     profile = story.with_suffix(".json")

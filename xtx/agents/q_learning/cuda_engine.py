@@ -21,16 +21,16 @@ from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State
 from xtx.kernels.cpu.word_order import order_words
 from xtx.kernels.cuda.compilation import can_compile
-from xtx.kernels.cuda.device_text_table import DeviceTextTable, Mail
-from xtx.kernels.cuda.gru import HIDDEN, Rows, decode, encode
+from xtx.kernels.cuda.device_text_table import DeviceTextTable, PinnedBuffer
+from xtx.kernels.cuda.gru import HIDDEN, EncoderRows, decode, encode
 from xtx.kernels.cuda.q_values import (
     ENCODERS,
-    Frozen,
-    Recorded,
-    Values,
+    KernelWeights,
+    RecordedQValues,
+    RecordedStep,
     inputs,
-    no_steps,
-    power_of_two,
+    make_no_steps,
+    next_power_of_two,
     record,
     recurrent,
 )
@@ -58,11 +58,11 @@ class CudaEngine:
             self.network.parameters(), lr=q.learning_rate, fused=True, capturable=True
         )  # fmt: skip
         self._start_optimiser()
-        self._shelf = DeviceTextTable(library.texts, device)
-        self._frozen = Frozen(self.network)
-        self._frozen_target = Frozen(self._target)
-        self._values = Values(self._frozen, self._shelf, device)
-        self._target_values = Values(self._frozen_target, self._shelf, device)
+        self._device_texts = DeviceTextTable(library.texts, device)
+        self._frozen = KernelWeights(self.network)
+        self._frozen_target = KernelWeights(self._target)
+        self._values = RecordedQValues(self._frozen, self._device_texts, device)
+        self._target_values = RecordedQValues(self._frozen_target, self._device_texts, device)
         self._kept = KeptValues(library)
         sides, size = 2 if inverse is not None else 1, q.batch_size
         self._encoders = np.repeat(np.arange(4, dtype=np.int32), [sides * size] * 3 + [size])
@@ -75,7 +75,7 @@ class CudaEngine:
         self.updates = 0
 
     @staticmethod
-    def can(q: QSettings) -> bool:
+    def is_supported(q: QSettings) -> bool:
         """Return whether the kernels support these settings, and can be compiled here."""
         return q.hidden in HIDDEN and can_compile()
 
@@ -90,56 +90,56 @@ class CudaEngine:
 
     def q_values(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
         """Return the values of all actions of all states, concatenated."""
-        return self._values.of(texts, actions)
+        return self._values.compute(texts, actions)
 
     # --- intrinsic reward ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
         """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
-        n = power_of_two(len(before), 8)
+        n = next_power_of_two(len(before), 8)
         length = self._decoded(actions)
         texts = np.full((3, 2, n), -1, np.int32)
         texts[:, 0, : len(before)], texts[:, 1, : len(after)] = before.T, after.T
         padded = np.full(n, actions[0], np.int32)
         padded[: len(actions)] = actions
-        self._shelf.bring(texts.ravel())
-        self._shelf.bring(padded)
-        name = (n, length, self._shelf.generation)
+        self._device_texts.copy_texts(texts.ravel())
+        self._device_texts.copy_texts(padded)
+        name = (n, length, self._device_texts.generation)
         if name not in self._surprises_by_size:
             self._surprises_by_size[name] = self._record_surprise(n, length)
         step = self._surprises_by_size[name]
-        step.mail.page[:] = np.concatenate((texts.ravel(), padded))
-        step.mail.send()
+        step.buffer.array[:] = np.concatenate((texts.ravel(), padded))
+        step.buffer.send()
         step.recorded.graph.replay()
         found: Floats = step.recorded.result[: len(before)].cpu().numpy()
         return found
 
     def _record_surprise(self, n: int, length: int) -> _Surprise:
-        mail = Mail(7 * n, torch.int32, self._device)
-        network, texts = self.network, self._shelf.texts
+        buffer = PinnedBuffer(7 * n, torch.int32, self._device)
+        network, texts = self.network, self._device_texts.texts
         assert isinstance(network, InvDyNetwork)
         encoders = torch.arange(3, dtype=torch.int32, device=self._device).repeat_interleave(2 * n)
-        nothing = no_steps(self._device)
-        rows = Rows(mail.device[: 6 * n], encoders, torch.full_like(encoders, -1), nothing, nothing, 0)
-        mail.device.zero_()
+        nothing = make_no_steps(self._device)
+        rows = EncoderRows(buffer.device[: 6 * n], encoders, torch.full_like(encoders, -1), nothing, nothing, 0)
+        buffer.device.zero_()
 
         def step() -> Tensor:
             codes = network.state(_side_by_side(self._frozen.encode(texts, rows), 2 * n))
             guess = network.guess(codes[:n], codes[n:])
-            tokens, counts = self._action_tokens(mail.device[6 * n :].long(), length)
+            tokens, counts = self._action_tokens(buffer.device[6 * n :].long(), length)
             surprise = self._decode(network, guess, tokens, counts)
             return surprise.sum(dim=1) / counts.sum(dim=1)
 
-        return _Surprise(mail, record(step))
+        return _Surprise(buffer, record(step))
 
     def _decoded(self, actions: Ints) -> int:
         """Return the decoder steps that the longest action needs, rounded up so that few sizes are recorded."""
-        return power_of_two(int(self._library.texts.rows.lengths[actions].max()) - 1, 4)
+        return next_power_of_two(int(self._library.texts.rows.lengths[actions].max()) - 1, 4)
 
     def _action_tokens(self, actions: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Return the actions' tokens [n, length + 1], and a mask of the real ones after the first [n, length]."""
-        texts = self._shelf.texts
+        texts = self._device_texts.texts
         tokens = texts.words[actions, : length + 1]
         if tokens.shape[1] < length + 1:
             tokens = torch.nn.functional.pad(tokens, (0, length + 1 - tokens.shape[1]))
@@ -159,7 +159,7 @@ class CudaEngine:
         """Start an update and return the losses of the one before: the GPU is still computing those of this one."""
         sides = 2 if self._inverse is not None else 1
         size = self._q.batch_size
-        kept = self._kept.of(batch, lambda texts, actions: self._target_values.of(texts, actions, 64))
+        kept = self._kept.of(batch, lambda texts, actions: self._target_values.compute(texts, actions, 64))
         texts = np.full((3, sides, size), -1, np.int32)
         for place, name in enumerate(PARTS):
             for side in range(sides):
@@ -167,16 +167,16 @@ class CudaEngine:
         actions = np.full(size, -1, np.int32)
         actions[: len(batch)] = batch["action"]
         flat = np.concatenate((texts.ravel(), actions))
-        self._shelf.bring(flat)
+        self._device_texts.copy_texts(flat)
         lengths = np.where(flat >= 0, self._library.texts.rows.lengths[flat], 0)
-        room = power_of_two(int(np.add.reduceat(lengths, self._first_of_each).max()), 2048)
+        room = next_power_of_two(int(np.add.reduceat(lengths, self._first_of_each).max()), 2048)
         step = self._step_for(room, self._decoded(batch["action"]))
         rows = len(flat)
-        page, at, first, places = np.split(step.ints.page, (rows, 2 * rows, 2 * rows + 4 * self._vocabulary + 1))
+        page, at, first, places = np.split(step.ints.array, (rows, 2 * rows, 2 * rows + 4 * self._vocabulary + 1))
         page[:] = flat
         order_words(self._library.texts.rows, page, self._encoders, self._vocabulary, room, at, first, places)
         step.ints.send()
-        floats = step.floats.page.reshape(4, size)
+        floats = step.floats.array.reshape(4, size)
         floats.fill(0)
         floats[:, : len(batch)] = batch["reward"], kept, ~batch["terminal"], np.ones(len(batch), np.float32)
         step.floats.send()
@@ -189,7 +189,7 @@ class CudaEngine:
         return numbers
 
     def _step_for(self, room: int, length: int) -> _Update:
-        name = (room, length, self._shelf.generation)
+        name = (room, length, self._device_texts.generation)
         if name not in self._updates_by_size:
             # Recording also executes the step, so the weights and statistics are saved and put back.
             parameters = list(self.network.parameters())
@@ -206,15 +206,15 @@ class CudaEngine:
         network, device, size = self.network, self._device, self._q.batch_size
         states = size * (2 if self._inverse is not None else 1)
         n = 3 * states + size
-        ints = Mail(2 * n + 4 * self._vocabulary + 1 + len(ENCODERS) * room, torch.int32, device)
-        floats = Mail(4 * size, torch.float32, device)
+        ints = PinnedBuffer(2 * n + 4 * self._vocabulary + 1 + len(ENCODERS) * room, torch.int32, device)
+        floats = PinnedBuffer(4 * size, torch.float32, device)
         ints.device[:n] = -1  # no texts during recording
-        texts = self._shelf.texts
+        texts = self._device_texts.texts
         encoders = torch.arange(4, dtype=torch.int32, device=device).repeat_interleave(
             torch.tensor([states, states, states, size], device=device)
         )
         first = 2 * n + 4 * self._vocabulary + 1
-        rows = Rows(
+        rows = EncoderRows(
             ints.device[:n], encoders, ints.device[n : 2 * n], ints.device[2 * n : first], ints.device[first:], room
         )
         rewards, next_values, alive, weight = floats.device.view(4, size)
@@ -280,12 +280,12 @@ class CudaEngine:
 
     def forget(self) -> None:
         """Clear the texts on the GPU and the cached values."""
-        self._shelf.forget()
+        self._device_texts.forget()
         self._kept.clear()
 
     def forget_asked(self, texts: Sequence[int]) -> None:
         """Remove these texts from the GPU."""
-        self._shelf.forget(texts)
+        self._device_texts.forget(texts)
 
     def state(self) -> State:
         """Return weights, optimiser and pending numbers for `load`."""
@@ -311,20 +311,20 @@ class CudaEngine:
         self.updates = state["updates"]
         self._frozen.refresh()
         self._frozen_target.refresh()
-        self._shelf.forget()
+        self._device_texts.forget()
 
 
 @dataclass(frozen=True)
 class _Surprise:
-    mail: Mail
-    recorded: Recorded
+    buffer: PinnedBuffer
+    recorded: RecordedStep
 
 
 @dataclass(frozen=True)
 class _Update:
-    ints: Mail
-    floats: Mail
-    recorded: Recorded
+    ints: PinnedBuffer
+    floats: PinnedBuffer
+    recorded: RecordedStep
 
 
 def _side_by_side(codes: Tensor, states: int) -> Tensor:

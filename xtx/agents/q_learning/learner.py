@@ -62,7 +62,7 @@ def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library,
     if device.type == "cuda":
         from xtx.agents.q_learning.cuda_engine import CudaEngine
 
-        if CudaEngine.can(q):
+        if CudaEngine.is_supported(q):
             return CudaEngine(q, inverse, library, device)
     return PlainEngine(q, inverse, library, device)
 
@@ -135,7 +135,7 @@ class QLearner:
 
         If the batch has a row whose next actions are unknown, `complete` makes the update instead.
         """
-        if not self.memory.ready:
+        if not self.memory.is_ready:
             return {}
         batch = self.memory.sample()
         if (batch["next_actions"] < 0).any():

@@ -89,7 +89,7 @@ SHORTEST_CUT = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TemplateQuestion:
     """An action as a question about a text."""
 
     template: str
@@ -144,7 +144,7 @@ class Passage:
             places = self._places[name] = sorted(place for at in longer for place in at) if cut else []
         return places
 
-    def ask(self, action: str) -> Question:
+    def ask(self, action: str) -> TemplateQuestion:
         """Turn an action into a question about this text."""
         words = split(action)
         template, question = words[:1], words[:1]
@@ -165,7 +165,7 @@ class Passage:
             question.extend([OBJECT] if slots[-1] and len(slots) <= 2 else name)
             start = end
         first, second, *_ = [*slots, (), ()]
-        return Question(" ".join(template), tuple(question), tuple(objects), first, second)
+        return TemplateQuestion(" ".join(template), tuple(question), tuple(objects), first, second)
 
     def _end_of_object(self, words: Sequence[str], start: int) -> int:
         """Return the index behind the longest row of names from `start` that stands in the text; at least `start` +

@@ -83,7 +83,7 @@ class RcLearner:
 
     def update(self) -> Mapping[str, float]:
         """Make one update and return its losses; nothing while the memory has fewer rows than a batch."""
-        if not self.memory.ready:
+        if not self.memory.is_ready:
             return {}
         batch = self.memory.sample()
         rewards, terminal = (torch.from_numpy(batch[name].copy()).to(self._device) for name in ("reward", "terminal"))

@@ -22,13 +22,13 @@ from xtx.config.settings import RcDqnSettings
 from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observation, State, Transition
 
 
-def epsilon(settings: RcDqnSettings, steps: int) -> float:
+def compute_epsilon(settings: RcDqnSettings, steps: int) -> float:
     """Return the probability of exploring after a number of game steps."""
     fading = math.exp(-steps / settings.epsilon_decay)
     return settings.epsilon_end + (settings.epsilon_start - settings.epsilon_end) * fading
 
 
-def exploration(counts: Sequence[int]) -> NDArray[np.float64]:
+def compute_exploration(counts: Sequence[int]) -> NDArray[np.float64]:
     """Return the probabilities of actions by the counts of their templates, from 1: softmax of log(2 * sum) / count."""
     used = np.array(counts, np.float64)
     return softmax(np.log(2 * used.sum()) / used)
@@ -112,10 +112,10 @@ class RcDqnAgent(Agent):
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """Return the epsilon-greedy probabilities. The earlier observations of the episode are not available here, so
         MPRC-DQN answers without its history."""
-        exploring = epsilon(self.settings, self._steps)
+        exploring = compute_epsilon(self.settings, self._steps)
         with self._reader.in_passing():
             state = self._see(observation, ObjectHistory())
-            chances = exploring * exploration(self._counts(observation, state))
+            chances = exploring * compute_exploration(self._counts(observation, state))
             chances[int(self._learner.q_values([state])[0].argmax())] += 1 - exploring
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
@@ -124,7 +124,7 @@ class RcDqnAgent(Agent):
         return {
             **self._library.describe(),
             "templates": len(self._used),
-            "epsilon": epsilon(self.settings, self._steps),
+            "epsilon": compute_epsilon(self.settings, self._steps),
         }
 
     def _arrive(self, game: int, observation: Observation) -> Read:
@@ -139,9 +139,9 @@ class RcDqnAgent(Agent):
 
     def _explore(self, observation: Observation, state: Read) -> str | None:
         """Draw an exploring action with probability epsilon; None otherwise."""
-        if self._random.random() >= epsilon(self.settings, self._steps):
+        if self._random.random() >= compute_epsilon(self.settings, self._steps):
             return None
-        return observation.actions[draw(self._random, exploration(self._counts(observation, state)))]
+        return observation.actions[draw(self._random, compute_exploration(self._counts(observation, state)))]
 
     def _counts(self, observation: Observation, state: Read) -> list[int]:
         """Return for each valid action 1 + how often its template was used."""

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xtx.agents.rc_dqn.action_templates import MARK, OBJECT, Passage, Question
+from xtx.agents.rc_dqn.action_templates import MARK, OBJECT, Passage, TemplateQuestion
 from xtx.agents.state_ids import UNKNOWN, Library
 from xtx.config.settings import RcDqnSettings
 from xtx.core import Observation
-from xtx.networks.reading_comprehension import Reading
+from xtx.networks.reading_comprehension import EncodedReading
 from xtx.text.text_table import split
 
 Tokens = tuple[int, ...]
@@ -118,12 +118,12 @@ class Reader:
             [_count_from_start(q.second) or (last,) if len(q.objects) > 1 else marks for q in questions],
         )
 
-    def _tokens(self, question: Question) -> Tokens:
+    def _tokens(self, question: TemplateQuestion) -> Tokens:
         # A question must have a token; an action without any word has never been met, but is possible.
         words = question.words[: self._longest_question] or (OBJECT,)
         return tuple(map(self._library.texts.vocabulary.id, words))
 
-    def reading(self, asked: Sequence[StateQuestions]) -> Reading:
+    def reading(self, asked: Sequence[StateQuestions]) -> EncodedReading:
         """Build the network's input for all these actions, concatenated; each distinct text, question and pair once."""
         texts: dict[int, int] = {}
         questions: dict[Tokens, int] = {}
@@ -138,7 +138,7 @@ class Reader:
         pair = np.array(list(pairs), np.int64).reshape(-1, 2)
         first, firsts = _padded([places for a in asked for places in a.first])
         second, seconds = _padded([places for a in asked for places in a.second])
-        return Reading(
+        return EncodedReading(
             torch.from_numpy(tokens.astype(np.int64)),
             torch.from_numpy(np.diff(offsets)),
             torch.tensor([token for question in questions for token in question]),

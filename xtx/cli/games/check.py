@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 from xtx.cli.games.check_table import print_rows
 from xtx.config.settings import Actions
 from xtx.core import UserError
-from xtx.files.user_paths import check_out, open_out
+from xtx.files.user_paths import check_output_path, open_output
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import find_story
 from xtx.shell_command import format_command
@@ -69,7 +69,7 @@ def run(args: Args) -> int:
     if args.reach and args.write_extra is not None:
         raise UserError("--write-extra belongs to the check without --reach: leave one of the two out")
     if args.write_extra is not None:
-        check_out(args.write_extra, "--write-extra")
+        check_output_path(args.write_extra, "--write-extra")
     stories = [find_story(name) for name in args.names]
     console = Console(highlight=False)
     variants = [pair for story in stories for pair in _variants(args, str(story.path)).items()]
@@ -98,7 +98,7 @@ def run(args: Args) -> int:
     for line in lines:
         console.print(f"missed: {line}", markup=False)
     if args.write_extra is not None:
-        with open_out(args.write_extra, "--write-extra") as file:
+        with open_output(args.write_extra, "--write-extra") as file:
             file.write(json.dumps(missed, indent=1) + "\n")
         console.print(f"wrote {sum(map(len, missed.values()))} actions to {args.write_extra}", markup=False)
     return status

@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 from xtx.games.catalog.known_games import find_story
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.isolated_discovery import discover_in_child
@@ -36,7 +36,7 @@ def run(args: Args) -> None:
         raise UserError(f"{args.name} is a game that Jericho knows; it needs no profile")
     profile = discover_in_child(story) if story.profile.is_bare else story.profile
     out = args.out or Path(f"{profile.name}.profile.json")
-    write_whole(out, encode_profile(profile))
+    write_user_file(out, encode_profile(profile))
     state = "verified" if profile.verified else "unverified"
     print(
         f"wrote {out} ({state}); it is read back by: {format_command('games', 'add', profile.file, '--profile', out)}"

@@ -10,7 +10,7 @@ import msgspec
 from tyro.conf import Positional, arg
 
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 from xtx.files.bounded_reads import BadFileError, read_bounded
 from xtx.games.catalog.known_games import find_story, user_folder
 from xtx.games.catalog.profile_format import encode_profile
@@ -75,7 +75,7 @@ def run(args: Args) -> int:
         walkthrough=tuple(commands[: found.steps]),
         max_score=max(story.profile.max_score, found.best_score),
     )
-    write_whole(companion, encode_profile(profile))
+    write_user_file(companion, encode_profile(profile))
     print(f"{profile.name} is marked as verified; the commands are its walkthrough now")
     return 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.files.atomic_writes import write_whole
+from xtx.files.atomic_writes import write_user_file
 from xtx.files.bounded_reads import read_bounded
 from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
 
@@ -79,7 +79,7 @@ def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
     if not found:
         raise UserError(f"there is nothing in the atlas {atlas.path} that could be packed")
     content = pack(found)
-    write_whole(path, content)
+    write_user_file(path, content)
     return len(found), len(content)
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 import lmdb
 
 from xtx.core import UserError, warn
-from xtx.files.user_paths import cache_folder
+from xtx.files.user_paths import find_cache_folder
 from xtx.games.atlas.atlas_process import verify_atlas
 from xtx.games.atlas.lmdb_check import died_while_reading, find_damage
 
@@ -48,7 +48,7 @@ _Result = TypeVar("_Result")
 
 def default_path() -> Path:
     """Return the default folder of the atlas, in the user's cache folder."""
-    return cache_folder() / "atlas"
+    return find_cache_folder() / "atlas"
 
 
 @dataclass(frozen=True)

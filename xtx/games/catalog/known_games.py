@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.files.user_paths import cache_folder
+from xtx.files.user_paths import find_cache_folder
 from xtx.games.catalog.bare_profile import bare_profile
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_file import Story, check_places, read_story
@@ -188,7 +188,7 @@ def _described(story: Story) -> Story:
 
 def found_file(md5: str) -> Path:
     """Where a profile is kept that was found of a story which was not added."""
-    return cache_folder() / "found" / f"{md5}-{DISCOVERY_VERSION}.json"
+    return find_cache_folder() / "found" / f"{md5}-{DISCOVERY_VERSION}.json"
 
 
 def _find_kept(story: Story) -> Profile | None:

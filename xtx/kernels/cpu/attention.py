@@ -27,7 +27,7 @@ _LEAVES = ("table", "context_weight", "memory_weight", "product_weight", "mix", 
 _KEPT = ("shares", "found", "importance", "gist")
 
 
-class _Attention(ctypes.Structure):
+class _AttentionArguments(ctypes.Structure):
     """`gru_attention` of gru.h, which describes the fields."""
 
     _fields_ = (
@@ -51,7 +51,7 @@ class Pairs:
         return {name: getattr(self, name).to(torch.int32).contiguous() for name in _INTEGERS}
 
 
-def usable(table: Tensor, hidden: int) -> bool:
+def is_supported(table: Tensor, hidden: int) -> bool:
     """Return whether the C code supports a table and an output of this size."""
     fits = table.shape[1] % gru.GRAIN == 0 and hidden % gru.GRAIN == 0
     return FAST and fits and table.dtype == torch.float32 and table.device.type == "cpu"
@@ -64,7 +64,7 @@ def attend(pairs: Pairs, leaves: tuple[Tensor, ...]) -> Tensor:
     and their bias [hidden]. Differentiable once with respect to them.
     """
     if torch.is_grad_enabled():
-        found: Tensor = _InC.apply(pairs.in_c(), *leaves)  # type: ignore[no-untyped-call]
+        found: Tensor = _AttentionInC.apply(pairs.in_c(), *leaves)  # type: ignore[no-untyped-call]
         return found
     integers = pairs.in_c()
     floats = _named(leaves)
@@ -73,7 +73,7 @@ def attend(pairs: Pairs, leaves: tuple[Tensor, ...]) -> Tensor:
     return out
 
 
-class _InC(torch.autograd.Function):
+class _AttentionInC(torch.autograd.Function):
     """The attention and its gradient in C."""
 
     @staticmethod
@@ -121,6 +121,6 @@ def _call(direction: str, integers: dict[str, Tensor], floats: dict[str, Tensor]
     hidden, width = len(floats["bias"]), floats["table"].shape[1]
     longest = int(integers["context_words"].max()), int(integers["memory_words"].max())
     pointers = {name: t.data_ptr() for name, t in (*integers.items(), *floats.items())}
-    described = _Attention(width, hidden, len(integers["context_words"]), *longest, int(keep), **pointers)
+    described = _AttentionArguments(width, hidden, len(integers["context_words"]), *longest, int(keep), **pointers)
     if gru.in_c(f"gru_attend_{direction}")(ctypes.byref(described), torch.get_num_threads(), gru.BEST_KERNEL):
         raise MemoryError("no memory for attention")

@@ -35,7 +35,7 @@ class _Steps(ctypes.Structure):
     )
 
 
-class BothWays(nn.Module):
+class BidirectionalGru(nn.Module):
     """A GRU in each direction, with a learned first state. Initialised as in RC-DQN's program: Xavier, orthogonal,
     zeros."""
 
@@ -88,7 +88,7 @@ class BothWays(nn.Module):
         indices = sizes.to(torch.int32), places.to(torch.int32), which.to(torch.int32)
         if not torch.is_grad_enabled():
             return _forward_in_c({"x": given, "w": weight, "b": bias, "start": self.start}, indices)
-        states: Tensor = _InC.apply(given, weight, bias, self.start, indices)  # type: ignore[no-untyped-call]
+        states: Tensor = _BidirectionalInC.apply(given, weight, bias, self.start, indices)  # type: ignore[no-untyped-call]
         return states
 
     def _unrolled(self, inputs: Tensor, places: Tensor, mirrored: Tensor, sizes: list[int]) -> Tensor:
@@ -119,7 +119,7 @@ def _starts(lengths: Tensor, order: Tensor) -> Tensor:
     return (original.cumsum(0) - original)[order]
 
 
-class _InC(torch.autograd.Function):
+class _BidirectionalInC(torch.autograd.Function):
     """States [tokens, 2 * h], by place, from what the inputs give [.., 6 * h], weights [2, 3 * h, h], biases
     [2, 3 * h], first states [2, 1, h], and `sizes`, `place` and `given` of `gru_steps`."""
 

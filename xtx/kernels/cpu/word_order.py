@@ -22,7 +22,7 @@ class RaggedRows(Protocol):
     flat: Ints
 
 
-class _Table(ctypes.Structure):
+class _OrderTable(ctypes.Structure):
     _fields_ = (("flat", ctypes.c_void_p), ("starts", ctypes.c_void_p), ("lengths", ctypes.c_void_p))
 
 
@@ -44,7 +44,7 @@ def order_words(
         raise ValueError("there must be a text and a group for each row")
     if len(places) < count * room:
         raise ValueError("there must be a place for every word")
-    rows = _Table(table.flat.ctypes.data, table.starts.ctypes.data, table.lengths.ctypes.data)
+    rows = _OrderTable(table.flat.ctypes.data, table.starts.ctypes.data, table.lengths.ctypes.data)
     pointers = (array.ctypes.data for array in (at, first, places))
     if in_c("gru_order")(
         ctypes.c_void_p(texts.ctypes.data), ctypes.c_void_p(groups.ctypes.data), len(texts), ctypes.byref(rows), words,

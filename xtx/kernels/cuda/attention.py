@@ -25,7 +25,7 @@ def _bits(fraction: float) -> int:
 
 
 @dataclass(frozen=True)
-class Sight:
+class AttentionPattern:
     """The attention pattern: query i of row b is at the column at[b, i] and attends from first[b, at[b, i]] to
     there."""
 
@@ -52,7 +52,7 @@ class Sight:
         )  # fmt: skip
 
 
-def can(width: int, heads: int) -> bool:
+def is_supported(width: int, heads: int) -> bool:
     """Return whether the kernels support heads of this size."""
     depth = width // heads
     return depth % 4 == 0 and depth <= MOST
@@ -62,7 +62,7 @@ class _Attend(torch.autograd.Function):
     """See `attend`."""
 
     @staticmethod
-    def forward(ctx: Any, asking: Tensor, seen: Tensor | None, sight: Sight) -> Tensor:
+    def forward(ctx: Any, asking: Tensor, seen: Tensor | None, sight: AttentionPattern) -> Tensor:
         batch, queries = sight.at.shape
         query, key, value = _parts(asking, seen)
         out = query.new_empty(batch, queries, query.shape[2])
@@ -93,7 +93,7 @@ def _parts(asking: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]
     return query, key, value
 
 
-def attend(asking: Tensor, seen: Tensor | None, sight: Sight) -> Tensor:
+def attend(asking: Tensor, seen: Tensor | None, sight: AttentionPattern) -> Tensor:
     """Return the attention of the queries, [B, Q, W].
 
     asking: [B, Q, W], the queries, and seen: [B, L, 2W], keys and values; or asking: [B, L, 3W] has all three, and

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xtx.kernels.cuda.gru import Texts
+from xtx.kernels.cuda.gru import DeviceTexts
 from xtx.text.text_table import TextTable
 
 _FIRST_SIZE = 65_536
@@ -27,16 +27,16 @@ class DeviceTextTable:
         """Incremented when `texts` is replaced: steps that were recorded with the old tensors must be recorded
         again."""
 
-    def _allocate(self, texts: int) -> Texts:
+    def _allocate(self, texts: int) -> DeviceTexts:
         words = torch.zeros(texts, self._table.longest, dtype=torch.int32, device=self._device)
         self._present = np.zeros(texts, np.bool_)
-        return Texts(words, torch.zeros(texts, dtype=torch.int32, device=self._device))
+        return DeviceTexts(words, torch.zeros(texts, dtype=torch.int32, device=self._device))
 
     def forget(self, numbers: Sequence[int] | None = None) -> None:
         """Mark these texts, or all, as not copied; must be called when their ids are freed."""
         self._present[slice(None) if numbers is None else [n for n in numbers if n < len(self._present)]] = False
 
-    def bring(self, numbers: NDArray[np.integer]) -> None:
+    def copy_texts(self, numbers: NDArray[np.integer]) -> None:
         """Copy the texts with these ids to the device, unless they are there."""
         numbers = numbers[numbers >= 0]
         if self._table.rows.size > len(self._present):
@@ -55,13 +55,13 @@ class DeviceTextTable:
         self._present[new] = True
 
 
-class Mail:
+class PinnedBuffer:
     """A pinned buffer on the host and its copy on the device."""
 
     def __init__(self, size: int, dtype: torch.dtype, device: torch.device) -> None:
         self._host = torch.zeros(size, dtype=dtype, pin_memory=True)
         self.device = torch.zeros(size, dtype=dtype, device=device)
-        self.page: NDArray[Any] = self._host.numpy()
+        self.array: NDArray[Any] = self._host.numpy()
         """The host's buffer, to be written."""
 
     def send(self) -> None:

@@ -18,7 +18,7 @@ _PIECES = 16
 """Parts into which a long sum over steps is split, so that all multiprocessors work on it."""
 
 
-class Kernels:
+class GruKernels:
     """The compiled kernels for one hidden size."""
 
     def __init__(self, hidden: int) -> None:
@@ -41,13 +41,13 @@ class Kernels:
 
 
 @cache
-def kernels(hidden: int) -> Kernels:
+def compile_kernels(hidden: int) -> GruKernels:
     """Return the kernels for a hidden size, compiled once in a process."""
-    return Kernels(hidden)
+    return GruKernels(hidden)
 
 
 @dataclass(frozen=True)
-class Texts:
+class DeviceTexts:
     """The tokens of all texts, on the device."""
 
     words: Tensor
@@ -57,7 +57,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Rows:
+class EncoderRows:
     """The texts to encode, the encoder of each, and where the intermediate results of its steps are stored."""
 
     texts: Tensor
@@ -81,13 +81,13 @@ class Encode(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, w_hh: Tensor, b_hh: Tensor, texts: Texts, rows: Rows) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, w_hh: Tensor, b_hh: Tensor, texts: DeviceTexts, rows: EncoderRows) -> Tensor:
         encoders, _, hidden = w_hh.shape
         n, kept = len(rows.texts), encoders * rows.room
         out = inputs.new_empty(n, hidden)
         states = inputs.new_zeros(max(kept, 1), hidden)  # zeros: the product with d_hidden reads all of it
         gates = inputs.new_empty(max(kept, 1), 4 * hidden)
-        kernels(hidden).forward(
+        compile_kernels(hidden).forward(
             n, rows.texts, rows.encoders, rows.at, texts.words, texts.lengths, texts.words.shape[1], encoders,
             inputs, w_hh.transpose(1, 2).contiguous(), b_hh, out, 0, out, states, gates,
         )  # fmt: skip
@@ -99,12 +99,12 @@ class Encode(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         (d_out,) = grads
         w_hh, states, gates = ctx.saved_tensors
-        rows: Rows = ctx.rows
+        rows: EncoderRows = ctx.rows
         encoders, width, hidden = w_hh.shape
         d_hidden = w_hh.new_zeros(encoders * rows.room, width)  # zeros: the matrix product below reads all of it
         d_new = w_hh.new_empty(encoders * rows.room, hidden)
         d_start = w_hh.new_empty(len(rows.texts), hidden)
-        run = kernels(hidden)
+        run = compile_kernels(hidden)
         run.backward(
             len(rows.texts), rows.texts, rows.encoders, rows.at, ctx.texts.lengths, w_hh.contiguous(), states, gates,
             d_out.contiguous(), d_out, 0, d_hidden, d_new, d_start,
@@ -152,7 +152,7 @@ class Decode(torch.autograd.Function):
         transposed = w_hh.t().contiguous()
         state = start.contiguous()
         for position in range(length):
-            kernels(hidden).forward(
+            compile_kernels(hidden).forward(
                 n, rows, zeros, rows * length + position, said[position], ones, 1, 1,
                 inputs, transposed, b_hh, state, 1, states[position], kept, gates,
             )  # fmt: skip
@@ -178,7 +178,7 @@ class Decode(torch.autograd.Function):
         d_hidden = flat.new_empty(n * length, 3 * hidden)
         d_new = flat.new_empty(n * length, hidden)
         d_start = flat.new_empty(n, hidden)
-        kernels(hidden).backward(
+        compile_kernels(hidden).backward(
             n, rows, torch.zeros_like(rows), rows * length, torch.full_like(rows, length), w_hh.contiguous(),
             kept, gates, torch.zeros_like(d_start), d_states, 1, d_hidden, d_new, d_start,
         )  # fmt: skip
@@ -192,7 +192,7 @@ class Decode(torch.autograd.Function):
         )  # fmt: skip
 
 
-def encode(inputs: Tensor, w_hh: Tensor, b_hh: Tensor, texts: Texts, rows: Rows) -> Tensor:
+def encode(inputs: Tensor, w_hh: Tensor, b_hh: Tensor, texts: DeviceTexts, rows: EncoderRows) -> Tensor:
     """Call `Encode`."""
     return torch.as_tensor(Encode.apply(inputs, w_hh, b_hh, texts, rows))  # type: ignore[no-untyped-call]
 

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xtx.kernels.cuda.device_text_table import Mail
-from xtx.kernels.cuda.q_values import Recorded, power_of_two, record
+from xtx.kernels.cuda.device_text_table import PinnedBuffer
+from xtx.kernels.cuda.q_values import RecordedStep, next_power_of_two, record
 from xtx.networks.gpt import GPT, NOTHING
 
 LENGTHS = (64, 96, 128, 160, 192, 256, 384, 512)
@@ -25,7 +25,7 @@ class RecordedScores:
     def __init__(self, model: GPT) -> None:
         self._model = model
         self._device = model.words.weight.device
-        self._recorded: dict[tuple[int, int, int, int], tuple[Mail, Recorded]] = {}
+        self._recorded: dict[tuple[int, int, int, int], tuple[PinnedBuffer, RecordedStep]] = {}
 
     @torch.no_grad()
     def ask(
@@ -38,17 +38,17 @@ class RecordedScores:
         the
         next call of `ask`. See `ImitationPolicy._score`.
         """
-        states = power_of_two(len(rows), 8)
+        states = next_power_of_two(len(rows), 8)
         length = min(_next(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)
-        count = power_of_two(max(map(len, says)), 16)
+        count = next_power_of_two(max(map(len, says)), 16)
         longest = _next(SAID, max(len(said) for valid in says for said in valid))
         shape = (states, length, count, longest)
         if shape not in self._recorded:
-            mail = Mail(states * (1 + length + 2 * count * longest), torch.int32, self._device)
-            self._recorded[shape] = mail, self._record(shape, mail.device)
-        mail, recorded = self._recorded[shape]
-        mail.page[:] = pack(rows, says, shape)
-        mail.send()
+            buffer = PinnedBuffer(states * (1 + length + 2 * count * longest), torch.int32, self._device)
+            self._recorded[shape] = buffer, self._record(shape, buffer.device)
+        buffer, recorded = self._recorded[shape]
+        buffer.array[:] = pack(rows, says, shape)
+        buffer.send()
         recorded.graph.replay()
 
         def finish() -> list[NDArray[np.float64]]:
@@ -57,13 +57,13 @@ class RecordedScores:
 
         return finish
 
-    def _record(self, shape: tuple[int, int, int, int], mail: Tensor) -> Recorded:
+    def _record(self, shape: tuple[int, int, int, int], buffer: Tensor) -> RecordedStep:
         states, length, count, longest = shape
         action_tokens = states * count * longest
         sizes = [states, states * length, action_tokens, action_tokens]
 
         def step() -> Tensor:
-            lengths, tokens, inputs, labels = torch.split(mail.long(), sizes)
+            lengths, tokens, inputs, labels = torch.split(buffer.long(), sizes)
             memory = self._model.read(tokens.view(states, length))
             action_shape = (states, count, longest)
             return self._model.log_probabilities(memory, lengths, inputs.view(action_shape), labels.view(action_shape))

@@ -17,8 +17,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
 from xtx.kernels.cuda.packed_gpt import packed_logits
-from xtx.kernels.cuda.q_values import Recorded, power_of_two, record
-from xtx.kernels.cuda.row_packing import Flat, Packed, pack_batches
+from xtx.kernels.cuda.q_values import RecordedStep, next_power_of_two, record
+from xtx.kernels.cuda.row_packing import FlatExamples, PackedBatches, pack_batches
 from xtx.networks.fixed_order import fixed_order_sums
 from xtx.networks.gpt import GPT, TorchDropout, loss_and_hits
 
@@ -48,7 +48,7 @@ class RecordedTraining:
         self._optimiser = AdamW(self._parameters, lr=rate, weight_decay=0, fused=True, capturable=True)
         self._totals = torch.zeros(2, device=self._device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=self._device)
-        self._recorded: dict[tuple[int, int, int], Recorded] = {}
+        self._recorded: dict[tuple[int, int, int], RecordedStep] = {}
         self._allocate(1 << 18, 1 << 19, 1 << 15, 64)
         self._start_optimiser()
 
@@ -82,7 +82,7 @@ class RecordedTraining:
         tokens: a context and the action that was taken, for each example; contexts: the number of tokens of each
         context.
         """
-        self._flat = flat = Flat(tokens, contexts)
+        self._flat = flat = FlatExamples(tokens, contexts)
         longest = int(flat.read.max())
         self._capacity = min(self._model.sizes.context, next((c for c in CAPACITIES if c >= longest), longest))
         # Two of the longest actions must fit into a row, so that they do not leave rows mostly empty.
@@ -101,7 +101,7 @@ class RecordedTraining:
         if all(new <= old for new, old in zip(wanted, available, strict=True)):
             return
         examples = self._tokens, self._places, self._owners
-        self._allocate(*(power_of_two(new, old) for new, old in zip(wanted, available, strict=True)))
+        self._allocate(*(next_power_of_two(new, old) for new, old in zip(wanted, available, strict=True)))
         for place, old in zip((self._tokens, self._places, self._owners), examples, strict=True):
             place[: len(old)] = old
 
@@ -117,13 +117,13 @@ class RecordedTraining:
         for _ in range(steps):
             recorded.graph.replay()
 
-    def _send(self, packed: Packed) -> None:
+    def _send(self, packed: PackedBatches) -> None:
         self._source[: packed.source.size] = torch.from_numpy(packed.source.ravel()).to(self._device)
         self._at[: packed.at.size] = torch.from_numpy(packed.at.ravel()).to(self._device)
         shares = (1 / packed.said).astype(np.float32)
         self._shares[: len(shares)] = torch.from_numpy(shares).to(self._device)
 
-    def _step(self, rows: int) -> Recorded:
+    def _step(self, rows: int) -> RecordedStep:
         """Return the recorded step for batches of a number of rows; record it if it is new."""
         shape = rows, self._capacity, self._slots
         if shape not in self._recorded:

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from xtx.kernels.cuda import attention
-from xtx.kernels.cuda.attention import Sight
-from xtx.kernels.cuda.transformer_layers import fits, layer_norm, linear, take
+from xtx.kernels.cuda.attention import AttentionPattern
+from xtx.kernels.cuda.transformer_layers import is_supported, layer_norm, linear, take
 from xtx.networks.gpt import GPT, Block, Dropout, attend
 
 
@@ -34,16 +34,16 @@ class _ByKernels:
         self._all, self._at = columns.int().expand(len(places), -1).contiguous(), at.int()
         self._heads, self._rate = heads, 0.0 if drop is None else drop.rate
 
-    def _sight(self, at: Tensor) -> Sight:
+    def _make_pattern(self, at: Tensor) -> AttentionPattern:
         # from torch's generator, which advances with every replay and is saved with the run
         seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=at.device)
-        return Sight(at, self._first, self._heads, self._rate, seed)
+        return AttentionPattern(at, self._first, self._heads, self._rate, seed)
 
     def everywhere(self, all_three: Tensor) -> Tensor:
-        return attention.attend(all_three, None, self._sight(self._all))
+        return attention.attend(all_three, None, self._make_pattern(self._all))
 
     def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
-        return attention.attend(query, seen, self._sight(self._at))
+        return attention.attend(query, seen, self._make_pattern(self._at))
 
 
 class _ByMasks:
@@ -81,7 +81,7 @@ def packed_logits(
     x = x if drop is None else drop(x)
     width, heads = model.sizes.width, model.sizes.heads
     reading: _PackedAttention
-    if fits(x) and attention.can(width, heads):
+    if is_supported(x) and attention.is_supported(width, heads):
         reading = _ByKernels(at, places, heads, drop)
     else:
         reading = _ByMasks(model, at, owners, heads, drop)

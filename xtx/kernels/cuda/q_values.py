@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xtx.kernels.cuda.device_text_table import DeviceTextTable, Mail
-from xtx.kernels.cuda.gru import Rows, Texts, encode
+from xtx.kernels.cuda.device_text_table import DeviceTextTable, PinnedBuffer
+from xtx.kernels.cuda.gru import DeviceTexts, EncoderRows, encode
 from xtx.networks.q_networks import DrrnNetwork, InvDyNetwork, TextEncoders
 
 ENCODERS = ("narration", "look", "inventory", "action")
@@ -31,17 +31,17 @@ def recurrent(texts: TextEncoders) -> tuple[Tensor, Tensor]:
     return weights, torch.stack([getattr(texts, name).bias_hh for name in ENCODERS])
 
 
-def no_steps(device: torch.device) -> Tensor:
-    """Return `starts` and `steps` for `Rows` of which nothing is stored."""
+def make_no_steps(device: torch.device) -> Tensor:
+    """Return `starts` and `steps` for `EncoderRows` of which nothing is stored."""
     return torch.zeros(1, dtype=torch.int32, device=device)
 
 
-def power_of_two(number: int, least: int) -> int:
+def next_power_of_two(number: int, least: int) -> int:
     """Return the next power of two, at least `least`, so that few different sizes are recorded."""
     return max(least, 1 << (number - 1).bit_length())
 
 
-class Frozen:
+class KernelWeights:
     """A network's encoder weights in the form that the kernels read."""
 
     def __init__(self, network: DrrnNetwork | InvDyNetwork) -> None:
@@ -58,13 +58,13 @@ class Frozen:
         self.weights.copy_(weights)
         self.biases.copy_(biases)
 
-    def encode(self, texts: Texts, rows: Rows) -> Tensor:
+    def encode(self, texts: DeviceTexts, rows: EncoderRows) -> Tensor:
         """Return the codes of texts, [n, hidden]."""
         return encode(self.inputs, self.weights, self.biases, texts, rows)
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedStep:
     """A recorded step."""
 
     graph: torch.cuda.CUDAGraph
@@ -74,18 +74,18 @@ class Recorded:
     """The recorded function. It keeps the tensors alive that the graph uses by address."""
 
 
-class Values:
+class RecordedQValues:
     """Computes Q-values with one network."""
 
-    def __init__(self, frozen: Frozen, shelf: DeviceTextTable, device: torch.device) -> None:
-        self._frozen = frozen
-        self._shelf = shelf
+    def __init__(self, weights: KernelWeights, device_texts: DeviceTextTable, device: torch.device) -> None:
+        self._weights = weights
+        self._device_texts = device_texts
         self._device = device
-        self._mails: dict[tuple[int, int, int], Mail] = {}
-        self._recorded: dict[tuple[int, int, int, int], Recorded] = {}
+        self._buffers: dict[tuple[int, int, int], PinnedBuffer] = {}
+        self._recorded: dict[tuple[int, int, int, int], RecordedStep] = {}
 
     @torch.no_grad()
-    def of(
+    def compute(
         self, states: NDArray[np.int32], actions: Sequence[NDArray[np.int32]], least: int = 8
     ) -> NDArray[np.float32]:
         """Return the values of all states' actions, concatenated.
@@ -95,16 +95,15 @@ class Values:
         """
         counts = [len(numbers) for numbers in actions]
         distinct, which = np.unique(np.concatenate(actions), return_inverse=True)
-        self._shelf.bring(states.ravel())
-        self._shelf.bring(distinct)
-        n, a, p = (
-            power_of_two(len(states), least), power_of_two(len(distinct), 128), power_of_two(len(which), 256)
-        )  # fmt: skip
+        self._device_texts.copy_texts(states.ravel())
+        self._device_texts.copy_texts(distinct)
+        n = next_power_of_two(len(states), least)
+        a, p = next_power_of_two(len(distinct), 128), next_power_of_two(len(which), 256)
         key = (n, a, p)
-        if key not in self._mails:
-            self._mails[key] = Mail(3 * n + a + 2 * p, torch.int32, self._device)
-        mail = self._mails[key]
-        texts, acts, pairs = np.split(mail.page, (3 * n, 3 * n + a))
+        if key not in self._buffers:
+            self._buffers[key] = PinnedBuffer(3 * n + a + 2 * p, torch.int32, self._device)
+        buffer = self._buffers[key]
+        texts, acts, pairs = np.split(buffer.array, (3 * n, 3 * n + a))
         texts.fill(-1)
         texts.reshape(3, n)[:, : len(states)] = states.T
         acts[: len(distinct)] = distinct
@@ -112,26 +111,26 @@ class Values:
         pairs.fill(0)
         pairs[: len(which)] = np.repeat(np.arange(len(states)), counts)
         pairs[p : p + len(which)] = which
-        mail.send()
-        name = (*key, self._shelf.generation)
+        buffer.send()
+        name = (*key, self._device_texts.generation)
         if name not in self._recorded:
-            self._recorded[name] = self._record(n, a, p, mail.device)
+            self._recorded[name] = self._record(n, a, p, buffer.device)
         step = self._recorded[name]
         step.graph.replay()
         values: NDArray[np.float32] = step.result[: len(which)].cpu().numpy()
         return values
 
-    def _record(self, n: int, a: int, p: int, mail: Tensor) -> Recorded:
-        network, frozen, texts = self._frozen.network, self._frozen, self._shelf.texts
+    def _record(self, n: int, a: int, p: int, buffer: Tensor) -> RecordedStep:
+        network, weights, texts = self._weights.network, self._weights, self._device_texts.texts
         encoders = torch.repeat_interleave(
             torch.arange(4, dtype=torch.int32, device=self._device), torch.tensor([n, n, n, a], device=self._device)
         )
-        nothing = no_steps(self._device)
-        rows = Rows(mail[: 3 * n + a], encoders, torch.full_like(encoders, -1), nothing, nothing, 0)
-        pairs = mail[3 * n + a :].view(2, p)
+        nothing = make_no_steps(self._device)
+        rows = EncoderRows(buffer[: 3 * n + a], encoders, torch.full_like(encoders, -1), nothing, nothing, 0)
+        pairs = buffer[3 * n + a :].view(2, p)
 
         def step() -> Tensor:
-            codes = frozen.encode(texts, rows)
+            codes = weights.encode(texts, rows)
             parts = codes[: 3 * n].view(3, n, -1).transpose(0, 1).reshape(n, -1)
             states, actions = network.state(parts), codes[3 * n :]
             return network.q(states[pairs[0].long()], actions[pairs[1].long()])
@@ -139,7 +138,7 @@ class Values:
         return record(step)
 
 
-def record(step: Callable[[], Tensor]) -> Recorded:
+def record(step: Callable[[], Tensor]) -> RecordedStep:
     """Record a step as a CUDA graph."""
     # The step runs twice first: libraries initialise themselves, which cannot be recorded.
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -156,4 +155,4 @@ def record(step: Callable[[], Tensor]) -> Recorded:
             result = step()
     finally:
         gc.enable()
-    return Recorded(graph, result, step)
+    return RecordedStep(graph, result, step)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 
 
-class Flat:
+class FlatExamples:
     """The tokens of all examples, concatenated. Entry 0 is an empty token, for padding."""
 
     def __init__(self, tokens: Sequence[Ints], contexts: Sequence[int]) -> None:
@@ -40,11 +40,11 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedBatches:
     """Batches of packed rows."""
 
     source: Ints
-    """[batches, rows, capacity]: index into `Flat.tokens` of each token."""
+    """[batches, rows, capacity]: index into `FlatExamples.tokens` of each token."""
     at: Ints
     """[batches, rows, slots]: columns after which a token is predicted; -1: none."""
     said: NDArray[np.int64]
@@ -52,8 +52,8 @@ class Packed:
 
 
 def pack_batches(
-    flat: Flat, order: NDArray[np.integer], batch: int, capacity: int, slots: int, step: int = 4
-) -> Packed:
+    flat: FlatExamples, order: NDArray[np.integer], batch: int, capacity: int, slots: int, step: int = 4
+) -> PackedBatches:
     """Pack the examples in this order, `batch` of them at a time.
 
     capacity: tokens of a row; slots: predictions of a row. All batches get as many rows as the largest needs, rounded
@@ -76,7 +76,7 @@ def pack_batches(
     at = np.full(batches * rows * slots, -1, np.int32)
     at[_runs(row * slots + slot, said)] = _runs(column + read - said, said)
     sums = np.add.reduceat(said, np.arange(0, len(order), batch))
-    return Packed(source.reshape(batches, rows, capacity), at.reshape(batches, rows, slots), sums)
+    return PackedBatches(source.reshape(batches, rows, capacity), at.reshape(batches, rows, slots), sums)
 
 
 def _fit(

@@ -25,7 +25,7 @@ _WIDEST = 1536
 """Limits the columns of a layer norm: the shared memory of a block has no space for more."""
 
 
-def fits(x: Tensor) -> bool:
+def is_supported(x: Tensor) -> bool:
     """Return whether the kernels can be used for a tensor: it is on a GPU and float32, autocast is off, and this torch
     can
     compile kernels."""
@@ -35,7 +35,7 @@ def fits(x: Tensor) -> bool:
 
 def column_sums(x: Tensor) -> Tensor:
     """Return the sum over all rows of x [rows, columns], [columns]."""
-    if not fits(x):
+    if not is_supported(x):
         return x.sum(0)
     x = x.contiguous()
     columns = x.shape[1]
@@ -67,7 +67,7 @@ class _Linear(torch.autograd.Function):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute `F.linear`."""
-    if not fits(x):
+    if not is_supported(x):
         return F.linear(x, weight, bias)
     return torch.as_tensor(_Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
 
@@ -96,7 +96,7 @@ class _LayerNorm(torch.autograd.Function):
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
     """Compute `norm(x)`."""
-    if not fits(x) or x.shape[-1] % 32 or x.shape[-1] > _WIDEST:
+    if not is_supported(x) or x.shape[-1] % 32 or x.shape[-1] > _WIDEST:
         return torch.as_tensor(norm(x))
     return torch.as_tensor(
         _LayerNorm.apply(x.contiguous(), norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]

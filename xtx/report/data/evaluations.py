@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.files.bounded_reads import BadFileError
-from xtx.runs.run_folder import MAX_NUMBER, read_lines
+from xtx.runs.line_files import MAX_NUMBER, read_lines
 
 NAME = "evaluations"
 """Of the file, without its ending: one line for each evaluation."""

@@ -24,7 +24,10 @@ from xtx.report.data.metric_lines import read_numbers
 from xtx.report.data.run_summary import Summary, read_start, read_summary
 from xtx.report.data.statistics import Floats, WorkingTime, working_time
 from xtx.report.number_format import some
-from xtx.runs.run_folder import CHANGES, MAX_NUMBER, checkpoints, read_config, read_episodes, read_lines
+from xtx.runs.checkpoint_file import list_checkpoints
+from xtx.runs.line_files import MAX_NUMBER, read_episodes, read_lines
+from xtx.runs.run_config import read_config
+from xtx.runs.run_folder import CHANGES
 from xtx.runs.viewer_files import LONGEST_NAME, MOST_PAIRS, MOST_WAYS, RoomMove
 
 SUMMARIES = "seed-*.json"
@@ -153,7 +156,7 @@ def read_run(folder: Path) -> RunData:
     metrics, timing = _lines(folder, "metrics", notes), _lines(folder, "timing", notes)
     starts = _starts(folder, notes)
     logged = max((int(line["step"]) for line in metrics), default=0)
-    saved = [int(path.name) for path in checkpoints(folder)]
+    saved = [int(path.name) for path in list_checkpoints(folder)]
     reached = max(logged, episodes[-1].step if episodes else 0, *saved, 0)
     # Without its checkpoints (a copy), a run whose next line of metrics would lie beyond the end may be finished.
     finished = reached >= config.steps or (not saved and logged + config.log_every * config.num_envs > config.steps)

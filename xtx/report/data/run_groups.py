@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xtx.config.settings import CONVERGED, DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, xtx_settings
+from xtx.config.settings import CONVERGED, DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, make_xtx_settings
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
 from xtx.report.data.paper_tables import read_paper
@@ -410,7 +410,7 @@ def paper_settings(agent: str, game: str) -> dict[str, Any]:
 @lru_cache(maxsize=1000)
 def _paper_settings(agent: str, game: str) -> dict[str, Any]:
     if agent.startswith("xtx") and not agent.endswith("-demo"):
-        known = flat(asdict(xtx_settings(game)))
+        known = flat(asdict(make_xtx_settings(game)))
         known |= BEYOND.get(agent, {})
         return {name: value for name, value in known.items() if name not in FAMILY}
     kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}

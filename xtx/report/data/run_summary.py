@@ -129,7 +129,7 @@ class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the run ran with, at one of its starts; `xtx.runs.run_folder.versions` says what each is."""
+    """What the run ran with, at one of its starts; `xtx.runs.versions.collect_versions` says what each is."""
 
     started: str = ""
     python: str = ""

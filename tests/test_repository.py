@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
@@ -26,3 +27,25 @@ def test_no_file_is_here_that_does_not_belong_here() -> None:
     left_behind = (".qzl", ".sav", ".scr", ".z3", ".z4", ".z5", ".z8", ".ulx", ".gblorb", ".zblorb")
     kept = {name for name in files if name.endswith(left_behind) and not name.startswith("tests/fuzz/corpus/story/")}
     assert kept == STORIES
+
+
+def test_public_functions_have_a_docstring() -> None:
+    """Classes, functions and methods of xtx, but not properties, whose name may say all, nor the two passes that torch
+    asks of an autograd function."""
+    assert [place for path in sorted((ROOT / "xtx").rglob("*.py")) for place in _list_undocumented(path)] == []
+
+
+def _list_undocumented(path: Path) -> list[str]:
+    found = []
+    waiting = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        for node in waiting.pop().body:
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+            is_exempt = decorators & {"property", "cached_property", "overload", "setter"} or node.name in ("forward", "backward")
+            if not ast.get_docstring(node) and not is_exempt:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+            if isinstance(node, ast.ClassDef):
+                waiting.append(node)  # type: ignore[arg-type]
+    return found

@@ -76,6 +76,7 @@ class Header:
         return self.objects + (31 if self.small else 63) * 2
 
     def object_address(self, number: int) -> int:
+        """Return the address of an object."""
         return self.first_object + (number - 1) * self.object_size
 
 
@@ -256,6 +257,7 @@ class Dictionary:
     """Those that can name a thing, adjectives included; all words where the story does not say."""
 
     def knows(self, text: str) -> bool:
+        """Return whether a word is in the dictionary, which compares its first letters only."""
         return text[: self.length] in self.words
 
     def can_name(self, text: str) -> bool:

@@ -71,11 +71,11 @@ def jericho_hash(emulator: Emulator) -> str:
     story that Jericho does not know, what it would cover."""
     ram = emulator.ram
     if emulator.story.profile is not None:
-        special = ram[list(emulator.special)]
-        return hashlib.md5((ram & emulator.tree_mask).tobytes() + special.tobytes()).hexdigest()
+        special = ram[list(emulator.world_memory.special)]
+        return hashlib.md5((ram & emulator.world_memory.tree_mask).tobytes() + special.tobytes()).hexdigest()
     kept = ram.copy()
     links = emulator.tree.links(ram)
-    for roamer in emulator.roamers:
+    for roamer in emulator.world_memory.roamers:
         emulator.tree.unlink(ram, links, roamer)
     found = str(emulator._env.get_world_state_hash())
     ram[:] = kept

@@ -225,7 +225,7 @@ def jericho_hash(emulator: Emulator) -> str:
     ram = emulator.ram
     kept = ram.copy()
     links = emulator.tree.links(ram)
-    for roamer in emulator.roamers:
+    for roamer in emulator.world_memory.roamers:
         emulator.tree.unlink(ram, links, roamer)
     found = str(emulator._env.get_world_state_hash())
     ram[:] = kept
@@ -379,7 +379,7 @@ def test_the_thief_is_where_he_began_unless_he_is_here(real_world: Callable[[str
     world = real_world("zork1")
     emulator = world._emulator
     emulator.reset(12)
-    (thief,) = emulator.roamers
+    (thief,) = emulator.world_memory.roamers
     state = emulator.save()
     tree = emulator.tree
     here = key(world)
@@ -399,7 +399,7 @@ def test_in_the_thiefs_own_room_it_is_no_matter_how_far_away_he_is(real_world: C
     world = real_world("zork1")
     emulator = world._emulator
     emulator.reset(12)
-    (thief,) = emulator.roamers
+    (thief,) = emulator.world_memory.roamers
     tree, player = emulator.tree, emulator.player
     home, start = tree.parent(emulator.ram, thief), tree.parent(emulator.ram, player)
     links = tree.links(emulator.ram)
@@ -421,7 +421,7 @@ def test_rooms_that_were_seen_elsewhere_are_no_part_of_the_key(real_world: Calla
     """Jericho leaves that attribute out, but in zork3 it does not know of the last three objects."""
     world = real_world("zork3")
     emulator = on_the_way(world, 20)
-    attributes = emulator.tree.entries(emulator.tree_mask)[:, :4]
+    attributes = emulator.tree.entries(emulator.world_memory.tree_mask)[:, :4]
     assert len(np.unique(attributes, axis=0)) == 2
     noise = ~np.bitwise_and.reduce(attributes)
     elsewhere = 1 if emulator.tree.room(emulator.ram, emulator.player) != 1 else 2

@@ -52,7 +52,7 @@ def test_the_key_knows_how_long_ago_something_was_and_not_when() -> None:
     emulator = Emulator(read_story(LOWWATER))
     layout = layout_of(emulator)
     emulator.reset(1)
-    now = emulator.moves_addresses[0]
+    now = emulator.world_memory.moves_addresses[0]
     stamp = next(
         a
         for a in range(emulator.header.globals, len(layout.mask))

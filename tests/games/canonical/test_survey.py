@@ -79,7 +79,7 @@ def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) 
     layout = read_layout(emulator, budget=Budget(SMALL // 2))
     assert skipped and layout.unchecked and layout.cut_short
     world = World(emulator, layout)
-    free = {*emulator.moves_addresses, *emulator.score_addresses, *layout.stamped, *range(64)}
+    free = {*emulator.world_memory.moves_addresses, *emulator.world_memory.score_addresses, *layout.stamped, *range(64)}
     room_bytes = layout.unchecked[ELSEWHERE]
     rooms = {survey._room(state) for survey, state in skipped}
     assert {room for room, kept in layout.unchecked.items() if kept} == {ELSEWHERE, *rooms}

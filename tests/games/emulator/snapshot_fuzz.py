@@ -31,7 +31,7 @@ from pathlib import Path
 
 import msgspec
 
-import xtx.games.emulator.frotz as bridge
+import xtx.games.emulator.jericho_library as bridge
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, SnapshotError, Status
 from xtx.games.zset import engine as zset

@@ -458,12 +458,12 @@ def test_any_change_of_a_score_is_a_change(hang: Emulator, monkeypatch: pytest.M
     hang.reset(1)
     profile = hang.story.profile
     assert profile is not None
-    nothing = np.zeros_like(hang.change.set_mask)
-    world = type(hang._world_argument)(
+    nothing = np.zeros_like(hang.world_memory.change.set_mask)
+    world = type(hang.world_memory.change_struct)(
         nothing.ctypes.data, nothing.ctypes.data, None, 0, hang.header.first_object, 0, hang.tree.count,
         profile.moves.address, profile.moves.size,
     )  # fmt: skip
-    monkeypatch.setitem(hang.__dict__, "_world_argument", world)
+    monkeypatch.setitem(hang.world_memory.__dict__, "change_struct", world)
     verdicts = hang.filter([". ".join(["wait"] * turns) for turns in range(1, 11)])
     assert ((verdicts.flags & Verdict.CHANGED) > 0).all()
     assert len(set(verdicts.diffs.tolist())) == 10

@@ -62,7 +62,7 @@ class Traces:
         self._steps: dict[int, Counter[int]] = {}
         """By byte: by how much time changed it, and how often."""
         self._states = 0
-        self._world = self.emulator.change.set_mask & self.emulator.change.clear_mask
+        self._world = self.emulator.world_memory.change.set_mask & self.emulator.world_memory.change.clear_mask
         self._sights: list[str] = []
         """Words that were in sight when commands were last made up."""
 
@@ -167,7 +167,7 @@ class Traces:
 
     def _moves(self, ram: Ram) -> int:
         """The number of moves in a memory, as far as its bytes are known."""
-        return int.from_bytes(bytes(ram[list(self.emulator.moves_addresses)]), "big")
+        return int.from_bytes(bytes(ram[list(self.emulator.world_memory.moves_addresses)]), "big")
 
     def _changed_by_pairs(
         self, state: Snapshot, commands: Sequence[str], time: npt.NDArray[np.bool_]
@@ -203,7 +203,7 @@ class Traces:
 
     def _still(self, ram: Ram) -> Ram:
         """A memory without the objects that move by themselves."""
-        wanderers = self.emulator.change.wanderers
+        wanderers = self.emulator.world_memory.change.wanderers
         if not len(wanderers):
             return ram
         ram, tree = ram.copy(), self.emulator.tree

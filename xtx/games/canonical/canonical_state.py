@@ -113,9 +113,9 @@ class World:
         self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
         tree.entries(self._watched)[:] = 0
         self._watched[self._counters] = 0
-        self._moves = emulator.moves_addresses[0] if layout.since else 0
+        self._moves = emulator.world_memory.moves_addresses[0] if layout.since else 0
         links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
-        self._homes = {roamer: self._places(links, roamer) for roamer in emulator.roamers}
+        self._homes = {roamer: self._places(links, roamer) for roamer in emulator.world_memory.roamers}
 
     def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""

@@ -198,7 +198,8 @@ class Trials:
         # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
         changeable: npt.NDArray[np.bool_] = np.frombuffer(layout.mask, np.uint8) != 0xFF
         changeable[[*layout.counters, *layout.idle]] = True
-        changeable[[*self.emulator.moves_addresses, *self.emulator.score_addresses, *self.copies]] = False
+        world = self.emulator.world_memory
+        changeable[[*world.moves_addresses, *world.score_addresses, *self.copies]] = False
         changeable[layout.stamped] = False
         return changeable
 

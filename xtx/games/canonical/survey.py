@@ -234,16 +234,16 @@ class _Survey:
         emulator = self.emulator
         mask = np.full(memory.shape[1], 0xFF, dtype=np.uint8)
         mask[self.traces.parsers | self.traces.always_running] = 0
-        mask[list(emulator.moves_addresses)] = 0
+        mask[list(emulator.world_memory.moves_addresses)] = 0
         self.trials.copies = score_copies(memory, scores)
         mask[self.trials.copies] = 0
-        mask[list(emulator.score_addresses)] = 0
+        mask[list(emulator.world_memory.score_addresses)] = 0
         self._fill_gaps(mask)
         # What Jericho's own hash covers stays, whatever was seen; what it leaves out of the tree goes.
         entries = emulator.tree.entries(mask)
-        entries[:] = emulator.tree.entries(emulator.tree_mask)
+        entries[:] = emulator.tree.entries(emulator.world_memory.tree_mask)
         entries[:, -2:] = 0xFF
-        mask[list(emulator.special)] = 0xFF
+        mask[list(emulator.world_memory.special)] = 0xFF
         mask[:64] = 0  # the header: screen size and the like
         counting = self.traces.counting | ticking(memory, _RUN) | self._idling(usual)
         counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~self._kept)]
@@ -284,14 +284,14 @@ class _Survey:
         """The layout with the score as a part of the world, if that makes idling more true: some stories work their
         score out anew at every turn, and would give all points again to a player whose score was forgotten."""
         mask = np.frombuffer(layout.mask, np.uint8).copy()
-        mask[[*self.emulator.score_addresses, *self.trials.copies]] = 0xFF
+        mask[[*self.emulator.world_memory.score_addresses, *self.trials.copies]] = 0xFF
         scored = msgspec.structs.replace(layout, mask=mask.tobytes())
         better = self._mistakes(scored, states, IDLE) < self._mistakes(layout, states, IDLE)
         return scored if better else layout
 
     def _with_stamps(self, layout: Layout, states: Sequence[Snapshot], memory: npt.NDArray[np.uint8]) -> Layout:
         """The layout with how long ago something happened in place of when it did, where that is more true."""
-        addresses = self.emulator.moves_addresses
+        addresses = self.emulator.world_memory.moves_addresses
         if len(addresses) != 2 or addresses[1] != addresses[0] + 1:
             return layout
         now = addresses[0]
@@ -399,9 +399,9 @@ class _Survey:
     def _covered(self) -> Ram:
         """The bits that Jericho's hash covers."""
         emulator = self.emulator
-        covered = emulator.tree_mask.copy()
-        emulator.tree.entries(covered)[emulator.hashed :, : emulator.header.attribute_bytes] = 0
-        covered[list(emulator.special)] = 0xFF
+        covered = emulator.world_memory.tree_mask.copy()
+        emulator.tree.entries(covered)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
+        covered[list(emulator.world_memory.special)] = 0xFF
         return covered
 
     def _needless(self, layout: Layout, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
@@ -553,8 +553,8 @@ class _Survey:
         emulator = self.emulator
         kept = np.zeros(emulator.header.dynamic_size, dtype=np.uint8)
         kept[emulator.header.first_object : emulator.header.object_address(emulator.tree.count + 1)] = 1
-        emulator.tree.entries(kept)[emulator.hashed :, : emulator.header.attribute_bytes] = 0
-        kept[list(emulator.special)] = 1
+        emulator.tree.entries(kept)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
+        kept[list(emulator.world_memory.special)] = 1
         return kept.astype(bool)
 
     def _fill_gaps(self, mask: Ram) -> None:

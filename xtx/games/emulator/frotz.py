@@ -11,10 +11,7 @@ import contextlib
 import ctypes
 import re
 import tempfile
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum, IntFlag
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -27,15 +24,24 @@ from jericho.template_action_generator import TemplateActionGenerator
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
-from xtx.core import UserError
-from xtx.games.catalog.profile import Word, overshadowed_readings, unlisted_templates
+from xtx.games.catalog.profile import overshadowed_readings, unlisted_templates
 from xtx.games.catalog.story_file import Story
+from xtx.games.emulator.command_outcomes import CANDIDATE_LIMIT as CANDIDATE_LIMIT
+from xtx.games.emulator.command_outcomes import STEP_LIMIT as STEP_LIMIT
+from xtx.games.emulator.command_outcomes import Status as Status
+from xtx.games.emulator.command_outcomes import Verdict as Verdict
+from xtx.games.emulator.command_outcomes import Verdicts as Verdicts
+from xtx.games.emulator.jericho_library import COMMAND_LENGTH as COMMAND_LENGTH
+from xtx.games.emulator.jericho_library import Trace as Trace
+from xtx.games.emulator.jericho_library import WorldStruct as WorldStruct
+from xtx.games.emulator.jericho_library import load_bridge
+from xtx.games.emulator.jericho_library import open_jericho_env as open_jericho_env
 from xtx.games.emulator.printed_end import reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
+from xtx.games.emulator.snapshots import Snapshot as Snapshot
+from xtx.games.emulator.snapshots import SnapshotError as SnapshotError
+from xtx.games.emulator.world_memory import WorldMemory
 from xtx.games.zmachine.story_memory import Header, ObjectTree, Ram, count_objects, read_dictionary
-
-COMMAND_LENGTH = 198
-"""Longest command in bytes that Jericho's input buffer takes."""
 
 BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 """The directions and the like, which Jericho adds to every game's grammar."""
@@ -45,12 +51,6 @@ _WORLD = 8192
 _BEFORE = 16
 _ASKED = 64
 """Commands that are asked at once."""
-STEP_LIMIT = 40_000_000
-"""Z-machine instructions after which a command counts as hanging (about a second)."""
-
-CANDIDATE_LIMIT = 3_000_000
-"""The same for a candidate of the valid-action search."""
-
 
 _SHORT_DIRECTIONS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
 """Some of Infocom's stories know these by their short names only."""
@@ -62,170 +62,16 @@ which never end, and what follows a line's end is kept for the next line, beyond
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
 
 
-class SnapshotError(UserError):
-    """A saved state that cannot be one of the story's: it was damaged, or made by hand."""
-
-
-class Status(IntEnum):
-    """How a command ended, in frotz_bridge.c's numbers."""
-
-    DONE = 0
-    HALTED = 1
-    LIMIT = 2
-    CRASHED = 3
-    """The emulator divided by zero."""
-
-
-class Verdict(IntFlag):
-    """What frotz_bridge.c says of a candidate."""
-
-    CHANGED = 1
-    TAKEN = 2
-    RANDOM = 4
-    STOPPED = 8
-    EVENT = 16
-
-
-class Trace(ctypes.Structure):
-    """What is being tried right now, in memory shared with the parent (games/vector/shared_page.py)."""
-
-    _fields_ = (("progress", ctypes.c_uint64), ("command", ctypes.c_char * (COMMAND_LENGTH + 2)))
-
-
-class WorldStruct(ctypes.Structure):
-    """`world` in frotz_bridge.c and in zset.h: what counts as a change of the world."""
-
-    _fields_ = (
-        ("set_mask", ctypes.c_void_p),
-        ("clear_mask", ctypes.c_void_p),
-        ("wanderers", ctypes.c_void_p),
-        ("wanderer_count", ctypes.c_int32),
-        ("first_object", ctypes.c_uint32),
-        ("small", ctypes.c_int32),
-        ("object_count", ctypes.c_int32),
-        ("score_address", ctypes.c_int32),
-        ("score_size", ctypes.c_int32),
-    )
-
-
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The whole state of an emulator, random numbers included; plain data, so it can be stored anywhere."""
-
-    ram: bytes
-    stack: bytes
-    pc: int
-    sp: int
-    fp: int
-    frames: int
-    opcode: int
-    rng: tuple[int, int, int]
-    narration: bytes
-    printed_score: int = 0
-    """In stories that only print their score: what they printed last. It stands where they cannot be asked."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """What counts as a change of the world."""
-
-    set_mask: Ram
-    """One byte for each byte of RAM: the bits that count when they are set."""
-    clear_mask: Ram
-    """The same for bits that are cleared."""
-    wanderers: npt.NDArray[np.uint16]
-    """Objects whose moves do not count."""
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """What became of a list of candidates, each tried from the same state."""
-
-    flags: npt.NDArray[np.uint8]
-    diffs: npt.NDArray[np.uint64]
-    """A hash of the change of the world, one for each candidate; where nothing changed 0, or one of the EVENT."""
-    watches: npt.NDArray[np.uint64]
-    """A hash of the change of those bits that were watched beside, if any; 0 where none changed."""
-
-    def part(self, which: slice | npt.NDArray[np.intp]) -> Verdicts:
-        """What became of some of them."""
-        return Verdicts(self.flags[which], self.diffs[which], self.watches[which])
-
-
-LIBRARY: Path | None = None
-"""The compiled bridge, if it is not the one beside this file: a build with sanitizers, for tests."""
-
-
-def _load_door() -> ctypes.CDLL:
-    found = [LIBRARY] if LIBRARY is not None else sorted(Path(__file__).parent.glob("_frotz_bridge*.so"))
-    if not found:
-        raise ImportError(
-            "xtx/games/emulator/_frotz_bridge*.so is missing: install the package (pip install -e .) to compile it"
-        )
-    # For all to see: libfrotz must find the function in it that refuses to open files.
-    door = ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)
-    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
-    door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
-    door.door_close.argtypes, door.door_close.restype = [pointer], None
-    door.door_reset_streams.argtypes, door.door_reset_streams.restype = [pointer], None
-    door.door_adopt.argtypes = [pointer, ctypes.c_char_p, u64]
-    door.door_restore.argtypes = [
-        pointer, ctypes.c_char_p, u64, ctypes.c_char_p, u64, *[ctypes.c_int64] * 8, ctypes.c_char_p, u64,
-    ]  # fmt: skip
-    door.door_restore.restype = ctypes.c_char_p
-    door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
-    door.door_has_quit.argtypes = [pointer]
-    door.door_filter.argtypes = [
-        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
-        pointer, pointer,
-    ]  # fmt: skip
-    door.door_ask.argtypes = [
-        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.c_char_p, ctypes.POINTER(u64),
-    ]  # fmt: skip
-    return door
-
-
 def _typed(command: str) -> bytes:
     """The command as it is typed: plain ASCII, with a question mark for what is not."""
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
-
-
-class _FrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
-    """Jericho's environment, in which a story's instructions to save to a file and to restore from one fail.
-
-    libfrotz would follow them in the present folder without asking. While a command runs, the bridge ends it before
-    such an instruction; this also covers the opening, which a story runs while it is loaded."""
-
-    def load(self, story_file: str, seed: int | None = None) -> None:
-        """Load a story, after its instructions for files were replaced."""
-        lib = self.frotz_lib
-        version = ctypes.c_uint8.in_dll(lib, "h_version")
-
-        def fail() -> None:
-            # Up to version 3 the instruction branches on success, later it stores a number: 0 means failure.
-            (lib.branch if version.value <= 3 else lib.store)(0)
-
-        self._failing = ctypes.CFUNCTYPE(None)(fail)  # must live as long as the library
-        replacement = ctypes.cast(self._failing, ctypes.c_void_p)
-        for table, places in (("op0_opcodes", (5, 6)), ("ext_opcodes", (0, 1))):
-            operations = (ctypes.c_void_p * 7).in_dll(lib, table)
-            for place in places:
-                operations[place] = replacement.value
-        super().load(story_file, seed)
-
-
-def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
-    """Return Jericho's own environment, in which no story can open files."""
-    _load_door()  # before libfrotz, which then finds the function in it that refuses transcripts and recordings
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
-        return _FrotzEnv(path, seed)
 
 
 class Emulator:
     """One emulator with one story. Not thread-safe, and neither is libfrotz: one process for each."""
 
     def __init__(self, story: Story, trace: Trace | None = None) -> None:
-        self._door_lib = _load_door()
+        self._door_lib = load_bridge()
         # With a seed of 1 because None would mean the time of day for a game that Jericho does not know.
         self._env = open_jericho_env(self._path_of(story), seed=1)
         self.story = story
@@ -600,123 +446,18 @@ class Emulator:
         profile = self.story.profile
         return int(self._env.player_obj_num) if profile is None else profile.player or 0
 
+    @cached_property
+    def world_memory(self) -> WorldMemory:
+        """Which bytes of memory make up the world."""
+        return WorldMemory(self._lib, self.story.profile, self.header, self.tree, lambda: self.ram)
+
     # --- the search for valid actions ---------------------------------------------------------------------------
-
-    @cached_property
-    def tree_mask(self) -> Ram:
-        """One byte for each byte of RAM: the bits of the object tree that belong to the state of the world, which
-        are those that Jericho's own world hash covers."""
-        header, profile = self.header, self.story.profile
-        attributes = np.full((self.tree.count, header.attribute_bytes), 0xFF, dtype=np.uint8)
-        if profile is not None:
-            for attribute in profile.ignored_attributes:
-                attributes[:, attribute // 8] &= ~(0x80 >> attribute % 8) & 0xFF
-        else:
-            # Jericho clears noisy attributes before it hashes: give it objects with all of them set, and see.
-            objects = (jericho.jericho.ZObject * (self.tree.count + 1))()
-            for one in objects:
-                one._attr[:] = [-1] * 4
-            self._lib.clean_world_objs(objects)
-            # One by one: where it does not know how many objects there are it leaves the last ones as they are. What
-            # is noise elsewhere may count in those (in deephome whether somebody prayed).
-            kept = np.array([one._attr[:] for one in objects[1:]], dtype=np.int8).view(np.uint8)
-            attributes[:, :4] = kept
-        mask = np.zeros(header.dynamic_size, dtype=np.uint8)
-        entries = self.tree.entries(mask)
-        entries[:, : header.attribute_bytes] = attributes
-        entries[:, header.attribute_bytes : -2] = 0xFF
-        return mask
-
-    @cached_property
-    def hashed(self) -> int:
-        """How many objects Jericho's own world hash covers; in some stories it does not know of the last ones."""
-        known = self.tree.count if self.story.profile is not None else int(self._lib.get_num_world_objs())
-        return min(known, self.tree.count)
-
-    @cached_property
-    def roamers(self) -> tuple[int, ...]:
-        """Objects that wander about by themselves and do not belong to the state of the world (zork1's thief)."""
-        profile = self.story.profile
-        if profile is not None:
-            return profile.ignored_objects
-        objects = (jericho.jericho.ZObject * (self.tree.count + 1))()
-        for one in objects:
-            one.parent = 1
-        self._lib.clean_world_objs(objects)
-        return tuple(i for i, one in enumerate(objects) if i and one.parent == 0)
-
-    @cached_property
-    def change(self) -> Change:
-        """What counts as a change of the world beside the score: what Jericho does not ignore in the object tree, its
-        special RAM, and the end of the game."""
-        header, profile, count = self.header, self.story.profile, self.tree.count
-        outside = np.zeros(header.dynamic_size, dtype=np.uint8)
-        outside[list(self.special)] = 0xFF
-        if profile is not None:
-            outside[list(_span(profile.end))] = 0xFF
-            mask = self.tree_mask | outside
-            return Change(mask, mask, np.array(profile.ignored_objects, dtype=np.uint16))
-        masks = []
-        for ignored in (self._lib.ignore_attr_diff, self._lib.ignore_attr_clr):
-            mask = outside.copy()
-            entries = self.tree.entries(mask)
-            entries[:, header.attribute_bytes : -2] = 0xFF
-            bits = [[not ignored(o, a) for a in range(8 * header.attribute_bytes)] for o in range(1, count + 1)]
-            entries[:, : header.attribute_bytes] = np.packbits(np.array(bits, dtype=bool), axis=1)
-            entries &= self.tree.entries(self.tree_mask)  # what is no part of the world cannot change it
-            masks.append(mask)
-        moved = self._lib.ignore_moved_obj
-        wanderers = [o for o in range(1, count + 1) if all(moved(o, d) for d in (1, count // 2, count))]
-        return Change(masks[0], masks[1], np.array(wanderers, dtype=np.uint16))
-
-    @cached_property
-    def special(self) -> tuple[int, ...]:
-        """RAM bytes beyond the object tree that belong to the world."""
-        profile = self.story.profile
-        if profile is not None:
-            return profile.special
-        count = self._lib.get_special_ram_size()
-        addresses = ctypes.POINTER(ctypes.c_uint16).in_dll(self._lib, "special_ram_addrs")
-        return tuple(addresses[i] for i in range(count))
-
-    @cached_property
-    def score_addresses(self) -> tuple[int, ...]:
-        profile = self.story.profile
-        if profile is not None:
-            return tuple(_span(profile.score))
-        return self._addresses_behind(self._lib.get_score)
-
-    @cached_property
-    def moves_addresses(self) -> tuple[int, ...]:
-        profile = self.story.profile
-        if profile is not None:
-            return tuple(_span(profile.moves))
-        return self._addresses_behind(self._lib.get_moves)
-
-    def _addresses_behind(self, value: Callable[[], int]) -> tuple[int, ...]:
-        """The RAM bytes that a number of Jericho's depends on, found by turning every byte over once."""
-        ram, before, found = self.ram, value(), []
-        for address in range(64, self.header.dynamic_size):
-            ram[address] ^= 0xFF
-            if value() != before:
-                found.append(address)
-            ram[address] ^= 0xFF
-        return tuple(found)
-
-    @cached_property
-    def _world_argument(self) -> WorldStruct:
-        change = self.change
-        return WorldStruct(
-            change.set_mask.ctypes.data, change.clear_mask.ctypes.data, change.wanderers.ctypes.data,
-            len(change.wanderers), self.header.first_object, self.header.small, self.tree.count,
-            min(self.score_addresses, default=0), len(self.score_addresses),
-        )  # fmt: skip
 
     def events(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A hash of what Jericho calls each command's world difference, which is every object moved and attribute
         written, or of the end of the game; 0 for none."""
         nothing = np.zeros(self.header.dynamic_size, dtype=np.uint8)
-        world = WorldStruct.from_buffer_copy(self._world_argument)
+        world = WorldStruct.from_buffer_copy(self.world_memory.change_struct)
         world.set_mask = world.clear_mask = nothing.ctypes.data
         world.score_size = 0
         return self._filter(commands, CANDIDATE_LIMIT, None, world).diffs
@@ -724,7 +465,7 @@ class Emulator:
     def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT, watched: Ram | None = None) -> Verdicts:
         """What becomes of each command, tried from the present state, which is the same afterwards. `watched`: bits of
         RAM that are to be watched beside those of the world."""
-        return self._filter(commands, limit, watched, self._world_argument)
+        return self._filter(commands, limit, watched, self.world_memory.change_struct)
 
     def _filter(self, commands: Sequence[str], limit: int, watched: Ram | None, world: WorldStruct) -> Verdicts:
         count = len(commands)
@@ -750,11 +491,6 @@ class Emulator:
         return Verdicts(flags, diffs, watches)
 
 
-def _span(place: Word | None) -> range:
-    """The addresses of a number's bytes; none for no number."""
-    return range(0) if place is None else range(place.address, place.address + place.size)
-
-
 def verb_frequency(command: str, word_length: int) -> int:
     """How often people use the command's verb, by Jericho's counts of played transcripts."""
     return int(verb_usage_count(command, word_length))
@@ -763,8 +499,3 @@ def verb_frequency(command: str, word_length: int) -> int:
 def recognized(answer: str) -> bool:
     """Whether the game understood the command that it answered so, by Jericho's list of usual complaints."""
     return bool(jericho_recognized(answer.replace("\n", " ")))
-
-
-def supported_games() -> dict[str, dict[str, str]]:
-    """Jericho's own facts about its games, by the story's md5: for the test that holds our catalog to them."""
-    return dict(defines.BINDINGS_DICT)

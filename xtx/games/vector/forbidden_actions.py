@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from xtx.games.vector.messages import Verdict
+from xtx.games.vector.messages import ForbiddenAction
 
 
 class ForbiddenActions:
@@ -13,7 +13,7 @@ class ForbiddenActions:
     def __init__(self, forbidden: Iterable[tuple[str, str, bool]]) -> None:
         """forbidden: verdicts of an earlier vector: the key of a state in hex, an action, whether it ends the
         process."""
-        self._all: list[Verdict] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
+        self._all: list[ForbiddenAction] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
         self._known = {(key, action) for key, action, _ in self._all}
         self._recalled = {(key, action) for key, action, _ in self._all}
         """Those that workers do not write to the atlas: from an earlier vector, or unproven."""
@@ -31,7 +31,7 @@ class ForbiddenActions:
         """Whether there are verdicts that were not sent to any worker."""
         return self.num_sent < len(self._all)
 
-    def add(self, found: Iterable[Verdict], unproven: Collection[str] = ()) -> list[str]:
+    def add(self, found: Iterable[ForbiddenAction], unproven: Collection[str] = ()) -> list[str]:
         """Add verdicts, and return the actions of those that are new. Those about `unproven` actions stay with this
         run."""
         # A deadly verdict sorts behind a harmless one about the same action, and replaces it.
@@ -52,15 +52,15 @@ class ForbiddenActions:
         """Allow new verdicts to be sent again."""
         self._is_frozen = False
 
-    def select_unsent(self, known: int) -> tuple[list[Verdict], list[Verdict]]:
+    def select_unsent(self, known: int) -> tuple[list[ForbiddenAction], list[ForbiddenAction]]:
         """Return the verdicts to send to a worker that has the first `known` of them, and count them as sent.
 
         Returns those that later runs may know, then those that stay with this run.
         """
         if not self._is_frozen:
             self.num_sent = len(self._all)
-        shared: list[Verdict] = []
-        recalled: list[Verdict] = []
+        shared: list[ForbiddenAction] = []
+        recalled: list[ForbiddenAction] = []
         for verdict in self._all[known : self.num_sent]:
             (recalled if verdict[:2] in self._recalled else shared).append(verdict)
         return shared, recalled

@@ -21,6 +21,7 @@ from xtx.games.vector.messages import (
     Call,
     CallResult,
     FindCall,
+    ForbiddenAction,
     LookAhead,
     MoveCall,
     Ready,
@@ -31,7 +32,6 @@ from xtx.games.vector.messages import (
     SaveCall,
     Setup,
     TryCall,
-    Verdict,
 )
 from xtx.games.vector.shared_page import SharedPage
 
@@ -170,7 +170,7 @@ class GameHost:
         for game in self._games:
             game.close()
 
-    def _forbid(self, verdict: Verdict, share: bool = True) -> None:
+    def _forbid(self, verdict: ForbiddenAction, share: bool = True) -> None:
         """Pass a verdict to all games."""
         key, action, deadly = verdict
         for game in self._games:

@@ -20,6 +20,7 @@ from xtx.games.vector.messages import (
     Call,
     CallResult,
     FindCall,
+    ForbiddenAction,
     MoveCall,
     Ready,
     Request,
@@ -27,7 +28,6 @@ from xtx.games.vector.messages import (
     RestoreCall,
     SaveCall,
     Setup,
-    Verdict,
 )
 from xtx.games.vector.requests import (
     PendingRequest,
@@ -375,7 +375,7 @@ class GameVector:
         Verdicts are sent with the next request of each worker, and reach the atlas only then. So the moment from which
         a verdict counts does not depend on which worker holds which game.
         """
-        found: list[Verdict] = []
+        found: list[ForbiddenAction] = []
         for index, result in outcome.results.items():
             self._slots[index].here = result.here
             if result.details is not None:

@@ -12,7 +12,7 @@ from xtx.games.vector.socket_messages import HEADER
 NO_STEP = Step(Observation("", "", "", (), 0, 0), 0, False, False)
 """The step in results that have none."""
 
-Verdict = tuple[bytes, str, bool]
+ForbiddenAction = tuple[bytes, str, bool]
 """Key of a state, an action that is forbidden there, and whether the action is deadly: it ended a process, so it is
 not tried again, not even in a search."""
 
@@ -85,7 +85,7 @@ class FindCall(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
     game: int
     avoid: tuple[str, ...] = ()
-    own: list[Verdict] = []
+    own: list[ForbiddenAction] = []
     """New verdicts of the game's last step, for a worker that did not make that step."""
 
 
@@ -109,9 +109,9 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Calls to make, and verdicts that all games get before."""
 
     calls: list[Call]
-    forbid: list[Verdict] = []
+    forbid: list[ForbiddenAction] = []
     """Verdicts that were not sent to this worker yet."""
-    recalled: list[Verdict] = []
+    recalled: list[ForbiddenAction] = []
     """The same, but they are not written to the atlas: from an earlier part of the run, or unproven."""
     unproven: tuple[str, ...] = ()
     """Commands among those that the calls avoid which did not end a process that tried them alone."""
@@ -129,7 +129,7 @@ class CallResult(msgspec.Struct, frozen=True, array_like=True):
 
     here: bytes
     """Key of the game's state after the call."""
-    forbidden: list[Verdict]
+    forbidden: list[ForbiddenAction]
     """Verdicts that the call found."""
     step: Step = NO_STEP
     """After `MoveCall`, `ResetCall`, `RestoreCall` and `FindCall`; the last three have an observation only."""

@@ -38,7 +38,7 @@ class Rules:
     @classmethod
     def of(cls, emulator: Emulator) -> Rules:
         """The rules of the story in an emulator. Those of its functions must outlive the engine."""
-        change, header, scores = emulator.change, emulator.header, emulator.score_addresses
+        change, header, scores = emulator.world_memory.change, emulator.header, emulator.world_memory.score_addresses
         library = emulator._lib
         count = max(0, library.get_special_ram_size())
         watched = ctypes.POINTER(ctypes.c_uint16).in_dll(library, "special_ram_addrs")

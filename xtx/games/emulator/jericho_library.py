@@ -1,0 +1,99 @@
+"""Loads Jericho's libfrotz, and the bridge to it that is compiled from frotz_bridge.c."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from pathlib import Path
+
+import jericho
+
+COMMAND_LENGTH = 198
+"""Longest command in bytes that Jericho's input buffer takes."""
+
+
+class Trace(ctypes.Structure):
+    """What is being tried right now, in memory shared with the parent (games/vector/shared_page.py)."""
+
+    _fields_ = (("progress", ctypes.c_uint64), ("command", ctypes.c_char * (COMMAND_LENGTH + 2)))
+
+
+class WorldStruct(ctypes.Structure):
+    """`world` in frotz_bridge.c and in zset.h: what counts as a change of the world."""
+
+    _fields_ = (
+        ("set_mask", ctypes.c_void_p),
+        ("clear_mask", ctypes.c_void_p),
+        ("wanderers", ctypes.c_void_p),
+        ("wanderer_count", ctypes.c_int32),
+        ("first_object", ctypes.c_uint32),
+        ("small", ctypes.c_int32),
+        ("object_count", ctypes.c_int32),
+        ("score_address", ctypes.c_int32),
+        ("score_size", ctypes.c_int32),
+    )
+
+
+LIBRARY: Path | None = None
+"""The compiled bridge, if it is not the one beside this file: a build with sanitizers, for tests."""
+
+
+def load_bridge() -> ctypes.CDLL:
+    found = [LIBRARY] if LIBRARY is not None else sorted(Path(__file__).parent.glob("_frotz_bridge*.so"))
+    if not found:
+        raise ImportError(
+            "xtx/games/emulator/_frotz_bridge*.so is missing: install the package (pip install -e .) to compile it"
+        )
+    # For all to see: libfrotz must find the function in it that refuses to open files.
+    door = ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)
+    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
+    door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
+    door.door_close.argtypes, door.door_close.restype = [pointer], None
+    door.door_reset_streams.argtypes, door.door_reset_streams.restype = [pointer], None
+    door.door_adopt.argtypes = [pointer, ctypes.c_char_p, u64]
+    door.door_restore.argtypes = [
+        pointer, ctypes.c_char_p, u64, ctypes.c_char_p, u64, *[ctypes.c_int64] * 8, ctypes.c_char_p, u64,
+    ]  # fmt: skip
+    door.door_restore.restype = ctypes.c_char_p
+    door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
+    door.door_has_quit.argtypes = [pointer]
+    door.door_filter.argtypes = [
+        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
+        pointer, pointer,
+    ]  # fmt: skip
+    door.door_ask.argtypes = [
+        pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.c_char_p, ctypes.POINTER(u64),
+    ]  # fmt: skip
+    return door
+
+
+class _FrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
+    """Jericho's environment, in which a story's instructions to save to a file and to restore from one fail.
+
+    libfrotz would follow them in the present folder without asking. While a command runs, the bridge ends it before
+    such an instruction; this also covers the opening, which a story runs while it is loaded."""
+
+    def load(self, story_file: str, seed: int | None = None) -> None:
+        """Load a story, after its instructions for files were replaced."""
+        lib = self.frotz_lib
+        version = ctypes.c_uint8.in_dll(lib, "h_version")
+
+        def fail() -> None:
+            # Up to version 3 the instruction branches on success, later it stores a number: 0 means failure.
+            (lib.branch if version.value <= 3 else lib.store)(0)
+
+        self._failing = ctypes.CFUNCTYPE(None)(fail)  # must live as long as the library
+        replacement = ctypes.cast(self._failing, ctypes.c_void_p)
+        for table, places in (("op0_opcodes", (5, 6)), ("ext_opcodes", (0, 1))):
+            operations = (ctypes.c_void_p * 7).in_dll(lib, table)
+            for place in places:
+                operations[place] = replacement.value
+        super().load(story_file, seed)
+
+
+def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
+    """Return Jericho's own environment, in which no story can open files."""
+    load_bridge()  # before libfrotz, which then finds the function in it that refuses transcripts and recordings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
+        return _FrotzEnv(path, seed)

@@ -1,0 +1,27 @@
+"""The whole state of an emulator as plain data."""
+
+from __future__ import annotations
+
+import msgspec
+
+from xtx.core import UserError
+
+
+class SnapshotError(UserError):
+    """A saved state that cannot be one of the story's: it was damaged, or made by hand."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The whole state of an emulator, random numbers included; plain data, so it can be stored anywhere."""
+
+    ram: bytes
+    stack: bytes
+    pc: int
+    sp: int
+    fp: int
+    frames: int
+    opcode: int
+    rng: tuple[int, int, int]
+    narration: bytes
+    printed_score: int = 0
+    """In stories that only print their score: what they printed last. It stands where they cannot be asked."""

@@ -1,0 +1,45 @@
+"""The versions that a run is made with: Python, packages, machine, commit."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+from xtx.cpu_count import usable_processors
+from xtx.search_versions import search_versions
+
+_PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
+
+
+def collect_versions() -> dict[str, object]:
+    """Return the versions that the program runs with: Python, packages, machine, commit; and the time."""
+    packages = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "python": platform.python_version(),
+        "packages": packages,
+        "machine": platform.platform(),
+        "processors": len(usable_processors()),
+        "git": describe_commit(),
+        "searching": search_versions(),
+    }
+
+
+def describe_commit() -> str:
+    """Return the commit of the program's own source, with a star if files were changed; empty outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "-C", here, "describe", "--always", "--dirty=*", "--abbrev=12"],
+            capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit.stdout.strip()

@@ -43,7 +43,10 @@ def _list_undocumented(path: Path) -> list[str]:
             if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
                 continue
             decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-            is_exempt = decorators & {"property", "cached_property", "overload", "setter"} or node.name in ("forward", "backward")
+            is_exempt = decorators & {"property", "cached_property", "overload", "setter"} or node.name in (
+                "forward",
+                "backward",
+            )
             if not ast.get_docstring(node) and not is_exempt:
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
             if isinstance(node, ast.ClassDef):

@@ -43,12 +43,12 @@ import xtx.cli.progress_display
 import xtx.cli.training_session
 import xtx.runs.checkpoint_file
 import xtx.runs.run_folder
-import xtx.training.loop
 import xtx.runs.viewer_files
-from xtx.files import system_calls
+import xtx.training.loop
 from xtx.cli.training_session import TrainOptions
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
+from xtx.files import system_calls
 from xtx.files.system_calls import AnyPath, FileCalls
 from xtx.games.vector.game_vector import GameVector
 

@@ -15,8 +15,8 @@ from fault_simulator import Crash, Fault, SimulatedCalls, Simulation
 import xtx.files.atomic_writes
 import xtx.runs.checkpoint_file
 import xtx.runs.run_folder
-from xtx.files import system_calls
 from xtx.core import UserError
+from xtx.files import system_calls
 from xtx.files.atomic_writes import write_user_file
 
 pytestmark = pytest.mark.usefixtures("one_thread")

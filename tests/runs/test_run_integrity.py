@@ -16,11 +16,11 @@ from test_resume import config, go, lines
 
 import xtx.runs.line_files
 from xtx.cli.main import main
+from xtx.config.config_file import OLD_KEYS, ConfigError, OldKey, decode_config, encode_config, replace_old_settings
 from xtx.config.settings import RunConfig, XtxSettings
-from xtx.config.config_file import (OLD_KEYS, ConfigError, OldKey, decode_config, encode_config, replace_old_settings)
 from xtx.core import UserError
-from xtx.report.data.run_groups import gather
 from xtx.report.data.load_runs import from_summary, read_run
+from xtx.report.data.run_groups import gather
 from xtx.report.data.run_summary import read_summary, summarise, to_json
 from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint, write_checkpoint
 from xtx.runs.line_files import read_lines

@@ -89,7 +89,11 @@ class Run:
     def create(cls, folder: Path, config: RunConfig) -> Run:
         """Create the folder of a new run, or use an empty one. Raises `UserError` if it cannot."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            hint = f"go on with: {format_command('resume', folder)}" if (folder / "config.json").exists() else "give another --out"
+            hint = (
+                f"go on with: {format_command('resume', folder)}"
+                if (folder / "config.json").exists()
+                else "give another --out"
+            )
             raise UserError(f"{folder} exists already; {hint}")
         made = not folder.exists()
         try:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.files import system_calls
 from xtx.core import Decision, Observation, Step, UserError
+from xtx.files import system_calls
 from xtx.files.regular_files import create_file
 from xtx.runs.run_folder import Run
 
@@ -115,7 +115,9 @@ class ViewerFiles:
         """Record a vector step. `total`: game steps of the run after it."""
         for observation, decision, step in zip(before, decisions, steps, strict=True):
             if observation.look != step.observation.look:
-                self._record_move(total, find_room_name(observation.look), decision.action, find_room_name(step.observation.look))
+                self._record_move(
+                    total, find_room_name(observation.look), decision.action, find_room_name(step.observation.look)
+                )
         self._add_turn(before[0], decisions[0], steps[0])
         self._envs = [
             EnvState(step.observation.score, decision.phase, observation.step + 1)

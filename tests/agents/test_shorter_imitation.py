@@ -39,18 +39,25 @@ def recall_of(agent: ImitationPolicy, walks: Sequence[Ints]) -> float:
     return recall.probability(agent._steps())
 
 
-def test_recall_is_the_least_probability_of_a_trajectory_relative_to_the_best_possible() -> None:
+def test_recall_is_the_least_probability_of_a_trajectory_with_any_of_the_actions_of_a_context() -> None:
     agent = policy()
     first, second = prefixes(1, [7, 7])
     second = second.copy()
     second[4, 3] += 1  # another action in the same context
     walks = [first, first, second, first[:3]]
-    missing = []
-    for walk, share in ((first, 2 / 3), (second, 1 / 3)):
-        surprises = [slow_surprise(agent.model, agent._example(pair)) for pair in _pairs(walk)]
-        surprises[4] += math.log(share)
-        missing.append(sum(max(0.0, surprise) for surprise in surprises))
-    assert recall_of(agent, walks) == pytest.approx(math.exp(-max(missing)), rel=1e-4)
+    agent.train(walks)
+    chances = [[math.exp(-slow_surprise(agent.model, agent._example(pair))) for pair in _pairs(w)] for w in walks]
+    wanted = []
+    for walk, share in ((0, 2 / 3), (2, 1 / 3)):
+        known = list(chances[walk])
+        known[4] = min(1.0, chances[0][4] + chances[2][4], 2 * chances[walk][4] / share)
+        wanted.append(math.prod(known))
+    assert recall_of(agent, walks) == pytest.approx(min(wanted), rel=1e-3)
+    assert recall_of(agent, walks) > 0.3
+    rare = [first] * 30 + [second]  # its share is 1/31, and the policy says it far more often
+    assert recall_of(agent, rare) == pytest.approx(math.prod([*chances[2][:4], 1.0, *chances[2][5:]]), rel=0.1)
+    agent.train([first] * 4)
+    assert recall_of(agent, walks) < 0.2  # the second action is forgotten
 
 
 def test_one_new_step_is_not_hidden_by_many_known_ones() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from xtx.agents.registry import AGENTS, make_preset
 from xtx.agents.state_ids import Seen
 from xtx.agents.xtx.retrace import TrajectoryReplay
 from xtx.agents.xtx.xtx_agent import EXPLOIT, EXPLORE, ReturnTarget, XtxAgent
+from xtx.config.config_file import replace_old_settings
 from xtx.config.settings import ALPHA1, ImitationSettings, QSettings, TextSettings, TrajectorySettings, XtxSettings
 from xtx.core import Brief, Decision, Observation, Transition
 
@@ -258,8 +260,18 @@ def test_the_fast_preset_changes_imitation_training_only() -> None:
     for game in ("deephome", "zork1"):
         paper, fast = make_preset("xtx", game), make_preset("xtx-fast", game)
         assert fast == replace(paper, imitation=fast.imitation)
-        assert fast.imitation == replace(paper.imitation, merge_identical=True, enough=fast.imitation.enough)
-        assert paper.imitation.enough == 0 < fast.imitation.enough < 0.01
+        changed = {name for name, value in asdict(fast.imitation).items() if value != getattr(paper.imitation, name)}
+        assert changed == {"merge_identical", "passes", "known", "anneal"}
+        assert paper.imitation.known == paper.imitation.anneal == 0
+
+
+def test_a_run_begun_with_earlier_settings_of_the_fast_preset_keeps_them() -> None:
+    """Its config.json has `enough`, and lacks the settings that there were not yet."""
+    earlier = asdict(preset("xtx", "zork1"))
+    earlier["imitation"] |= {"merge_identical": True, "enough": 0.005}
+    del earlier["imitation"]["known"], earlier["imitation"]["anneal"]
+    read = msgspec.convert(replace_old_settings(earlier, XtxSettings()), XtxSettings)
+    assert read.imitation == replace(preset("xtx", "zork1").imitation, merge_identical=True, enough=0.005)
 
 
 def test_uniform_exploring_is_uniform() -> None:

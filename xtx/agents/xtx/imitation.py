@@ -210,12 +210,14 @@ class ImitationPolicy:
         """
         steps, passes = self._steps(), self.settings.passes
         annealed = round(passes * self.settings.anneal)
-        first, last, hits, done, number = 0.0, 0.0, 0.0, 0, 0
+        first, last, hits, done, number, check_at = 0.0, 0.0, 0.0, 0, 0, 0
         while number < passes:
-            if recall is not None and passes - number > annealed and recall.probability(steps) >= self.settings.known:
-                passes, recall = number + annealed, None
-                if not annealed:
-                    break
+            if recall is not None and check_at <= number < passes - annealed:
+                # A check takes as long as a third of a pass: the more were in vain, the more passes before the next.
+                check_at = number + 1 + number // 8
+                if recall.probability(steps) >= self.settings.known:
+                    passes, recall = number + annealed, None
+                    continue
             batches = list(self._batches(examples))
             for at, batch in enumerate(batches):
                 left = (passes - number) * len(batches) - at

@@ -10,7 +10,7 @@ from xtx.agents.xtx.imitation_training import EagerSteps, Example
 
 
 class TrajectoryRecall:
-    """Finds the least probability with which a policy says a whole trajectory, word by word.
+    """Finds the least probability with which a policy goes through a whole trajectory, word by word.
 
     A mean over the buffer would not do: what an episode has to know beyond the earlier ones is often a single new step
     among hundreds of known ones, and hardly shows in it.
@@ -20,19 +20,27 @@ class TrajectoryRecall:
         """trajectories: pairs of context and action; examples: one for each distinct pair, in the order in which they
         occur first."""
         counts = Counter(pair for trajectory in trajectories for pair in trajectory)
-        contexts: Counter[Hashable] = Counter()
-        for (context, _), count in counts.items():
-            contexts[context] += count
         self._examples = list(examples)
-        self._least = [-math.log(count / contexts[context]) for (context, _), count in counts.items()]
+        self._contexts = [context for context, _ in counts]
+        totals: Counter[Hashable] = Counter()
+        for (context, _), count in counts.items():
+            totals[context] += count
+        self._shares = [count / totals[context] for (context, _), count in counts.items()]
         places = {pair: place for place, pair in enumerate(counts)}
         self._trajectories = {tuple(places[pair] for pair in trajectory) for trajectory in trajectories}
 
     def probability(self, steps: EagerSteps) -> float:
-        """Return the least probability of a trajectory without dropout, relative to the best that is possible.
+        """Return the least probability of a trajectory, without dropout.
 
-        Where the same context was followed by different actions, the best is to say each as often as it occurs.
+        Where the same context was followed by different actions, any of them counts as known, provided that each has
+        at least half the probability that its number gives it: with dropout at work, shares are never met exactly.
         """
-        found = steps.surprises(self._examples)
-        missing = [max(0.0, surprise - least) for surprise, least in zip(found, self._least, strict=True)]
-        return math.exp(-max(sum(missing[place] for place in places) for places in self._trajectories))
+        found = [math.exp(-surprise) for surprise in steps.surprises(self._examples)]
+        sums: dict[Hashable, float] = {}
+        for context, probability in zip(self._contexts, found, strict=True):
+            sums[context] = sums.get(context, 0.0) + probability
+        known = [
+            min(1.0, sums[context], 2 * probability / share if share < 1 else 1.0)
+            for context, probability, share in zip(self._contexts, found, self._shares, strict=True)
+        ]
+        return min(math.prod(known[place] for place in places) for places in self._trajectories)

@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from xtx.config.settings import CONVERGED, DrrnSettings, InvDySettings, RcDqnSettings, RunConfig, make_xtx_settings
+from xtx.config.settings import (
+    SHORTER_IMITATION,
+    DrrnSettings,
+    InvDySettings,
+    RcDqnSettings,
+    RunConfig,
+    make_xtx_settings,
+)
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
 from xtx.report.data.paper_tables import read_paper
@@ -24,7 +31,7 @@ NUM_COLOURS = 12
 FAMILY = ("phases", "mix", "uniform")
 """The settings that make a member of XTX's family what its name says."""
 BEYOND: dict[str, dict[str, object]] = {
-    "xtx-fast": {"imitation.merge_identical": True, "imitation.enough": CONVERGED},
+    "xtx-fast": {f"imitation.{name}": value for name, value in SHORTER_IMITATION.items()},
     "xtx-own": {"own_targets": True},
     "xtx-retrace": {"retrace": True},
     "xtx-plus": {"own_targets": True, "retrace": True},

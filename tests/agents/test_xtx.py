@@ -267,11 +267,11 @@ def test_the_fast_preset_changes_imitation_training_only() -> None:
 
 def test_a_run_begun_with_earlier_settings_of_the_fast_preset_keeps_them() -> None:
     """Its config.json has `enough`, and lacks the settings that there were not yet."""
-    earlier = asdict(preset("xtx", "zork1"))
+    earlier = asdict(make_preset("xtx", "zork1"))
     earlier["imitation"] |= {"merge_identical": True, "enough": 0.005}
     del earlier["imitation"]["known"], earlier["imitation"]["anneal"]
     read = msgspec.convert(replace_old_settings(earlier, XtxSettings()), XtxSettings)
-    assert read.imitation == replace(preset("xtx", "zork1").imitation, merge_identical=True, enough=0.005)
+    assert read.imitation == replace(make_preset("xtx", "zork1").imitation, merge_identical=True, enough=0.005)
 
 
 def test_uniform_exploring_is_uniform() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xtx.agents.registry import make_preset
-from xtx.cli.bench import TRAINING, Spent, shares_of_quarters, sum_starts
+from xtx.cli.bench import TRAINING, Spent, list_quarter_shares, sum_starts
 from xtx.cli.main import main
 from xtx.config.settings import RunConfig
 from xtx.runs.run_folder import Run
@@ -45,9 +45,9 @@ def test_shares_of_the_quarters_of_a_run() -> None:
         return Spent(step, {"update": update, TRAINING: training})
 
     lines = [line(100, 1.0, 3.0), line(200, 3.0, 5.0), line(300, 1.0, 0.0), line(350, 1.5, 1.5), line(400, 2.5, 1.5)]
-    assert shares_of_quarters(lines) == [0.75, 0.5, 0.0, 0.5]  # the third line begins another start
+    assert list_quarter_shares(lines) == [0.75, 0.5, 0.0, 0.5]  # the third line begins another start
     lines = [line(100, 1.0, 0.0), line(400, 1.0, 1.0)]
-    assert str(shares_of_quarters(lines)) == "[0.0, nan, nan, 1.0]"
+    assert str(list_quarter_shares(lines)) == "[0.0, nan, nan, 1.0]"
 
 
 def test_the_table_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

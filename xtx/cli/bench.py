@@ -154,7 +154,7 @@ def sum_starts(lines: Iterable[Spent]) -> Spent:
     return Spent(steps, dict(parts), sum(line.searches for line in last), sum(line.searched for line in last))
 
 
-def shares_of_quarters(lines: Iterable[Spent]) -> list[float]:
+def list_quarter_shares(lines: Iterable[Spent]) -> list[float]:
     """Return the share of imitation training in the time of each quarter of a run's steps so far; nan for a quarter
     without a line."""
     kept = list(lines)
@@ -193,7 +193,7 @@ def print_run(console: Console, folder: Path) -> None:
         highlight=False,
     )
     if training:
-        quarters = ", ".join("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_quarters(lines))
+        quarters = ", ".join("-" if math.isnan(share) else f"{share:.0%}" for share in list_quarter_shares(lines))
         console.print(f"Imitation training's share in each quarter of these steps: {quarters}", highlight=False)
 
 

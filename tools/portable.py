@@ -85,7 +85,7 @@ def gather(folder: Path, python: str, tests: bool) -> None:
     for name in BUILT_HERE:
         files = metadata.files(name)
         if not files:
-            raise OSError(f"nobody knows which files {name} has here; install it again")
+            raise OSError(f"{name} has no list of its files here; install it again")
         for file in files:
             if "__pycache__" not in file.parts and ".." not in file.parts:
                 target = folder / file

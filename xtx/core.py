@@ -1,4 +1,4 @@
-"""The words everybody shares: what a game shows, what an agent answers, and the two protocols between them.
+"""The types that all packages share: what a game shows, what an agent answers, and the protocols `Game` and `Agent`.
 
 Standard library only. A `Game` never sees an agent and an `Agent` never sees a game; the loop knows both.
 """
@@ -127,14 +127,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class Brief:
-    """What an agent is told before the first observation."""
+    """What an agent gets before the first observation."""
 
     num_envs: int
     """Number of envs: copies of the game that are stepped together."""
     seed: int
     device: str = "cpu"
     walkthrough: tuple[str, ...] = ()
-    """The game's solution, where one is known: for the agent that plays it, and for nobody else."""
+    """The game's solution, where one is known: for the agent `walkthrough` alone."""
     clock: Clock = field(default_factory=Clock)
     """Where the agent notes its time, if it wants to be measured by `xtx bench`."""
 
@@ -146,7 +146,7 @@ class Brief:
 
 @dataclass(frozen=True)
 class Insight:
-    """What an agent would do in a state, for people who watch."""
+    """What an agent would do in a state, for displays."""
 
     probabilities: Mapping[str, float]
     """Of each valid action."""

@@ -1,4 +1,4 @@
-"""Tells a lack of memory from other errors, whichever library reports it."""
+"""Distinguishes a lack of memory from other errors, whichever library reports it."""
 
 from __future__ import annotations
 

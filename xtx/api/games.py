@@ -53,7 +53,7 @@ def make(
             `whole`, also every word of the dictionary
         valid_actions: False finds no valid actions, look and inventory, and steps much faster
         atlas: where found actions are kept: True for the user's cache folder, False for memory only, or a folder
-        on_survey: is told which share (0 to 1) of the survey of a new story is done, which can take some seconds
+        on_survey: called with the share (0 to 1) of the survey of a new story that is done; it can take some seconds
 
     Raises `UserError` if there is no such game, or its story is not on this machine.
     """

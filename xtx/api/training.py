@@ -280,7 +280,7 @@ def _exhaust(
 
 
 class ProgressLine:
-    """A line of progress on the error stream that is written over and over; nothing where nobody would see it."""
+    """A line of progress on the error stream, rewritten in place; nothing outside of terminals and notebooks."""
 
     def __init__(self, wanted: bool | None) -> None:
         self._is_shown = (sys.stderr.isatty() or _is_notebook()) if wanted is None else wanted

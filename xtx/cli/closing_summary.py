@@ -1,4 +1,4 @@
-"""What came of a run, for somebody who sees one for the first time."""
+"""The result of a run, for a first-time user."""
 
 from __future__ import annotations
 

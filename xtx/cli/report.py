@@ -71,7 +71,7 @@ def run(args: Args) -> None:
         raise UserError(f"--out {args.out}: the ending must be .html, .md or .csv")
     if not args.runs:
         raise UserError("give the folder of a run, or one with runs in it")
-    check_output_path(args.out)  # told now, not after minutes of reading
+    check_output_path(args.out)  # checked now, not after minutes of reading
     runs, failed = _read(find_runs(args.runs))
     finder = NoFacts() if args.no_walkthroughs else Facts()
     with contextlib.closing(Replays()) as replays:
@@ -116,7 +116,7 @@ def _embed(args: Args, file: Path) -> None:
     for path in args.runs:
         if not path.exists():
             raise UserError(f"{path}: there is no such folder; give one with summaries or runs in it")
-    embed(file, "")  # a file without marks is told of now, not after minutes of reading
+    embed(file, "")  # a file without marks is refused now, not after minutes of reading
     there = [path for path in args.runs if path.is_file() or any(find_below(path))]
     part, how_many = f"There is no run in {' and '.join(map(str, args.runs))} yet.", 0
     if there:

@@ -255,7 +255,7 @@ def _prune(args: Args, rows: Sequence[RunRow], console: Console) -> None:
 
 def _confirm(console: Console, line: str) -> bool:
     if not sys.stdin.isatty():
-        raise UserError(f"this would delete {line}; nobody can be asked here, so add --yes")
+        raise UserError(f"this would delete {line}; there is no terminal to ask for confirmation, so add --yes")
     console.print(f"This deletes {line}.", soft_wrap=True)
     return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
 

@@ -225,7 +225,7 @@ def _say_what_next(console: Console, items: Sequence[SweepRun], out: Path) -> in
         say(f"stopped and saved; go on with the same command: {_same_command()}")
         return 130
     if RunState.FAILED in states:
-        say(f"some runs failed; mend what is wrong and try them again with the same command: {_same_command()}")
+        say(f"some runs failed; fix what is wrong and retry them with the same command: {_same_command()}")
         return SOME_FAILED
     say(f"all runs are finished; see them beside the paper's: {format_command('report', out)}")
     return 0

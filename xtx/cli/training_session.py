@@ -115,7 +115,7 @@ def train(config: RunConfig, folder: Path, resources: TrainOptions) -> int:
         try:
             return _session(run, resources, run_parts)
         except UserError:
-            run.discard_unused()  # so that the same command can be given again when it is mended
+            run.discard_unused()  # so that the same command can be given again when the error is fixed
             raise
 
 

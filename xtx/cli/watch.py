@@ -27,7 +27,7 @@ class Args:
     port: int = 8500
     """Where the server listens; 0 for any port that is free."""
     host: str = "127.0.0.1"
-    """Address at which it listens. With any other than this machine's own, all who reach it can read the runs."""
+    """Address at which it listens. With any other than this machine's own, other machines can read the runs."""
     no_walkthroughs: bool = False
     """Do not open the games; then there is no progress along their walkthroughs."""
 
@@ -52,7 +52,7 @@ def run(args: Args) -> int:
         port = listening.getsockname()[1]
         name = f"[{args.host}]" if ":" in args.host else args.host
         if not is_loopback(args.host):
-            warn(f"whoever reaches {name} can read these runs; there is no password")
+            warn(f"every machine with access to {name} can read these runs; there is no password")
 
         def begin() -> None:
             console = Console(highlight=False, markup=False, emoji=False)

@@ -312,7 +312,7 @@ def make_demo_settings(settings: QLearning) -> QLearning:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run: what is played, by whom, how long. Kept as config.json in the run's folder."""
+    """A run: game, agent, settings, length. Kept as config.json in the run's folder."""
 
     game: str
     """Name of the game, or path of its story."""

@@ -18,7 +18,7 @@ DISK_TROUBLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,
     errno.EIO, errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ESTALE, errno.ENODEV,
 )  # fmt: skip
-"""What the user can mend when something cannot be read or written: a full disk, permissions, a disk that fails or is
+"""Errors of reading and writing that the user can fix: a full disk, permissions, a disk that fails or is
 gone, a limit on open files, a call that was interrupted."""
 
 

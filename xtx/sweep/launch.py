@@ -41,7 +41,7 @@ class SweepOptions:
 
 
 def find_stories(spec: SweepSpec, *, available: bool) -> list[SweepGame]:
-    """The games. Those whose stories are missing are told all at once, before anything is begun."""
+    """Find the games. One error lists all missing stories, before anything is begun."""
     names = [
         resolve_game_name(name.removesuffix(STAR)) + (STAR if name.endswith(STAR) else "") for name in spec.games
     ]  # fmt: skip

@@ -24,7 +24,7 @@ _PROGRAM = (
 )
 
 FINISHED, STOPPED, USER_ERROR = 0, 130, 2
-"""Exit statuses of `xtx resume`: the run has all its steps, it was told to stop, or the user must fix something."""
+"""Exit statuses of `xtx resume`: the run has all its steps, it was stopped, or the user must fix something."""
 
 
 class SweepRunResources(msgspec.Struct, frozen=True):

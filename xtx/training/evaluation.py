@@ -1,4 +1,4 @@
-"""A frozen agent plays: it acts and never learns. What it played comes back whole, and figures can be made of it."""
+"""Plays episodes with an agent that does not learn, and computes figures of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xtx.games.vector.game_vector import GameVector
 
 ENDINGS = ("won", "died", "limit")
 _PLACES = 5
-"""Commonest ends that are told apart."""
+"""Number of the most frequent endings that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PlayedEpisode:
         return "won" if self.last.won else "died" if self.last.terminated else "limit"
 
     def outcome(self) -> EpisodeOutcome:
-        """What became of it."""
+        """Return the episode's result, without its steps."""
         last = self.last.observation
         look = last.look or self.steps[-1].before.look
         return EpisodeOutcome(
@@ -75,7 +75,7 @@ class PlayedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """What became of an episode: so little that very many can be kept."""
+    """The result of an episode: so little that very many can be kept."""
 
     number: int
     seed: int
@@ -101,8 +101,8 @@ def play(
     greedy: bool = False,
     on_step: Callable[[int], None] = lambda count: None,
 ) -> Iterator[PlayedEpisode]:
-    """Episodes of an agent that does not learn, in the order in which they end; `on_step` hears how many game steps
-    were taken.
+    """Yield episodes of an agent that does not learn, in the order in which they end; `on_step` is called with the
+    number of game steps taken.
 
     Every episode that begins counts. Taking the first N that end instead would prefer the short ones, which are those
     in which the agent died early.
@@ -112,8 +112,8 @@ def play(
     begun = 0
 
     def begin(free: list[int]) -> None:
-        """New episodes, in the games that are free. Those that no episode is left for show their beginning from then
-        on: an agent knows its games by their place, so they must not be left out."""
+        """Begin new episodes in these envs. An env that no episode is left for is reset too and then stays at its
+        beginning: an agent knows envs by their index, so none may be left out."""
         nonlocal begun
         given = [next(seeds) for _ in free]
         for game, seed, observation in zip(free, given, games.reset(free, given), strict=True):
@@ -149,7 +149,7 @@ def _decide(
 
 
 def choose_likeliest(agent: Agent, observation: Observation, previous: Sequence[str]) -> Decision:
-    """What the agent would most probably do; the first of those that are alike."""
+    """Return the agent's most probable action; the first of equally probable ones."""
     insight = agent.insight(observation, previous)
     if not insight.probabilities:
         name = type(agent).__name__
@@ -158,7 +158,7 @@ def choose_likeliest(agent: Agent, observation: Observation, previous: Sequence[
 
 
 def replay(games: GameVector, number: int, seed: int, actions: Sequence[str]) -> PlayedEpisode:
-    """The episode that these actions make, played again in the first of the games."""
+    """Play the actions of an episode again, in the first env of a vector."""
     [observation] = games.reset([0], [seed])
     played = PlayedEpisode(number, seed)
     for count, action in enumerate(actions, 1):
@@ -171,8 +171,8 @@ def replay(games: GameVector, number: int, seed: int, actions: Sequence[str]) ->
 
 
 def draw_evaluation_seeds(config: RunConfig, walkthrough_seed: int, drawn: int, seed: int = 0) -> Iterator[int]:
-    """Emulator seeds by the run's rule. A deterministic run knows only one. A stochastic one gets seeds that none of
-    its `drawn` episodes so far was played under, the same for the same `seed`."""
+    """Yield emulator seeds by the run's rule. A deterministic run has only one. A stochastic one gets seeds that
+    none of its `drawn` episodes so far was played under, the same for the same `seed`."""
     if not config.stochastic:
         yield from repeat(Seeds(config.seed, walkthrough_seed).next())
     trained = Seeds(config.seed, walkthrough_seed, stochastic=True)
@@ -203,7 +203,7 @@ class CommonEnding:
 
 @dataclass(frozen=True)
 class EvaluationFigures:
-    """What a number of episodes come to. Scores are final ones, as in the paper's tables."""
+    """Figures of a number of episodes. Scores are final ones, as in the paper's tables."""
 
     episodes: int
     score_mean: float
@@ -215,7 +215,7 @@ class EvaluationFigures:
     score_max: int
     """Max."""
     max_score: int
-    """What the game has to give; 0 where nobody knows."""
+    """The game's maximum; 0 if it is not known."""
     normalised_mean: float | None
     """Avg / max_score, cut above at 1."""
     normalised_max: float | None
@@ -229,7 +229,7 @@ class EvaluationFigures:
 
 
 def compute_figures(outcomes: Sequence[EpisodeOutcome], max_score: int) -> EvaluationFigures:
-    """What the episodes come to."""
+    """Compute the figures of a number of episodes."""
     scores = [episode.score for episode in outcomes]
     ends = Counter((episode.ended, episode.place) for episode in outcomes)
     return EvaluationFigures(
@@ -253,7 +253,7 @@ def compute_figures(outcomes: Sequence[EpisodeOutcome], max_score: int) -> Evalu
 
 
 def normalise_score(score: float, max_score: int) -> float | None:
-    """The score as a share of what there is to get, cut above at 1 and not below; None where that is not known."""
+    """Return the score divided by the maximum, at most 1; None if the maximum is not known."""
     return min(1.0, score / max_score) if max_score > 0 else None
 
 

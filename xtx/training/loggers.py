@@ -185,7 +185,7 @@ def _wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
         )  # fmt: skip
     except wandb.Error as error:
         raise UserError(
-            f"Weights & Biases cannot be used ({' '.join(str(error).split())}); mend that, set WANDB_MODE=offline, or "
+            f"Weights & Biases cannot be used ({' '.join(str(error).split())}); fix that, set WANDB_MODE=offline, or "
             "leave out --wandb"
         ) from None
     if session.offline:

@@ -76,12 +76,12 @@ class RunResources:
 
 
 def resolve_game_name(game: str) -> str:
-    """What names the game also tomorrow and in another folder."""
+    """Return a name of the game that is also valid in another working folder."""
     return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
 
 
 def check_config(config: RunConfig) -> None:
-    """Refuses numbers that make no run, in one line."""
+    """Raise `UserError` for numbers that no run can have."""
     try:
         check_numbers(config)
     except ValueError as error:
@@ -91,7 +91,7 @@ def check_config(config: RunConfig) -> None:
 
 @dataclass(frozen=True)
 class RunParts:
-    """Who plays what, and where it is computed."""
+    """The game, the agent and the device of a run."""
 
     game_setup: GameSetup
     agent: Agent
@@ -99,8 +99,8 @@ class RunParts:
 
 
 def prepare(config: RunConfig, resources: Resources, source: Path | None = None) -> RunParts:
-    """Finds the game and the device and makes the agent: whatever is wrong with them shows here. `source`: the file
-    that the config was read from, if there is one."""
+    """Find the game and the device, and make the agent. Raises `UserError` for what is wrong with them. `source`: the
+    file that the config was read from, if there is one."""
     for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
         value = getattr(resources, name)
         if value is not None and not value >= least:
@@ -133,7 +133,7 @@ def prepare(config: RunConfig, resources: Resources, source: Path | None = None)
 
 
 def new_run_folder(config: RunConfig) -> Path:
-    """A folder that says what is in it, and does not exist yet."""
+    """Return the path of a new folder in runs/, named after game, agent and seed."""
     game = Path(config.game).stem.replace(":", "-")
     name = f"{game}-{make_agent_label(config.agent)}-{config.seed}" + ("-stochastic" if config.stochastic else "")
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -145,17 +145,18 @@ def new_run_folder(config: RunConfig) -> Path:
 
 
 def search_threads(num_envs: int, workers: int | None) -> int:
-    """Threads with which each worker may search. All wait for the slowest, so no processor should be idle; and of the
-    games of one step, less than half usually meet a new state. (On 16 processors twelve were quicker than
-    eight in two of three measurements.)"""
+    """Return the number of threads with which each worker searches.
+
+    All envs wait for the slowest search, so no processor should be idle, and usually less than half of the envs meet a
+    new state in a step. (On 16 processors twelve threads were faster than eight in two of three measurements.)
+    """
     processors = len(usable_processors())
     each = processors // max(1, min(num_envs, workers or processors))
     return min(12, processors, 6 * each) if processors > 1 else 1
 
 
 def choose_torch_threads(config: RunConfig, processors: int) -> int:
-    """Threads of torch. Small networks, as in the demo, are quicker with one than with several that wait for each
-    other."""
+    """Return the number of torch's threads. Small networks, as in the demo, are faster with one."""
     q = config.settings.get("q")
     small = isinstance(q, dict) and q.get("hidden", _SMALL) < _SMALL
     return 1 if small else min(8, processors)
@@ -168,7 +169,7 @@ def make_agent(
     num_envs: int | None = None,
     source: Path | None = None,
 ) -> Agent:
-    """The run's agent, at its beginning. `source`: the file that the config was read from, for complaints."""
+    """Make the run's agent. `source`: the file that the config was read from, for error messages."""
     kind = find_agent(config.agent)
     try:
         settings = _convert_settings(config, kind)
@@ -191,12 +192,12 @@ def make_agent(
 
 
 def _convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
-    """The agent's settings. Raises `ConfigError` for unknown keys, and `msgspec.ValidationError` for wrong types."""
+    """Return the agent's settings. Raises `ConfigError` for unknown keys, `msgspec.ValidationError` for wrong types."""
     return msgspec.convert(replace_old_settings(config.settings, kind.Settings()), kind.Settings)
 
 
 def pick_device(wanted: str) -> str:
-    """cpu or cuda."""
+    """Return `cpu` or `cuda`. Raises `UserError` if `cuda` is wanted and there is no GPU."""
     # Must be there before the GPU is first used: without it, sums of matrix products have no fixed order.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch

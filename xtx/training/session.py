@@ -1,4 +1,4 @@
-"""Opening a run to train it: the state that it goes on from, and its games."""
+"""Opens a run to train it: its state and its envs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xtx.training.prepare import Resources, RunParts
 
 @dataclass(frozen=True)
 class RestoredRun:
-    """What a run goes on from."""
+    """The state that a run continues from."""
 
     state: State | None
     """The newest checkpoint's; None at the beginning."""
@@ -34,7 +34,7 @@ class RestoredRun:
 
 
 def restore_run(run: Run) -> RestoredRun:
-    """Read what the run goes on from, and cut its files back to it. Raises `UserError` if that does not fit."""
+    """Read the state that a run continues from, and cut its files back to it. Raises `UserError` if it does not fit."""
     state = run.restore()
     if state is not None:
         check_state(run, state)
@@ -49,8 +49,8 @@ def open_vector(
     on_report: Callable[[str], None],
     on_survey: Callable[[float], None] | None = None,
 ) -> GameVector:
-    """The run's games in their processes. `on_report` is told in one line what goes wrong in them, `on_survey` which
-    share of the survey of a new story is done."""
+    """Open the run's envs in their worker processes. `on_report` is called with a line about each failure, `on_survey`
+    with the share of the survey of a new story that is done."""
     state = restored.state
     return GameVector(
         run_parts.game_setup.spec,

@@ -34,7 +34,7 @@ class Args:
     title: Annotated[str, arg(metavar="TEXT")] = ""
     """The game's title; the story's own if not given."""
     author: Annotated[str, arg(metavar="TEXT")] = ""
-    """Who wrote it."""
+    """Its author."""
     seed: Annotated[int, arg(metavar="N")] = 1
     """The emulator seed under which the walkthrough works."""
 

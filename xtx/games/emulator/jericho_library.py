@@ -39,6 +39,7 @@ LIBRARY: Path | None = None
 
 
 def load_bridge() -> ctypes.CDLL:
+    """Load the compiled bridge. Raises `ImportError` if it is missing."""
     found = [LIBRARY] if LIBRARY is not None else sorted(Path(__file__).parent.glob("_frotz_bridge*.so"))
     if not found:
         raise ImportError(

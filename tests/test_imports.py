@@ -49,7 +49,11 @@ ALLOWED: dict[str, set[str]] = {
     "games.actions": GROUND | STORIES,
     "games.atlas": GROUND,
     "games.discovery": GROUND | STORIES,
-    "games.story_game": GROUND | STORIES | {"games.isolated_discovery", "games.actions", "games.atlas"},
+    "games.state_findings": GROUND | STORIES | {"games.actions", "games.atlas"},
+    "games.known_layouts": GROUND | STORIES | {"games.atlas", "games.state_findings"},
+    "games.story_game": GROUND
+    | STORIES
+    | {"games.isolated_discovery", "games.actions", "games.atlas", "games.state_findings", "games.known_layouts"},
     "games.toy_game": GROUND | {"games.emulator", "games.story_game"},
     "games.vector": GROUND | STORIES | {"games.story_game", "games.toy_game"},
     "games.emulator_seeds": GROUND,

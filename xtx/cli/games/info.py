@@ -98,7 +98,7 @@ def _survey(emulator: Emulator) -> str:
     """How far the survey of the story came."""
     from xtx.games.atlas.store import Atlas, default_path
     from xtx.games.canonical.shipped_layouts import read_shipped_layout
-    from xtx.games.story_game import known_layout
+    from xtx.games.known_layouts import known_layout
 
     shipped, folder = read_shipped_layout(emulator), default_path()
     if shipped is not None:

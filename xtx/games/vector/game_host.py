@@ -44,12 +44,18 @@ class HostedGame(Game, Protocol):
     """Candidates that the next search leaves out."""
     unproven: frozenset[str]
     """Those of them that later runs do not leave out."""
-    newly_forbidden: list[tuple[bytes, str]]
-    """Keys of states and actions that were found to be impossible there since this list was last cleared."""
-    search_seconds: float
-    """Seconds spent in searches so far."""
-    searches: int
-    """Number of searches so far."""
+
+    @property
+    def newly_forbidden(self) -> list[tuple[bytes, str]]:
+        """Keys of states and actions that were found to be impossible there since this list was last cleared."""
+
+    @property
+    def search_seconds(self) -> float:
+        """Seconds spent in searches so far."""
+
+    @property
+    def searches(self) -> int:
+        """Number of searches so far."""
 
     def move(self, action: str, *, last: bool = False) -> Step:
         """Make a step without the search: the observation has no valid actions yet."""

@@ -15,8 +15,8 @@ from rich.text import Text
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import default_game, find_story
 from xtx.games.story_game import GameSpec
-from xtx.play.interactive import Keyboard, Session
-from xtx.play.played_game import GameSession
+from xtx.play.interactive import InteractivePlay, Keyboard
+from xtx.play.played_game import PlayedGame
 from xtx.play.screen import Screen
 
 COMMANDS = ("/actions", "down", "/undo", "north")
@@ -51,11 +51,11 @@ def main() -> None:
         record=True, width=80, file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False,
         legacy_windows=False, color_system="truecolor",
     )  # fmt: skip
-    table = GameSession(GameSpec(str(find_story(default_game()).path), atlas=str(default_path()), search=False))
-    table.begin()
-    table.actions()  # so that the picture does not speak of the first time
-    Session(table, Screen(console), Typist(console)).run()
-    table.close()
+    played = PlayedGame(GameSpec(str(find_story(default_game()).path), atlas=str(default_path()), search=False))
+    played.begin()
+    played.actions()  # so that the picture does not speak of the first time
+    InteractivePlay(played, Screen(console), Typist(console)).run()
+    played.close()
     print(console.export_text(clear=False))
     path = Path(__file__).with_name("play.svg")
     picture = console.export_svg(title="xtx play", font_aspect_ratio=0.61, unique_id="play")

@@ -19,7 +19,7 @@ from xtx.cli.main import main
 from xtx.files import bounded_reads
 from xtx.files.bounded_reads import BadFileError, decode_json, read_bounded, read_json, read_json_lines
 from xtx.report.data.load_runs import find_below, read_runs
-from xtx.report.plots.room_layout import chart
+from xtx.report.plots.room_layout import make_chart
 from xtx.runs.checkpoint_file import read_checkpoint, write_checkpoint
 from xtx.web.run_watcher import Watcher
 
@@ -248,7 +248,7 @@ def test_what_no_check_foresaw_spoils_one_run_only(
         write_run(tmp_path / f"run-{seed}", [70 + seed], seed=seed)
 
     def fail(moves: Any) -> Any:
-        return 1 // 0 if len(moves) == 3 else chart(moves)  # the run with seed 1
+        return 1 // 0 if len(moves) == 3 else make_chart(moves)  # the run with seed 1
 
     monkeypatch.setattr("xtx.report.pages.by_run._summary", lambda run: fail(run.moves) and "")
     text = live_text(tmp_path)

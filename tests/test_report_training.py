@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from report_runs import read_board, write_lines, write_run
 
-from xtx.report.data.load_runs import from_summary, read_run
+from xtx.report.data.load_runs import convert_summary, read_run
 from xtx.report.data.run_summary import read_summary, summarise, to_json
 from xtx.report.data.statistics import area_under_curve
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.pages.build import build
 from xtx.report.pages.document import Gallery, Section, Table
-from xtx.report.pages.milestones import handicaps, steps_to_share
-from xtx.report.pages.training_numbers import SPEED, curve_of, section
+from xtx.report.pages.milestones import describe_handicaps, find_steps_to_share
+from xtx.report.pages.training_numbers import SPEED, find_curve, make_section
 from xtx.report.plots.svg_plots import LinePlot
 
 
@@ -33,7 +33,7 @@ def test_losses_are_plotted_as_means_over_seeds(tmp_path: Path) -> None:
         folder = write_run(tmp_path / str(seed), [1] * 20, seed=seed, steps=2000)
         write_metrics(folder, loss_td=values, imitation_accuracy=[0.5, 0.9])
     board = read_board(tmp_path)
-    found = section(board, board.variants[0])
+    found = make_section(board, board.variants[0])
     assert found is not None and found.folded
     gallery = found.blocks[1]
     assert isinstance(gallery, Gallery)
@@ -50,7 +50,7 @@ def test_the_speed_is_that_of_each_stretch(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", [1] * 20, steps=2000)
     start = 1_000_000_000
     write_lines(folder, "timing", [{"step": 1000, "time": start + 10}, {"step": 2000, "time": start + 110}])
-    found = curve_of(read_run(folder), SPEED)
+    found = find_curve(read_run(folder), SPEED)
     assert found is not None
     assert (found[0].tolist(), found[1].tolist()) == ([1000, 2000], [100, 10])
 
@@ -71,13 +71,15 @@ def test_milestones(tmp_path: Path) -> None:
     cells = [cell.strip() for cell in row.split("|")[2:6]]
     assert cells == ["0.0", "0.0", "7.2", "6.6"], "no column for steps that no run has come to"
     run = board.runs[0]
-    found = [steps_to_share(run, share) for share in (0.25, 0.5, 0.75)]
+    found = [find_steps_to_share(run, share) for share in (0.25, 0.5, 0.75)]
     exact = [next(n for n in range(11, 200) if 8 * (n - 10) / n >= share * 8) * 1000 for share in (0.25, 0.5, 0.75)]
     assert all(at is not None and 0 <= at - true <= 200_000 / 180 for at, true in zip(found, exact, strict=True))
-    assert handicaps(board.groups[0]).text == "fixed seed · valid actions · extra actions · restore"
+    assert describe_handicaps(board.groups[0]).text == "fixed seed · valid actions · extra actions · restore"
     write_run(tmp_path / "b", [0] * 5, game="zork3", stochastic=True)
     group = next(group for group in read_board(tmp_path).groups if group.variant.stochastic)
-    assert handicaps(group).text == "valid actions · restore" and steps_to_share(group.runs[0], 0.5) is None
+    assert (
+        describe_handicaps(group).text == "valid actions · restore" and find_steps_to_share(group.runs[0], 0.5) is None
+    )
 
 
 def test_areas_are_compared_over_the_length_that_all_have(tmp_path: Path) -> None:
@@ -111,14 +113,14 @@ def test_summaries_hold_the_numbers(tmp_path: Path) -> None:
     run = read_run(folder)
     file = tmp_path / "seed-0.json"
     file.write_text(to_json(summarise(run, None)))
-    found = from_summary(file, read_summary(file)).numbers
+    found = convert_summary(file, read_summary(file)).numbers
     assert list(found) == list(run.numbers) == ["loss_td", "q"]
     for name, columns in run.numbers.items():
         assert [column.tolist() for column in columns] == [column.tolist() for column in found[name]]
     text = file.read_text()
     line = next(line for line in text.splitlines(keepends=True) if line.startswith('"numbers"'))
     file.write_text(text.replace(",\n" + line, "\n"))
-    assert from_summary(file, read_summary(file)).numbers == {}, "as summaries of earlier versions"
+    assert convert_summary(file, read_summary(file)).numbers == {}, "as summaries of earlier versions"
 
 
 def test_evaluations_are_listed_one_by_one(tmp_path: Path) -> None:

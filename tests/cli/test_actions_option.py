@@ -15,7 +15,7 @@ from xtx.config.config_file import decode_config, list_differences
 from xtx.config.settings import RunConfig, get_default_actions
 from xtx.games.gym import StoryEnv
 from xtx.games.story_game import GameSpec
-from xtx.report.data.run_groups import variant_of
+from xtx.report.data.run_groups import make_variant
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import SweepSpec
 
@@ -95,7 +95,7 @@ def test_playing(words: list[str], usual: str, monkeypatch: pytest.MonkeyPatch) 
         opened.append(spec)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xtx.play.played_game.GameSession", see)
+    monkeypatch.setattr("xtx.play.played_game.PlayedGame", see)
     assert main(words) == 130
     assert [spec.actions for spec in opened] == [usual]
 
@@ -129,6 +129,6 @@ def test_an_evaluation_says_which_actions_were_tried(tmp_path: Path, capsys: pyt
 
 def test_a_report_keeps_them_apart() -> None:
     run = RunConfig("zork1", "xtx", {}, actions="whole")
-    assert variant_of(run, None).title == "zork1 (whole dictionary)"
-    assert variant_of(run, None).wide, "so it is not set beside the paper's"
-    assert variant_of(decode_config(WITHOUT_KEY), None).title == "lowwater"
+    assert make_variant(run, None).title == "zork1 (whole dictionary)"
+    assert make_variant(run, None).wide, "so it is not set beside the paper's"
+    assert make_variant(decode_config(WITHOUT_KEY), None).title == "lowwater"

@@ -24,7 +24,7 @@ from xtx.cli.closing_summary import WIDTH, draw, join_columns, save_picture, sco
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord
 from xtx.report.data.load_runs import read_run
-from xtx.report.pages.by_run import learning_figure
+from xtx.report.pages.by_run import make_learning_figure
 from xtx.report.plots.png_plots import draw_figure
 
 
@@ -97,7 +97,7 @@ def test_the_picture_has_steps_on_its_axis(tmp_path: Path) -> None:
     (folder / "episodes.jsonl").write_text("".join(json.dumps(asdict(one)) + "\n" for one in episodes))
     assert save_picture(folder, "a title") == folder / "score.png"
     assert (folder / "score.png").read_bytes().startswith(b"\x89PNG")
-    (axes,) = draw_figure(learning_figure(read_run(folder), "score", "random", 0).plot, "a title").axes
+    (axes,) = draw_figure(make_learning_figure(read_run(folder), "score", "random", 0).plot, "a title").axes
     assert (axes.get_xlabel(), axes.get_title(), axes.get_xlim()) == ("steps", "a title", (0, 300_000))
     assert axes.xaxis.get_major_formatter()(300_000, 0) == "300k"
     mean, best = axes.get_lines()

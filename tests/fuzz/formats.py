@@ -35,7 +35,7 @@ from xtx.games.catalog.story_file import Story, check_story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.play import saved_games
-from xtx.report.data.load_runs import from_summary, read_run, read_runs
+from xtx.report.data.load_runs import convert_summary, read_run, read_runs
 from xtx.report.data.run_summary import read_summary, summarise, to_json
 from xtx.runs.checkpoint_file import find_newest_checkpoint, read_checkpoint, write_checkpoint
 from xtx.runs.run_config import read_config
@@ -157,7 +157,7 @@ def _make_summary(scratch: Path) -> bytes:
 def _read_summary(scratch: Path, content: bytes) -> None:
     path = scratch / "summary.json"
     path.write_bytes(content)
-    from_summary(path, read_summary(path))
+    convert_summary(path, read_summary(path))
 
 
 # --- games --------------------------------------------------------------------------------------------------------

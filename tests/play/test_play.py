@@ -18,9 +18,9 @@ from xtx.cli.main import main
 from xtx.games.catalog import known_games
 from xtx.games.story_game import GameSpec
 from xtx.games.zmachine.typed_input import fault, fit, plain, to_the_program
-from xtx.play.played_game import BROKEN, GameSession, paragraphs
-from xtx.play.saved_games import folder, saved_games
-from xtx.play.screen import status_line
+from xtx.play.played_game import BROKEN, PlayedGame, split_paragraphs
+from xtx.play.saved_games import find_folder, list_saved_games
+from xtx.play.screen import make_status_line
 
 LOWWATER = str(known_games.DATA / "lowwater.z5")
 HANG = str(Path(__file__).parents[2] / "stories" / "hang" / "hang.z5")
@@ -103,7 +103,7 @@ def test_save_and_load() -> None:
     assert "Begun anew." in done.stdout
     assert "Loaded first try.\n\nTide Office" in done.stdout
     assert "Taken." in done.stdout
-    assert saved_games("lowwater") == ["first try"]
+    assert list_saved_games("lowwater") == ["first try"]
     again = play(typed="/load\n/load first try\n/undo\n")
     assert "\nfirst try\n" in again.stdout
     assert again.stdout.endswith("after 0 moves.\n")  # loading can be taken back
@@ -111,13 +111,13 @@ def test_save_and_load() -> None:
 
 def test_the_same_name_is_written_over() -> None:
     play(typed="/save a\nnorth\n/save a\n")
-    assert [path.name for path in folder("lowwater").iterdir()] == ["a.save"]
+    assert [path.name for path in find_folder("lowwater").iterdir()] == ["a.save"]
     assert play(typed="/load a\n").stdout.endswith("after 1 move.\n")
 
 
 def test_a_damaged_save_gets_one_line() -> None:
     play(typed="north\n/save good\n")
-    good = (folder("lowwater") / "good.save").read_bytes()
+    good = (find_folder("lowwater") / "good.save").read_bytes()
     middle = len(good) // 2
     damaged = {
         "cut": good[:99],
@@ -126,7 +126,7 @@ def test_a_damaged_save_gets_one_line() -> None:
         "foreign": b"GIF89a" * 99,
     }
     for name, content in damaged.items():
-        (folder("lowwater") / f"{name}.save").write_bytes(content)
+        (find_folder("lowwater") / f"{name}.save").write_bytes(content)
     done = play(typed="".join(f"/load {name}\n" for name in damaged) + "north\n")
     assert done.returncode == 0
     assert " ".join(done.stdout.split()).count("is damaged or no saved game; nothing was loaded") == 4
@@ -135,9 +135,9 @@ def test_a_damaged_save_gets_one_line() -> None:
 
 def test_a_save_of_another_story_gets_one_line() -> None:
     play(typed="/save a\n")
-    there = folder("hang") / "a.save"
+    there = find_folder("hang") / "a.save"
     there.parent.mkdir()
-    shutil.copy(folder("lowwater") / "a.save", there)
+    shutil.copy(find_folder("lowwater") / "a.save", there)
     assert "another story or release" in " ".join(play(HANG, typed="/load a\n").stdout.split())
 
 
@@ -145,12 +145,12 @@ def test_names_of_saves_stay_in_their_folder() -> None:
     done = play(typed="/save ../../x\n/save\n/save .x\n/load /etc/passwd\n")
     assert done.stdout.count("A name for a saved game has letters") == 3
     assert "Under which name?" in done.stdout
-    assert not folder("lowwater").exists()
+    assert not find_folder("lowwater").exists()
 
 
 def test_a_save_that_cannot_be_written_gets_one_line() -> None:
-    folder("x").parent.mkdir(parents=True)
-    folder("lowwater").write_text("in the way")
+    find_folder("x").parent.mkdir(parents=True)
+    find_folder("lowwater").write_text("in the way")
     done = play(typed="/save a\nnorth\n")
     assert done.returncode == 0
     assert "cannot be written" in " ".join(done.stdout.split())
@@ -222,9 +222,9 @@ def test_narrow_windows(width: str) -> None:
 @pytest.mark.parametrize("room", ["", "Hall", "A Maze of Twisty Little Passages, All Alike, and Longer Than This"])
 def test_the_status_line_is_as_wide_as_the_window(room: str) -> None:
     for width in range(1, 120):
-        assert len(status_line(room, -5, 350, 1234, width)) == width
-    assert status_line(room, 5, 75, 1, 120).endswith(" score 5/75   1 move ")
-    assert status_line("Hall", 5, 75, 1, 12) == " Hall  5/75 "
+        assert len(make_status_line(room, -5, 350, 1234, width)) == width
+    assert make_status_line(room, 5, 75, 1, 120).endswith(" score 5/75   1 move ")
+    assert make_status_line("Hall", 5, 75, 1, 12) == " Hall  5/75 "
 
 
 def test_a_story_that_hangs_or_breaks() -> None:
@@ -360,7 +360,7 @@ def test_hints_in_a_story(trained: str, atlas: str) -> None:
 def test_hints_know_the_persons_own_commands(trained: str) -> None:
     from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.interactive import Keyboard, Session
+    from xtx.play.interactive import InteractivePlay, Keyboard
     from xtx.play.screen import Screen
 
     class Adviser(Agent):
@@ -373,13 +373,13 @@ def test_hints_know_the_persons_own_commands(trained: str) -> None:
             self.asked.append((observation.step, list(previous)))
             return Insight({})
 
-    table = GameSession(GameSpec("toy:corridor-5"), GuardedGame)
-    with contextlib.closing(table):
-        session = Session(table, screen := Screen(), Keyboard(), Adviser(NoSettings(), Brief(1, 0)))
-        table.begin()
+    played = PlayedGame(GameSpec("toy:corridor-5"), GuardedGame)
+    with contextlib.closing(played):
+        session = InteractivePlay(played, screen := Screen(), Keyboard(), Adviser(NoSettings(), Brief(1, 0)))
+        played.begin()
         with screen.console.capture() as shown:
             for line in ("take lamp", "east", "/hint", "/undo", "/hint", "east", "east", "/hint", "/undo 3", "/hint"):
-                session.line(line)
+                session.carry_out(line)
     assert shown.get().count("The agent would now: sing") == 4
     assert Adviser.asked == [
         (2, ["take lamp", "east"]), (1, ["take lamp"]), (3, ["take lamp", "east", "east"]), (0, [])
@@ -466,19 +466,19 @@ def test_words_to_the_program(command: str, word: str) -> None:
 
 
 def test_narrations_cannot_steer_the_terminal() -> None:
-    assert paragraphs("\n\n\n\x1b[2JHello\x07\n\n\n\nthere\r\n>") == "[2JHello\n\nthere"
-    assert paragraphs("Are you sure?" + " " * 60 + "HallScore: 0Moves: 3") == "Are you sure?"
-    assert paragraphs("    *** You have won ***\n") == "    *** You have won ***"
+    assert split_paragraphs("\n\n\n\x1b[2JHello\x07\n\n\n\nthere\r\n>") == "[2JHello\n\nthere"
+    assert split_paragraphs("Are you sure?" + " " * 60 + "HallScore: 0Moves: 3") == "Are you sure?"
+    assert split_paragraphs("    *** You have won ***\n") == "    *** You have won ***"
 
 
 def test_no_story_runs_in_the_process_of_the_player() -> None:
     code = (
         "import sys\n"
         "from xtx.games.story_game import GameSpec\n"
-        "from xtx.play.played_game import GameSession\n"
-        "table = GameSession(GameSpec(sys.argv[1], search=False))\n"
-        "table.begin(), table.move('north'), table.load(table.save()), table.restart()\n"
-        "table.close()\n"
+        "from xtx.play.played_game import PlayedGame\n"
+        "played = PlayedGame(GameSpec(sys.argv[1], search=False))\n"
+        "played.begin(), played.move('north'), played.load(played.save()), played.restart()\n"
+        "played.close()\n"
         "print(any('frotz' in line for line in open('/proc/self/maps')))\n"
     )
     played = subprocess.run([sys.executable, "-c", code, LOWWATER], capture_output=True, text=True, timeout=60)
@@ -495,8 +495,8 @@ def test_no_story_runs_in_the_process_of_the_player() -> None:
     ],
 )
 def test_rooms_of_real_games(name: str, rooms: list[str]) -> None:
-    table = GameSession(GameSpec(str(known_games.find_story(name).path), search=False))
-    seen = [table.begin().room]
-    seen += [table.move(command)[0].room for command in table.walkthrough[:8]]
-    table.close()
+    played = PlayedGame(GameSpec(str(known_games.find_story(name).path), search=False))
+    seen = [played.begin().room]
+    seen += [played.move(command)[0].room for command in played.walkthrough[:8]]
+    played.close()
     assert list(dict.fromkeys(seen))[: len(rooms)] == rooms

@@ -11,7 +11,7 @@ from xtx.config.settings import DrrnSettings, RunConfig, make_xtx_settings
 from xtx.core import EpisodeRecord
 from xtx.report.data.game_facts import GameFacts, RewardEvent
 from xtx.report.data.load_runs import find_runs, read_runs
-from xtx.report.data.run_groups import Board, gather
+from xtx.report.data.run_groups import Board, group_runs
 
 SETTINGS: dict[str, Any] = {"drrn": asdict(DrrnSettings()), "xtx": asdict(make_xtx_settings())}
 
@@ -101,4 +101,4 @@ def facts(config: RunConfig) -> GameFacts | None:
 
 def read_board(folder: Path) -> Board:
     runs, failed = read_runs(find_runs([folder]))
-    return gather(runs, failed, facts)
+    return group_runs(runs, failed, facts)

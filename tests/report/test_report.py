@@ -22,11 +22,11 @@ from xtx.cli.main import main
 from xtx.core import UserError
 from xtx.report.data.load_runs import find_runs, read_run
 from xtx.report.data.paper_tables import read_paper
-from xtx.report.data.row_marks import BFLOAT16, FEWER, SEARCH, marks_of
+from xtx.report.data.row_marks import BFLOAT16, FEWER, SEARCH, list_marks
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
-from xtx.report.number_format import duration, number, short, signed
-from xtx.report.pages.beside_paper import delta
+from xtx.report.number_format import format_duration, format_number, format_short, format_signed
+from xtx.report.pages.beside_paper import compute_delta
 from xtx.report.pages.build import build
 from xtx.report.pages.document import Gallery, Section, Text
 from xtx.report.plots.svg_plots import (
@@ -35,10 +35,10 @@ from xtx.report.plots.svg_plots import (
     PALETTE,
     Line,
     LinePlot,
-    line_plot,
-    marker_of,
-    standalone,
-    ticks,
+    choose_marker,
+    choose_ticks,
+    draw_line_plot,
+    make_standalone,
 )
 from xtx.search_versions import search_versions
 
@@ -186,7 +186,7 @@ def test_the_papers_delta_is_the_one_that_it_prints() -> None:
     deltas = {}
     for name in table.main:
         row = table.rows[name]
-        found = delta({agent: figures.avg for agent, figures in row.agents.items()}, row.maximum)
+        found = compute_delta({agent: figures.avg for agent, figures in row.agents.items()}, row.maximum)
         assert found is not None
         deltas[name] = 100 * found
     assert [round(deltas[name]) for name in table.main[:4]] == [17, 5, 8, 6]
@@ -242,11 +242,11 @@ def test_marks_say_what_is_not_the_papers_or_the_present_programs(tmp_path: Path
     write_run(tmp_path / "d", [1], agent="inv-dy")
     write_run(tmp_path / "e", [1], agent="xtx-own", settings=old, torch="2.6+cpu", searching=now)
     groups = {group.agent: group for group in read_board(tmp_path).groups}
-    signs = {agent: "".join(mark.sign for mark in marks_of(group)) for agent, group in groups.items()}
+    signs = {agent: "".join(mark.sign for mark in list_marks(group)) for agent, group in groups.items()}
     assert signs["xtx"] == BFLOAT16 and signs["drrn"] == "" and signs["inv-dy"] == SEARCH
     assert signs["xtx-no-mix"] == FEWER + SEARCH, "an ablation is measured by the paper's steps of xtx"
     assert BFLOAT16 not in signs["xtx-own"], "a CPU never trained in bfloat16"
-    assert marks_of(groups["xtx-no-mix"])[1].words == f"survey 9 (now {now['survey']})"
+    assert list_marks(groups["xtx-no-mix"])[1].words == f"survey 9 (now {now['survey']})"
     text = to_markdown(build(read_board(tmp_path)))
     assert "in bfloat16" in text and "of another version of search or survey" in text
 
@@ -320,7 +320,7 @@ def test_plots_are_whole_and_hold_no_nonsense(full: Path) -> None:
         width = float(re.findall(r'viewBox="0 0 (\d+)', plot)[0])
         for numbers in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', plot):
             assert 0 <= float(numbers) <= width
-    alone = standalone(plots[0])
+    alone = make_standalone(plots[0])
     ElementTree.fromstring(alone.encode())
     assert ">drrn</text>" in alone and ">xtx</text>" in alone, "the page's choice of agents is its legend"
     assert "var(" not in alone and "data-plot" not in alone
@@ -358,10 +358,10 @@ def test_runs_far_shorter_than_the_papers_are_not_set_beside_it_first(tmp_path: 
 
 
 def test_more_agents_than_colours_can_be_told_apart() -> None:
-    looks = {(colour % COLOURS, marker_of(colour)) for colour in range(3 * COLOURS)}
+    looks = {(colour % COLOURS, choose_marker(colour)) for colour in range(3 * COLOURS)}
     assert len(looks) == 3 * COLOURS
     lines = [Line(f"a{n}", n, np.arange(1.0, 9.0), np.arange(8.0) + n) for n in (0, COLOURS)]
-    first, second = re.findall(r'class="mark" data-at="\d+" d="([^"]*)"', line_plot(lines, "x", "y"))[::NUM_MARKS]
+    first, second = re.findall(r'class="mark" data-at="\d+" d="([^"]*)"', draw_line_plot(lines, "x", "y"))[::NUM_MARKS]
     assert first != second
 
 
@@ -571,21 +571,21 @@ def test_a_real_run_on_the_toy_world(tmp_path: Path) -> None:
 
 
 def test_numbers_as_people_read_them() -> None:
-    assert (number(-3.14), number(-0.01), number(float("nan"))) == ("−3.1", "0.0", "–")  # noqa: RUF001
-    assert (signed(2), signed(-2), signed(0.01)) == ("+2.0", "−2.0", "0.0")  # noqa: RUF001
-    assert (short(800_000), short(1.5e6), short(0.25), short(-2000)) == ("800k", "1.5M", "0.25", "−2k")  # noqa: RUF001
-    assert (duration(5), duration(59), duration(90), duration(3599), duration(7260)) == (
-        "5.0 s", "59 s", "2 min", "1 h 00 min", "2 h 01 min",
-    )  # fmt: skip
+    numbers = [format_number(-3.14), format_number(-0.04), format_number(None), format_number(float("nan"))]
+    assert numbers == ["−3.1", "0.0", "–", "–"]  # noqa: RUF001
+    assert [format_signed(value) for value in (2, -2, 0.01)] == ["+2.0", "−2.0", "0.0"]  # noqa: RUF001
+    assert [format_short(value) for value in (800_000, 1.5e6, 0.25, -2000)] == ["800k", "1.5M", "0.25", "−2k"]  # noqa: RUF001
+    durations = ["5.0 s", "59 s", "2 min", "1 h 00 min", "2 h 01 min"]
+    assert [format_duration(value) for value in (5, 59, 90, 3599, 7260)] == durations
 
 
 def test_ticks_are_round_and_within() -> None:
-    assert ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    assert ticks(-4, 103) == [0, 25, 50, 75, 100]
-    assert ticks(5, 5) == [5]
+    assert choose_ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert choose_ticks(-4, 103) == [0, 25, 50, 75, 100]
+    assert choose_ticks(5, 5) == [5]
 
 
 def test_gaps_stay_gaps() -> None:
     x, y = np.arange(5.0), np.array([np.nan, 1, 2, np.nan, 3])
-    plot = line_plot([Line("a", 0, x, y)], "x", "y")
+    plot = draw_line_plot([Line("a", 0, x, y)], "x", "y")
     assert len(re.findall("M", re.findall(r'class="line" d="([^"]*)"', plot)[0])) == 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 
-from xtx.report.plots.room_layout import MOST_ROOMS, chart, in_order, lay_out
+from xtx.report.plots.room_layout import MOST_ROOMS, lay_out, make_chart, merge_in_order
 from xtx.report.plots.room_map import LETTERS, SHADES, MapPlot, wrap
-from xtx.report.plots.svg_plots import standalone
+from xtx.report.plots.svg_plots import make_standalone
 from xtx.runs.viewer_files import RoomMove
 
 MOVES = [
@@ -20,7 +20,7 @@ MOVES = [
 
 
 def test_rooms_and_ways() -> None:
-    found = chart(MOVES)
+    found = make_chart(MOVES)
     assert found.first == {"House": 0, "Field": 8, "Cellar": 24, "Hut & Shed": 800}
     assert [(way.origin, way.target, way.there, way.back) for way in found.ways] == [
         ("House", "Field", ("north",), ("south",)),
@@ -31,7 +31,7 @@ def test_rooms_and_ways() -> None:
 
 def test_runs_are_put_together_by_steps() -> None:
     early = [RoomMove(4, "House", "east", "Barn")]
-    assert [move.step for move in in_order([MOVES, early])] == [4, 8, 16, 24, 32, 800]
+    assert [move.step for move in merge_in_order([MOVES, early])] == [4, 8, 16, 24, 32, 800]
 
 
 def test_rooms_lie_as_the_compass_says_and_stay_there() -> None:
@@ -53,14 +53,14 @@ def test_rooms_in_one_place_are_moved_apart() -> None:
 def test_there_is_an_end_to_what_is_drawn() -> None:
     moves = [RoomMove(n, f"Room {n}", "east", f"Room {n + 1}") for n in range(2 * MOST_ROOMS)]
     assert len(lay_out(moves)) == MOST_ROOMS
-    ElementTree.fromstring(MapPlot(chart(moves), lay_out(moves), 800).svg())
+    ElementTree.fromstring(MapPlot(make_chart(moves), lay_out(moves), 800).svg())
 
 
 def test_a_map_is_drawn() -> None:
-    seen = MapPlot(chart(MOVES[:3]), lay_out(MOVES), 800)
+    seen = MapPlot(make_chart(MOVES[:3]), lay_out(MOVES), 800)
     svg = seen.svg()
     ElementTree.fromstring(svg)
-    ElementTree.fromstring(standalone(svg).encode())
+    ElementTree.fromstring(make_standalone(svg).encode())
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
     for x, y in re.findall(r' x="(\d+)" y="(\d+)"', svg):
         assert int(x) < width and int(y) < height
@@ -69,11 +69,11 @@ def test_a_map_is_drawn() -> None:
 
 
 def test_colours_go_from_the_first_to_the_last_room() -> None:
-    plot = MapPlot(chart(MOVES), lay_out(MOVES), 800)
+    plot = MapPlot(make_chart(MOVES), lay_out(MOVES), 800)
     assert (plot.shade(0), plot.shade(800)) == (0, SHADES - 1)
     for shade in range(1, SHADES):
         assert plot.shade(plot.begins(shade) + 1) >= shade
-    assert MapPlot(chart([]), {}, 0).shade(0) == 0
+    assert MapPlot(make_chart([]), {}, 0).shade(0) == 0
 
 
 def test_long_names_are_cut() -> None:

@@ -9,10 +9,10 @@ from report_runs import read_board, write_run
 
 from xtx.agents.registry import make_preset
 from xtx.config.settings import RunConfig, make_xtx_settings
-from xtx.report.data.game_facts import reward_events
+from xtx.report.data.game_facts import list_reward_events
 from xtx.report.data.load_runs import read_run
 from xtx.report.data.paper_cells import describe_filled_cells, fill_cells
-from xtx.report.data.run_groups import BEYOND, deviations
+from xtx.report.data.run_groups import BEYOND, list_deviations
 
 
 def test_seeds_are_averaged(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None
 def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
     for name in BEYOND:
         settings = asdict(make_preset(name, "zork1"))
-        assert deviations(RunConfig(game="zork1", agent=name, settings=settings), "zork1") == []
+        assert list_deviations(RunConfig(game="zork1", agent=name, settings=settings), "zork1") == []
     both = asdict(make_preset("xtx-plus", "zork1"))
     write_run(tmp_path / "a", [30], agent="xtx-plus", settings=both)
     write_run(tmp_path / "b", [40], agent="xtx-plus", settings=both | {"explore_steps": 70})
@@ -130,13 +130,13 @@ def test_settings_that_differ_between_games_are_told(tmp_path: Path) -> None:
 
 def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "a", [30], num_envs=4))
-    assert deviations(run.config, "zork1") == ["num_envs=4"]
-    assert deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "num_envs=4"]
-    assert deviations(RunConfig("zork1", "random", {}, num_envs=4), "zork1") == []
+    assert list_deviations(run.config, "zork1") == ["num_envs=4"]
+    assert list_deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "num_envs=4"]
+    assert list_deviations(RunConfig("zork1", "random", {}, num_envs=4), "zork1") == []
 
 
 def test_reward_events_are_new_highest_scores() -> None:
-    events = reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
+    events = list_reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
     assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]
 
 

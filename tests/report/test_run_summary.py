@@ -20,14 +20,14 @@ from xtx.config.settings import RunConfig, make_xtx_settings
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.data.game_facts import GameFacts, RewardEvent
 from xtx.report.data.load_runs import find_runs, read_run, read_runs
-from xtx.report.data.run_groups import Board, gather
+from xtx.report.data.run_groups import Board, group_runs
 from xtx.report.data.run_summary import read_summary, summarise, to_json
 from xtx.report.formats.figure_files import name_figures
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.formats.markdown_embed import BEGIN, END, embed
 from xtx.report.pages.build import build, build_brief
-from xtx.report.plots.svg_plots import standalone
+from xtx.report.plots.svg_plots import make_standalone
 
 ROOT = Path(__file__).parents[2]
 SECRET = "a maze of twisty little passages"
@@ -82,7 +82,7 @@ def summarise_all(out: Path, *runs: Path) -> list[Path]:
 
 def read_board(*paths: Path, facts: GameFacts | None = FACTS) -> Board:
     runs, failed = read_runs(find_runs(paths))
-    return gather(runs, failed, lambda config: facts)
+    return group_runs(runs, failed, lambda config: facts)
 
 
 @pytest.fixture
@@ -396,7 +396,7 @@ def test_the_committed_curves_are_those_of_the_summaries(monkeypatch: pytest.Mon
     shown = re.findall(r"\(results/([^)]*)\.svg\)", (ROOT / "docs/results.md").read_text("utf-8"))
     assert shown
     for name in shown:
-        assert (ROOT / f"docs/results/{name}.svg").read_text("utf-8") == standalone(named[name].svg), name
+        assert (ROOT / f"docs/results/{name}.svg").read_text("utf-8") == make_standalone(named[name].svg), name
         assert f"{name.removeprefix('training-')}.svg" in (ROOT / "Makefile").read_text("utf-8")
 
 

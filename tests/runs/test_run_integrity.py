@@ -19,8 +19,8 @@ from xtx.cli.main import main
 from xtx.config.config_file import OLD_KEYS, ConfigError, OldKey, decode_config, encode_config, replace_old_settings
 from xtx.config.settings import RunConfig, XtxSettings
 from xtx.core import UserError
-from xtx.report.data.load_runs import from_summary, read_run
-from xtx.report.data.run_groups import gather
+from xtx.report.data.load_runs import convert_summary, read_run
+from xtx.report.data.run_groups import group_runs
 from xtx.report.data.run_summary import read_summary, summarise, to_json
 from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint, write_checkpoint
 from xtx.runs.line_files import read_lines
@@ -220,8 +220,8 @@ def test_an_accepted_gamma_is_noted(run: Path, whole: Path, capsys: pytest.Captu
     before, after = (to_json(summarise(read_run(folder), None)) for folder in (whole, run))
     assert "changes" not in before
     (run.parent / "seed-0.json").write_text(after)
-    assert from_summary(run, read_summary(run.parent / "seed-0.json")).changes == read_run(run).notes
-    board = gather([read_run(run)], [], lambda game: None)
+    assert convert_summary(run, read_summary(run.parent / "seed-0.json")).changes == read_run(run).notes
+    board = group_runs([read_run(run)], [], lambda game: None)
     assert any("1 run changed from outside while under way" in note for note in board.notes)
     assert resume(run) == 0, "once is enough"
     assert len(list(read_lines(run, "changes"))) == 1

@@ -16,7 +16,7 @@ from xtx.report.data.load_runs import RunData
 from xtx.report.formats.html import Piece
 from xtx.report.pages.document import Document
 from xtx.runs.viewer_files import Turn
-from xtx.web.live_panels import key, panels, read_live
+from xtx.web.live_panels import make_key, make_panels, read_live
 from xtx.web.run_watcher import PageSnapshot, Watcher, find
 
 AddRun = Callable[..., Path]
@@ -161,7 +161,7 @@ def test_only_runs_under_way_are_shown(tmp_path: Path, add_run: AddRun) -> None:
         write_live(add_run(tmp_path / f"b{seed}", [1], seed=seed), {})
     said = text(look(watch(tmp_path)))
     assert said.count("<progress") == xtx.web.live_panels.MOST_PANELS and "And 12 more runs." in said
-    assert panels([])[1].html == "<p>No run is going on at this moment.</p>"
+    assert make_panels([])[1].html == "<p>No run is going on at this moment.</p>"
 
 
 def test_nonsense_is_no_live_view(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_nonsense_is_no_live_view(tmp_path: Path) -> None:
 
 
 def test_keys_of_runs_differ(tmp_path: Path) -> None:
-    assert key(tmp_path / "a") != key(tmp_path / "b") and key(tmp_path / "a").isalnum()
+    assert make_key(tmp_path / "a") != make_key(tmp_path / "b") and make_key(tmp_path / "a").isalnum()
 
 
 # --- many runs --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pytest
 import xtx.web.app
 from xtx.cli.main import main
 from xtx.web.app import Hub
-from xtx.web.live_panels import key
+from xtx.web.live_panels import make_key
 from xtx.web.request_guard import Guard, host_of, is_loopback
 from xtx.web.run_watcher import Watcher
 
@@ -63,7 +63,7 @@ def test_who_gets_what(tmp_path: Path, add_run: AddRun) -> None:
     folder = add_run(tmp_path / "runs" / "a", [1, 2])
     (tmp_path / "secret.json").write_text("secret")
     (folder / "metrics.jsonl").symlink_to(tmp_path / "secret.json")
-    run = key(folder)
+    run = make_key(folder)
     before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     with serving(str(tmp_path / "runs")) as port:
         status, headers, page = ask(port)

@@ -50,7 +50,7 @@ def run(args: Args) -> int:
         screen = Screen(console)
         if not args.walkthrough:
             most = f" of {game_setup.max_score}" if game_setup.max_score > 0 else ""
-            screen.note(
+            screen.show_note(
                 f"The best episode of {config.agent} in {game_setup.name}: {best.score}{most} points in {best.length} "
                 f"steps (episode {best.episode:,} of the run, emulator seed {best.seed})"
             )
@@ -58,7 +58,7 @@ def run(args: Args) -> int:
         if args.walkthrough:
             console.print("\n".join(best.actions), soft_wrap=True)
         else:
-            screen.note(f"\nIts actions: {' / '.join(best.actions)}")
+            screen.show_note(f"\nIts actions: {' / '.join(best.actions)}")
     same = score == best.score
     line = f"played again under emulator seed {best.seed}, it gives {score} points"
     if not same:
@@ -80,20 +80,20 @@ def run(args: Args) -> int:
 def _replay(game_setup: GameSetup, best: EpisodeRecord, screen: Screen | None) -> int:
     """The final score when the episode is played again; shown as it goes, if there is a screen."""
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.played_game import GameSession
+    from xtx.play.played_game import PlayedGame
 
     # Nothing is searched: the actions are known.
-    table = GameSession(replace(game_setup.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
-    with contextlib.closing(table):
-        table.seed = best.seed
-        scene = table.begin()
+    played = PlayedGame(replace(game_setup.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
+    with contextlib.closing(played):
+        played.seed = best.seed
+        scene = played.begin()
         if screen is not None:
-            screen.scene(scene, table.max_score)
+            screen.show_scene(scene, played.max_score)
         for action in best.actions:
             if scene.over:  # another story than the run's
                 break
-            scene, _ = table.move(action)
+            scene, _ = played.move(action)
             if screen is not None:
-                screen.echo(action)
-                screen.scene(scene, table.max_score)
+                screen.show_command(action)
+                screen.show_scene(scene, played.max_score)
         return scene.score

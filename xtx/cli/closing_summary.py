@@ -132,13 +132,13 @@ def measure_random_mean(game_setup: GameSetup) -> float:
 def save_picture(folder: Path, title: str) -> Path | None:
     """The learning curve as score.png in the run's folder, where matplotlib is installed; else None."""
     from xtx.report.data.load_runs import read_run
-    from xtx.report.pages.by_run import learning_figure
+    from xtx.report.pages.by_run import make_learning_figure
     from xtx.report.plots.png_plots import to_png
 
     run = read_run(folder)
     path = folder / "score.png"
     try:
-        write_atomically(path, to_png(learning_figure(run, "score", run.config.agent, 0).plot, title))
+        write_atomically(path, to_png(make_learning_figure(run, "score", run.config.agent, 0).plot, title))
     except ImportError:
         return None
     return path

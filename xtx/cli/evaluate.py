@@ -18,7 +18,7 @@ from xtx.cli.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
-from xtx.report.data.load_runs import runs_below
+from xtx.report.data.load_runs import find_run_folders
 
 if TYPE_CHECKING:
     from xtx.training.evaluation import EpisodeOutcome, EvaluationFigures
@@ -62,7 +62,7 @@ def run(args: Args) -> int:
     _check(args)
     if (args.run / "config.json").exists() or not args.run.is_dir():
         return _evaluate(args)
-    folders = sorted(runs_below(args.run))
+    folders = sorted(find_run_folders(args.run))
     if not folders:
         raise UserError(f"{args.run}: there is no run in it; give the folder of a run, or one with runs in it")
     status = 0

@@ -23,7 +23,7 @@ from xtx.runs.run_config import read_config
 from xtx.shell_command import format_command
 
 if TYPE_CHECKING:
-    from xtx.play.played_game import GameSession
+    from xtx.play.played_game import PlayedGame
     from xtx.play.screen import Screen
 
 RANDOM_STEPS = 100
@@ -97,7 +97,7 @@ def run(args: Args) -> int:
     from xtx.games.atlas.store import default_path
     from xtx.games.story_game import GameSpec
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.played_game import GameSession
+    from xtx.play.played_game import PlayedGame
     from xtx.play.screen import Screen
 
     for stream in (sys.stdin, sys.stdout):
@@ -120,14 +120,16 @@ def run(args: Args) -> int:
         if args.transcript is not None:
             screen.open_transcript(args.transcript)
         loaded = None if folder is None else _load(args, folder, screen)
-        with screen.busy("looking into the game...") if searching else contextlib.nullcontext() as on_survey:
-            table = GameSession(spec, lambda spec: GuardedGame(spec, screen.note, on_survey))
-        with contextlib.closing(table):
-            return _by_hand(args, table, screen, loaded) if args.agent is None else _watch(args, table, screen, loaded)
+        with screen.show_progress("looking into the game...") if searching else contextlib.nullcontext() as on_survey:
+            played = PlayedGame(spec, lambda spec: GuardedGame(spec, screen.show_note, on_survey))
+        with contextlib.closing(played):
+            return (
+                _by_hand(args, played, screen, loaded) if args.agent is None else _watch(args, played, screen, loaded)
+            )
 
 
 def _load(args: Args, folder: Path, screen: Screen) -> LoadedAgent:
-    with screen.busy("loading the agent..."):
+    with screen.show_progress("loading the agent..."):
         return load_agent(
             folder, args.checkpoint, PlayOptions(atlas=args.atlas, no_atlas=args.no_atlas, search=args.search)
         )
@@ -143,47 +145,47 @@ def _run_folder(args: Args) -> Path | None:
     return folder
 
 
-def _seeds(args: Args, table: GameSession, loaded: LoadedAgent) -> Iterator[int]:
+def _seeds(args: Args, played: PlayedGame, loaded: LoadedAgent) -> Iterator[int]:
     """The emulator's, by the rule that holds in the run."""
     from xtx.training.evaluation import draw_evaluation_seeds
 
     if args.seed is not None:
         return repeat(args.seed)
-    return draw_evaluation_seeds(loaded.config, table.seed, loaded.seeds_drawn)
+    return draw_evaluation_seeds(loaded.config, played.seed, loaded.seeds_drawn)
 
 
-def _by_hand(args: Args, table: GameSession, screen: Screen, loaded: LoadedAgent | None) -> int:
-    from xtx.play.interactive import Keyboard, Session
+def _by_hand(args: Args, played: PlayedGame, screen: Screen, loaded: LoadedAgent | None) -> int:
+    from xtx.play.interactive import InteractivePlay, Keyboard
 
     if loaded is not None:
-        table.seed = next(_seeds(args, table, loaded))
+        played.seed = next(_seeds(args, played, loaded))
     elif args.seed is not None:
-        table.seed = args.seed
-    return Session(table, screen, Keyboard(), loaded.agent if loaded is not None else None).run()
+        played.seed = args.seed
+    return InteractivePlay(played, screen, Keyboard(), loaded.agent if loaded is not None else None).run()
 
 
-def _watch(args: Args, table: GameSession, screen: Screen, loaded: LoadedAgent | None) -> int:
+def _watch(args: Args, played: PlayedGame, screen: Screen, loaded: LoadedAgent | None) -> int:
     from xtx.play.watch_agent import Watch
 
     agent: Agent
     seeds: Iterator[int] | None = None
     if loaded is not None:
-        agent, seeds = loaded.agent, _seeds(args, table, loaded)
+        agent, seeds = loaded.agent, _seeds(args, played, loaded)
         limit, words = args.steps or agent.episode_limit, "stopped at the step limit"
     elif args.agent == "random":
         agent = RandomAgent(NoSettings(), Brief(num_envs=1, seed=args.seed or 0))
         limit, words = args.steps or RANDOM_STEPS, "stopped at the step limit"
     else:
-        if not table.walkthrough:
+        if not played.walkthrough:
             random = format_command("play", args.game, "--agent", "random")
-            raise UserError(f"no walkthrough of {table.name} is known; try: {random}")
-        agent = WalkthroughAgent(NoSettings(), Brief(num_envs=1, seed=0, walkthrough=tuple(table.walkthrough)))
-        table.seed = table.seed if args.seed is None else args.seed
-        limit, words = len(table.walkthrough), "the walkthrough ends here"
+            raise UserError(f"no walkthrough of {played.name} is known; try: {random}")
+        agent = WalkthroughAgent(NoSettings(), Brief(num_envs=1, seed=0, walkthrough=tuple(played.walkthrough)))
+        played.seed = played.seed if args.seed is None else args.seed
+        limit, words = len(played.walkthrough), "the walkthrough ends here"
         if args.steps is not None and args.steps < limit:
             limit, words = args.steps, "stopped at the step limit"
     delay = args.delay if args.delay is not None else WATCHING_DELAY if screen.console.is_terminal else 0.0
-    watch = Watch(table, agent, screen, delay, seeds=seeds, thoughts=loaded is not None)
+    watch = Watch(played, agent, screen, delay, seeds=seeds, thoughts=loaded is not None)
     return watch.run(args.episodes or 1, limit, words)
 
 

@@ -19,7 +19,7 @@ from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.files.user_paths import check_output_path, open_output
 from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
-from xtx.report.data.game_facts import GameFacts, reward_events
+from xtx.report.data.game_facts import GameFacts, list_reward_events
 from xtx.report.data.load_runs import RunData, Unreadable, find_below, find_runs, read_runs
 from xtx.report.data.run_groups import Board
 from xtx.report.formats.csv_tables import to_csv
@@ -27,12 +27,12 @@ from xtx.report.formats.figure_files import name_figures
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.formats.markdown_embed import embed
-from xtx.report.number_format import some
+from xtx.report.number_format import format_amount
 from xtx.report.pages.build import TITLE, build, build_brief, make_of_readable
 from xtx.report.pages.document import Block, Document
 from xtx.report.pages.short_table import build_short
 from xtx.report.plots.png_plots import to_png
-from xtx.report.plots.svg_plots import standalone
+from xtx.report.plots.svg_plots import make_standalone
 
 ENDINGS = (".html", ".htm", ".md", ".csv")
 
@@ -91,8 +91,8 @@ def run(args: Args) -> None:
     if args.figures is not None:
         written = _write_figures(args.figures, document.sections)
         lacking = "" if importlib.util.find_spec("matplotlib") else "; for PNG too: pip install 'xtx[report]'"
-        console.print(f"{some(written, 'plot')} written to {args.figures}{lacking}", soft_wrap=True)
-    console.print(f"{some(len(board.runs), 'run')} in {args.out}", soft_wrap=True)
+        console.print(f"{format_amount(written, 'plot')} written to {args.figures}{lacking}", soft_wrap=True)
+    console.print(f"{format_amount(len(board.runs), 'run')} in {args.out}", soft_wrap=True)
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[RunData], list[Unreadable]]:
@@ -133,7 +133,9 @@ def _embed(args: Args, file: Path) -> None:
         replace_text(file, embed(file, part))
     except OSError as error:
         raise UserError(f"{file} cannot be written ({error.strerror}); name another file with --embed") from None
-    Console(highlight=False, markup=False, emoji=False).print(f"{some(how_many, 'run')} in {file}", soft_wrap=True)
+    Console(highlight=False, markup=False, emoji=False).print(
+        f"{format_amount(how_many, 'run')} in {file}", soft_wrap=True
+    )
 
 
 def _write_as(args: Args, board: Board, document: Document) -> str:
@@ -155,7 +157,7 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
     named = name_figures(sections)
     for name, figure in named:
         with open_output(folder / f"{name}.svg", "--figures") as file:
-            file.write(standalone(figure.svg))
+            file.write(make_standalone(figure.svg))
         with contextlib.suppress(ImportError):
             (folder / f"{name}.png").write_bytes(to_png(figure.plot))
     return len(named)
@@ -203,7 +205,7 @@ def read_facts(game: str) -> GameFacts:
     return GameFacts(
         name=name,
         maximum=maximum,
-        events=reward_events(actions, scores, first),
+        events=list_reward_events(actions, scores, first),
         walkthrough_steps=len(actions),
         between_rewards=(between.mean, between.largest) if between else None,
     )

@@ -13,7 +13,7 @@ from xtx.report.data.load_runs import RunData
 from xtx.runs.viewer_files import LONGEST_TEXT, Turn
 
 if TYPE_CHECKING:
-    from xtx.play.played_game import GameSession
+    from xtx.play.played_game import PlayedGame
 
 MOST_GAMES = 4
 """Games that are kept open for the next run; each is a process."""
@@ -23,7 +23,7 @@ class Replays:
     """Plays with each game's own process, so that a story that hangs or dies takes nothing else along."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, GameSession | None] = {}
+        self._played_games: dict[str, PlayedGame | None] = {}
         self._known: dict[tuple[str, str, int], Sequence[Turn]] = {}
 
     def find(self, run: RunData) -> Sequence[Turn]:
@@ -39,52 +39,52 @@ class Replays:
         return self._known[key]
 
     def _play(self, run: RunData, best: EpisodeRecord) -> Sequence[Turn]:
-        table = self._table(run)
-        if table is None:
+        played = self._find_game(run)
+        if played is None:
             return ()
         try:
-            return _replay(table, best)
+            return _replay(played, best)
         except UserError:
             return ()
 
-    def _table(self, run: RunData) -> GameSession | None:
+    def _find_game(self, run: RunData) -> PlayedGame | None:
         game = run.config.game
-        if game not in self._tables:
-            if len(self._tables) >= MOST_GAMES:
+        if game not in self._played_games:
+            if len(self._played_games) >= MOST_GAMES:
                 self.close()
-            self._tables[game] = _open(run)
-        return self._tables[game]
+            self._played_games[game] = _open(run)
+        return self._played_games[game]
 
     def close(self) -> None:
         """Frees the games."""
         with contextlib.ExitStack() as stack:
-            for table in self._tables.values():
-                if table is not None:
-                    stack.callback(table.close)
-            self._tables = {}
+            for played in self._played_games.values():
+                if played is not None:
+                    stack.callback(played.close)
+            self._played_games = {}
 
 
-def _open(run: RunData) -> GameSession | None:
+def _open(run: RunData) -> PlayedGame | None:
     from xtx.games.vector.isolated_game import GuardedGame
-    from xtx.play.played_game import GameSession
+    from xtx.play.played_game import PlayedGame
 
     try:
         game_setup = set_up_game_of(run.config, PlayOptions(no_atlas=True))
         # Nothing is searched: the actions are known.
         spec = replace(game_setup.spec, search=False, atlas=None)
-        return GameSession(spec, lambda spec: GuardedGame(spec, lambda line: None))
+        return PlayedGame(spec, lambda spec: GuardedGame(spec, lambda line: None))
     except (UserError, OSError, ValueError):  # a game's name may be anything
         return None
 
 
-def _replay(table: GameSession, best: EpisodeRecord) -> Sequence[Turn]:
-    table.seed = best.seed
-    scene = table.begin()
+def _replay(played: PlayedGame, best: EpisodeRecord) -> Sequence[Turn]:
+    played.seed = best.seed
+    scene = played.begin()
     turns = [Turn("", "", scene.text[:LONGEST_TEXT], scene.score, 0)]
     for number, action in enumerate(best.actions, start=1):
         if scene.over:  # another story than the run's
             return ()
-        scene, _ = table.move(action)
+        scene, _ = played.move(action)
         ended = best.ended if number == len(best.actions) else ""
         turns.append(Turn(action, "", scene.text[:LONGEST_TEXT], scene.score, number, ended))
     return turns if scene.score == best.score else ()

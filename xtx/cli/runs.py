@@ -16,8 +16,8 @@ from tyro.conf import Positional, arg
 
 from xtx.config.settings import RunConfig
 from xtx.core import UserError, warn
-from xtx.report.data.load_runs import runs_below
-from xtx.report.data.run_groups import game_name
+from xtx.report.data.load_runs import find_run_folders
+from xtx.report.data.run_groups import find_game_name
 from xtx.runs.checkpoint_file import find_newest_checkpoint, list_checkpoints
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
@@ -70,7 +70,9 @@ class RunRow:
         config = self.config
         whole = config.actions == "whole" and not config.game.startswith("toy:")  # a toy world has no dictionary
         ways = (("stochastic", config.stochastic), ("wide", config.wide_grammar), ("whole", whole))
-        return " ".join([game_name(config.game) + "*" * config.extra_actions, *(way for way, holds in ways if holds)])
+        return " ".join(
+            [find_game_name(config.game) + "*" * config.extra_actions, *(way for way, holds in ways if holds)]
+        )
 
     def cells(self) -> list[str]:
         """What is shown, but for the folder."""
@@ -104,7 +106,7 @@ def run(args: Args) -> int:
     found, unread = _read(args.folders)
     rows = [
         row for row in found
-        if args.agent in ("", row.config.agent) and args.game.lower() in ("", game_name(row.config.game))
+        if args.agent in ("", row.config.agent) and args.game.lower() in ("", find_game_name(row.config.game))
     ]  # fmt: skip
     rows.sort(key=lambda row: str(row.folder))
     rows.sort(key=lambda row: _sort_key(row, args.sort), reverse=args.sort in _DESCENDING)
@@ -127,7 +129,7 @@ def _read(folders: Sequence[Path]) -> tuple[list[RunRow], int]:
     """The runs, each once, and how many cannot be read."""
     rows: dict[Path, RunRow] = {}
     unread = 0
-    for folder in (found for given in folders for found in runs_below(given)):
+    for folder in (found for given in folders for found in find_run_folders(given)):
         try:
             rows.setdefault(folder.resolve(), read_row(folder))
         except UserError as error:

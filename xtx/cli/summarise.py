@@ -13,10 +13,10 @@ from tyro.conf import Positional, arg
 from xtx.cli.report import Facts, NoFacts
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
-from xtx.report.data.load_runs import RunData, from_summary, read_runs, runs_below
-from xtx.report.data.run_groups import deviations, same_run, variant_of
-from xtx.report.data.run_summary import Summary, place, read_summary, summarise, to_json
-from xtx.report.number_format import some
+from xtx.report.data.load_runs import RunData, convert_summary, find_run_folders, read_runs
+from xtx.report.data.run_groups import is_same_run, list_deviations, make_variant
+from xtx.report.data.run_summary import Summary, choose_path, read_summary, summarise, to_json
+from xtx.report.number_format import format_amount
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def run(args: Args) -> None:
     made: dict[Path, tuple[RunData, Summary]] = {}
     for one in runs:
         facts = finder.find(one.config)
-        variant = variant_of(one.config, facts)
-        path = args.out / place(variant, one.config, deviations(one.config, variant.game))
+        variant = make_variant(one.config, facts)
+        path = args.out / choose_path(variant, one.config, list_deviations(one.config, variant.game))
         if path in made:
             other = made[path][0].folder
             raise UserError(f"{other} and {one.folder} would both be {path}; summarise one of them into another --out")
@@ -57,14 +57,14 @@ def run(args: Args) -> None:
     for path in written:
         console.print(f"{made[path][0].folder} -> {path}", soft_wrap=True)
     same = f", {len(made) - len(written)} stayed as they were" if len(written) < len(made) else ""
-    console.print(f"{some(len(written), 'run')} summarised{same}", soft_wrap=True)
+    console.print(f"{format_amount(len(written), 'run')} summarised{same}", soft_wrap=True)
 
 
 def _read(paths: Sequence[Path]) -> list[RunData]:
     """The runs of which there is something to tell. Raises `UserError` if there is none."""
     folders: dict[Path, Path] = {}
     for path in paths:
-        here = list(runs_below(path))
+        here = list(find_run_folders(path))
         if not here:
             raise UserError(f"{path}: there is no run in it; give the folder of a run, or one with runs in it")
         for folder in here:
@@ -93,7 +93,7 @@ def _may_be_written(path: Path, run: RunData, new: Summary) -> bool:
         return True
     if to_json(old) == to_json(new):
         return False
-    if not same_run(from_summary(path, old), run):
+    if not is_same_run(convert_summary(path, old), run):
         raise UserError(f"{path} is the summary of another run than {run.folder}; delete it, or give another --out")
     if old.reached > new.reached:
         warn(f"{path} stays as it is: it is of the same run at {old.reached:,} steps, {run.folder} has {new.reached:,}")

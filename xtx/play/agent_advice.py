@@ -8,18 +8,18 @@ TOP = 5
 """Actions that are shown."""
 
 
-def top(insight: Insight, count: int = TOP) -> list[tuple[str, str]]:
+def list_likeliest(insight: Insight, count: int = TOP) -> list[tuple[str, str]]:
     """The likeliest actions, each with its probability in words."""
     ranked = sorted(insight.probabilities.items(), key=lambda pair: -pair[1])
-    return [(action, percent(probability)) for action, probability in ranked[:count]]
+    return [(action, format_probability(probability)) for action, probability in ranked[:count]]
 
 
-def percent(probability: float) -> str:
+def format_probability(probability: float) -> str:
     """A probability in words."""
     return "under 1 %" if 0 < probability < 0.005 else f"{100 * probability:.0f} %"
 
 
-def in_a_line(insight: Insight) -> str:
+def describe_advice(insight: Insight) -> str:
     """Phase and likeliest actions, for people who watch."""
-    listed = ", ".join(f"{action} {share}" for action, share in top(insight))
+    listed = ", ".join(f"{action} {share}" for action, share in list_likeliest(insight))
     return f"{insight.phase}: {listed}" if insight.phase and listed else listed

@@ -12,10 +12,10 @@ from pathlib import Path
 from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog.known_games import user_folder
 from xtx.games.zmachine.typed_input import fault, plain, to_the_program
-from xtx.play.agent_advice import top
-from xtx.play.played_game import GameSession
-from xtx.play.saved_games import SavedGame, read_save, save_path, saved_games, write_save
-from xtx.play.screen import Screen, points
+from xtx.play.agent_advice import list_likeliest
+from xtx.play.played_game import PlayedGame
+from xtx.play.saved_games import SavedGame, find_path, list_saved_games, read_save, write_save
+from xtx.play.screen import Screen, format_points
 
 _HISTORY = 1000
 
@@ -86,12 +86,12 @@ class Keyboard:
         return line.rstrip("\n")
 
 
-class Session:
-    """One person at one game."""
+class InteractivePlay:
+    """Reads lines from the keyboard and carries them out: commands of the game, and those that begin with a slash."""
 
-    def __init__(self, table: GameSession, screen: Screen, keyboard: Keyboard, adviser: Agent | None = None) -> None:
-        """`adviser`: who answers `/hint`."""
-        self._table = table
+    def __init__(self, played: PlayedGame, screen: Screen, keyboard: Keyboard, adviser: Agent | None = None) -> None:
+        """`adviser`: the agent that answers `/hint`."""
+        self._played = played
         self._screen = screen
         self._keyboard = keyboard
         self._adviser = adviser
@@ -113,15 +113,17 @@ class Session:
         }
 
     def run(self) -> int:
-        """The exit status, when the person has had enough: 0, or 130 after Ctrl-C."""
-        screen, table = self._screen, self._table
+        """Play until the game is left. Returns the exit status: 0, or 130 after Ctrl-C."""
+        screen, played = self._screen, self._played
         self._keyboard.complete([f"/{name}" for name in self._commands])
-        screen.note(f"{table.name}, {points(table.max_score)}. /help lists the commands beside the game's own.")
-        screen.scene(table.begin(), table.max_score)
+        screen.show_note(
+            f"{played.name}, {format_points(played.max_score)}. /help lists the commands beside the game's own."
+        )
+        screen.show_scene(played.begin(), played.max_score)
         status = 0
         try:
             while not self._done:
-                self.line(self._keyboard.read())
+                self.carry_out(self._keyboard.read())
         except EOFError:
             self._end_line()
         except KeyboardInterrupt:
@@ -129,33 +131,35 @@ class Session:
             status = 130
         finally:
             self._keyboard.close()
-        scene = table.scene
+        scene = played.scene
         moves = f"{scene.moves} {'move' if scene.moves == 1 else 'moves'}"
-        screen.note(f"You leave with {scene.score} of {table.max_score} points after {moves}.", keep=True)
+        screen.show_note(f"You leave with {scene.score} of {played.max_score} points after {moves}.", keep=True)
         return status
 
-    def line(self, typed: str) -> None:
+    def carry_out(self, typed: str) -> None:
         """Does what was typed."""
         command = plain(typed)
         if not self._keyboard.interactive:
-            self._screen.echo(command)
+            self._screen.show_command(command)
         if command.startswith("/"):
             self._slash(typed.strip())  # names of files may hold any letter
             return
         reason = fault(command)
         word = to_the_program(command)
         if reason or word:
-            self._screen.note(reason or _INSTEAD.get(word, "/transcript FILE writes a transcript here."))
-        elif self._table.scene.over:
-            self._screen.note("The game is over: /undo takes back the last move, /restart begins anew, /quit ends.")
+            self._screen.show_note(reason or _INSTEAD.get(word, "/transcript FILE writes a transcript here."))
+        elif self._played.scene.over:
+            self._screen.show_note(
+                "The game is over: /undo takes back the last move, /restart begins anew, /quit ends."
+            )
         else:
-            self._screen.record(command)
-            scene, _ = self._table.move(command)
-            self._screen.scene(scene, self._table.max_score)
+            self._screen.write_command(command)
+            scene, _ = self._played.move(command)
+            self._screen.show_scene(scene, self._played.max_score)
             if scene.over:
-                self._screen.note("The end. /undo takes back the last move, /restart begins anew, /quit ends.")
+                self._screen.show_note("The end. /undo takes back the last move, /restart begins anew, /quit ends.")
             elif scene.wants_key:
-                self._screen.note("(The game waits for a key: Enter goes on.)")
+                self._screen.show_note("(The game waits for a key: Enter goes on.)")
 
     def _end_line(self) -> None:
         if self._keyboard.interactive:
@@ -169,104 +173,104 @@ class Session:
         if command is None:
             close = difflib.get_close_matches(name.lower(), self._commands, n=1)
             hint = f"did you mean /{close[0]}?" if close else "/help lists the commands"
-            self._screen.note(f"There is no command /{name}; {hint}")
+            self._screen.show_note(f"There is no command /{name}; {hint}")
             return
         try:
             command.run(rest.strip())
         except UserError as error:
-            self._screen.note(" ".join(str(error).split()))
+            self._screen.show_note(" ".join(str(error).split()))
 
     def _actions(self, _: str) -> None:
-        if self._table.scene.over:
-            self._screen.note("The game is over: nothing would change.")
+        if self._played.scene.over:
+            self._screen.show_note("The game is over: nothing would change.")
             return
         seen = self._look_around()
         if seen is not None:
-            self._screen.words(seen.actions)
+            self._screen.show_words(seen.actions)
 
     def _hint(self, _: str) -> None:
         if self._adviser is None:
             raise UserError("There is nobody to ask: begin with --hint RUN, the folder of a trained agent's run.")
-        if self._table.scene.over:
-            self._screen.note("The game is over: nobody can do anything.")
+        if self._played.scene.over:
+            self._screen.show_note("The game is over: nobody can do anything.")
             return
         seen = self._look_around()
         if seen is None:
             return
-        insight = self._adviser.insight(seen, self._table.previous)
-        likeliest = top(insight)
+        insight = self._adviser.insight(seen, self._played.previous)
+        likeliest = list_likeliest(insight)
         if likeliest:
             phase = f" (phase: {insight.phase})" if insight.phase else ""
-            self._screen.note(f"The agent would now{phase}:")
-            self._screen.pairs([(share, action) for action, share in likeliest])
+            self._screen.show_note(f"The agent would now{phase}:")
+            self._screen.show_pairs([(share, action) for action, share in likeliest])
         else:  # one that only acts and has no probabilities to show
             [decision] = self._adviser.act([seen])
-            self._screen.note(f"The agent would now: {decision.action}")
+            self._screen.show_note(f"The agent would now: {decision.action}")
 
     def _look_around(self) -> Observation | None:
         """What an agent sees here; None if Ctrl-C stopped the search."""
-        first = "" if self._table.prepared else " (for the first time, so it takes a while; Ctrl-C stops it)"
+        first = "" if self._played.is_prepared else " (for the first time, so it takes a while; Ctrl-C stops it)"
         try:
-            with self._screen.busy(f"looking...{first}"):
-                return self._table.seen()
+            with self._screen.show_progress(f"looking...{first}"):
+                return self._played.observe()
         except KeyboardInterrupt:
-            self._screen.note("Stopped looking.")
+            self._screen.show_note("Stopped looking.")
             return None
 
     def _undo(self, rest: str) -> None:
         if rest and not (rest.isascii() and rest.isdigit() and int(rest)):
             raise UserError("How many moves? /undo takes back one, /undo 3 takes back three.")
-        undone = self._table.undo(int(rest or 1))
+        undone = self._played.undo(int(rest or 1))
         if not undone:
-            self._screen.note("There is nothing to take back.")
+            self._screen.show_note("There is nothing to take back.")
             return
-        self._screen.note("One move taken back." if undone == 1 else f"{undone} moves taken back.", keep=True)
-        self._screen.status(self._table.scene, self._table.max_score)
+        self._screen.show_note("One move taken back." if undone == 1 else f"{undone} moves taken back.", keep=True)
+        self._screen.show_status(self._played.scene, self._played.max_score)
 
     def _save(self, name: str) -> None:
         if not name:
             raise UserError("Under which name? /save NAME")
-        table, scene = self._table, self._table.scene
+        played, scene = self._played, self._played.scene
         if scene.over:
             raise UserError("The game is over: there is nothing to save.")
-        saved = SavedGame(table.md5, table.save(), scene.room, scene.score, scene.moves)
-        path = write_save(table.name, name, saved)
-        self._screen.note(f"Saved as {name} ({path}).")
+        saved = SavedGame(played.md5, played.save(), scene.room, scene.score, scene.moves)
+        path = write_save(played.name, name, saved)
+        self._screen.show_note(f"Saved as {name} ({path}).")
 
     def _load(self, name: str) -> None:
         if not name:
-            names = saved_games(self._table.name)
-            self._screen.note("Saved games, the latest first:" if names else "There are no saved games yet.")
-            self._screen.words(names)
+            names = list_saved_games(self._played.name)
+            self._screen.show_note("Saved games, the latest first:" if names else "There are no saved games yet.")
+            self._screen.show_words(names)
             return
-        saved = read_save(self._table.name, name, self._table.md5)
+        saved = read_save(self._played.name, name, self._played.md5)
         try:
-            scene = self._table.load(saved.state)
+            scene = self._played.load(saved.state)
         except UserError as error:
             raise UserError(
-                f"{save_path(self._table.name, name)} cannot be used: {error}; nothing was loaded"
+                f"{find_path(self._played.name, name)} cannot be used: {error}; nothing was loaded"
             ) from None
-        self._screen.note(f"Loaded {name}.", keep=True)
-        self._screen.scene(scene, self._table.max_score)
+        self._screen.show_note(f"Loaded {name}.", keep=True)
+        self._screen.show_scene(scene, self._played.max_score)
 
     def _restart(self, _: str) -> None:
-        scene = self._table.restart()
-        self._screen.note("Begun anew.", keep=True)
-        self._screen.scene(scene, self._table.max_score)
+        scene = self._played.restart()
+        self._screen.show_note("Begun anew.", keep=True)
+        self._screen.show_scene(scene, self._played.max_score)
 
     def _transcribe(self, name: str) -> None:
         if name:
             self._screen.open_transcript(Path(name))
-            self._screen.note(f"Writing to {name}; /transcript stops that.")
-        elif self._screen.writing:
+            self._screen.show_note(f"Writing to {name}; /transcript stops that.")
+        elif self._screen.is_writing:
             self._screen.close_transcript()
-            self._screen.note("The transcript is closed.")
+            self._screen.show_note("The transcript is closed.")
         else:
             raise UserError("To which file? /transcript FILE")
 
     def _help(self, _: str) -> None:
-        self._screen.pairs([(command.usage, command.help) for command in self._commands.values()])
-        self._screen.note("Everything else is said to the game: look, inventory, north, take lamp ...")
+        self._screen.show_pairs([(command.usage, command.help) for command in self._commands.values()])
+        self._screen.show_note("Everything else is said to the game: look, inventory, north, take lamp ...")
 
     def _quit(self, _: str) -> None:
         self._done = True

@@ -1,4 +1,4 @@
-"""The table at which a game is played: it knows the present scene, takes moves back, and finds actions on demand."""
+"""A game that is being played: its present scene, moves that can be taken back, valid actions on demand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scene:
     """Whether the game waits for a single key and not for a command."""
 
 
-class PlayedGame(Game, Protocol):
+class DetailedGame(Game, Protocol):
     """A game that also gives what people see of it."""
 
     @property
@@ -54,10 +54,10 @@ class PlayedGame(Game, Protocol):
         """Of the story."""
 
 
-class GameSession:
-    """One game being played. The games behind it are made by `open_game`, which decides where they live."""
+class PlayedGame:
+    """One game being played. `open_game` makes the games behind it, here or in another process."""
 
-    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], PlayedGame] = GuardedGame) -> None:
+    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], DetailedGame] = GuardedGame) -> None:
         self._open = open_game
         self._spec = spec = replace(spec, details=True)
         # An atlas that nothing is looked up in need not be opened.
@@ -124,7 +124,7 @@ class GameSession:
         self.previous = ()
         if not self.scene.over and not self.scene.wants_key:
             described = self._game.details.description or self._look(state)
-            self.scene = replace(self.scene, text=paragraphs(described) or self.scene.text)
+            self.scene = replace(self.scene, text=split_paragraphs(described) or self.scene.text)
         return self.scene
 
     def _look(self, state: bytes) -> str:
@@ -138,15 +138,15 @@ class GameSession:
             self._past.append((self._state, self.scene, self.previous))
 
     @property
-    def prepared(self) -> bool:
+    def is_prepared(self) -> bool:
         """Whether `actions` need not look into the game for the first time, which takes longer."""
         return self._spec.search or self._finder is not None or bool(self.observation.actions)
 
     def actions(self) -> tuple[str, ...]:
         """The valid actions in the present state; finding them may take seconds."""
-        return self.seen().actions
+        return self.observe().actions
 
-    def seen(self) -> Observation:
+    def observe(self) -> Observation:
         """All that an agent sees of the present state; finding it may take seconds."""
         if self.scene.over or self.observation.actions:
             return self.observation
@@ -169,7 +169,7 @@ class GameSession:
         raw = details.narration
         over = step.terminated if step is not None else details.over
         # What the emulator printed has the paragraphs; it is not used where the game says something instead.
-        text = paragraphs(raw) if clean(raw) == observation.text else paragraphs(observation.text)
+        text = split_paragraphs(raw) if clean(raw) == observation.text else split_paragraphs(observation.text)
         self.scene = Scene(
             text=text or (BROKEN if over else ""),
             room=details.room,
@@ -183,7 +183,7 @@ class GameSession:
         return self.scene
 
 
-def paragraphs(text: str) -> str:
+def split_paragraphs(text: str) -> str:
     """A narration as people read it: paragraphs apart, without the prompt and signs that steer terminals."""
     text = _STATUS_LINE.sub("", text.replace("\r", "\n").replace("\t", " ").translate(_CONTROL))
     text = text.rstrip().removesuffix(">").rstrip()

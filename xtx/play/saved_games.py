@@ -34,22 +34,22 @@ class SavedGame(msgspec.Struct, frozen=True):
     moves: int
 
 
-def folder(game: str) -> Path:
+def find_folder(game: str) -> Path:
     """The folder of a game's saved games."""
     return user_folder().parent / "saves" / game
 
 
-def saved_games(game: str) -> list[str]:
+def list_saved_games(game: str) -> list[str]:
     """The names of a game's saved games, the latest first."""
     found = []
     with contextlib.suppress(OSError):
-        found = [(-path.stat().st_mtime, path.stem) for path in folder(game).glob(f"*{_ENDING}")]
+        found = [(-path.stat().st_mtime, path.stem) for path in find_folder(game).glob(f"*{_ENDING}")]
     return [name for _, name in sorted(found)]
 
 
 def write_save(game: str, name: str, saved: SavedGame) -> Path:
     """The file that now holds the saved game: the old one or the new one, whenever the power fails."""
-    path = save_path(game, name)
+    path = find_path(game, name)
     content = msgspec.msgpack.encode(saved)
     write_user_file(path, _MAGIC + _digest(content) + content, _FOR_ME)
     return path
@@ -57,11 +57,11 @@ def write_save(game: str, name: str, saved: SavedGame) -> Path:
 
 def read_save(game: str, name: str, md5: str) -> SavedGame:
     """The saved game of that name. Raises `UserError` with one line if there is no good one."""
-    path = save_path(game, name)
+    path = find_path(game, name)
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        there = ", ".join(saved_games(game)[:8])
+        there = ", ".join(list_saved_games(game)[:8])
         raise UserError(
             f"There is no saved game {name!r}; " + (f"there are: {there}" if there else "none yet")
         ) from None
@@ -79,11 +79,11 @@ def read_save(game: str, name: str, md5: str) -> SavedGame:
     return saved
 
 
-def save_path(game: str, name: str) -> Path:
+def find_path(game: str, name: str) -> Path:
     """The file of a saved game. Raises `UserError` for a name that no file may have."""
     if not _NAME.fullmatch(name):
         raise UserError("A name for a saved game has letters, digits, spaces, dots and dashes, 60 at most")
-    return folder(game) / (name + _ENDING)
+    return find_folder(game) / (name + _ENDING)
 
 
 def _digest(content: bytes) -> bytes:

@@ -37,12 +37,12 @@ class Screen:
 
     # --- the story ----------------------------------------------------------------------------------------------
 
-    def scene(self, scene: Scene, max_score: int) -> None:
+    def show_scene(self, scene: Scene, max_score: int) -> None:
         """Shows a scene: what was told, and the status line."""
-        self.narration(scene)
-        self.status(scene, max_score)
+        self.show_narration(scene)
+        self.show_status(scene, max_score)
 
-    def narration(self, scene: Scene) -> None:
+    def show_narration(self, scene: Scene) -> None:
         """Shows what was told, and how the score changed."""
         text = Text(scene.text)
         if scene.room:
@@ -55,40 +55,40 @@ class Screen:
         self._print(Text(""), *lines)
         self._write(f"\n{scene.text}\n")
         if scene.reward:
-            self._print(Text(points(scene.reward, "+"), "bold green" if scene.reward > 0 else "bold red"))
+            self._print(Text(format_points(scene.reward, "+"), "bold green" if scene.reward > 0 else "bold red"))
 
-    def status(self, scene: Scene, max_score: int) -> None:
+    def show_status(self, scene: Scene, max_score: int) -> None:
         """Shows room, score and moves in one line."""
-        line = status_line(scene.room, scene.score, max_score, scene.moves, self.width)
+        line = make_status_line(scene.room, scene.score, max_score, scene.moves, self.width)
         # Where there are no colours the brackets tell it from the story.
         plain = not self.console.is_terminal
         self._print(Text(""), Text(f"[{line.strip()}]" if plain else line, "reverse", no_wrap=True, overflow="crop"))
 
-    def echo(self, command: str, phase: str = "") -> None:
-        """Shows a command that nobody typed on this screen."""
+    def show_command(self, command: str, phase: str = "") -> None:
+        """Shows a command that was not typed on this screen."""
         self._print(Text.assemble("> ", (command, "bold cyan"), (f"  ({phase})" if phase else "", "dim")))
 
-    def aside(self, line: str) -> None:
-        """Shows what the one who plays has in mind."""
+    def show_thoughts(self, line: str) -> None:
+        """Shows the likeliest actions of the agent that plays."""
         self._print(Text(f"  {line}", "dim"))
 
-    def record(self, command: str) -> None:
+    def write_command(self, command: str) -> None:
         """Writes a command into the transcript."""
         self._write(f"\n> {command}\n")
 
     # --- the program's own words --------------------------------------------------------------------------------
 
-    def note(self, line: str, *, keep: bool = False) -> None:
+    def show_note(self, line: str, *, keep: bool = False) -> None:
         """Shows a line that is not the story's; `keep` also writes it into the transcript."""
         self._print(Text(line, "yellow"))
         if keep:
             self._write(f"\n[{line}]\n")
 
-    def words(self, words: Sequence[str]) -> None:
+    def show_words(self, words: Sequence[str]) -> None:
         """Shows a list in columns."""
         self._print(Columns([Text(word, "cyan") for word in words], padding=(0, 3), column_first=True))
 
-    def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def show_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Shows names and what they mean."""
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(style="cyan", no_wrap=True)
@@ -98,19 +98,19 @@ class Screen:
         self._print(grid)
 
     @contextmanager
-    def busy(self, line: str) -> Iterator[Callable[[float], None]]:
+    def show_progress(self, line: str) -> Iterator[Callable[[float], None]]:
         """Shows a line while something takes its time. Gives a function that may be told which share of it is done."""
         if self.console.is_terminal:
             with self.console.status(Text(line, "yellow"), spinner="dots") as status:
                 yield lambda share: status.update(Text(f"{line} {share:.0%}", "yellow"))
         else:
-            self.note(line)
+            self.show_note(line)
             yield lambda share: None
 
     # --- the transcript -----------------------------------------------------------------------------------------
 
     @property
-    def writing(self) -> bool:
+    def is_writing(self) -> bool:
         """Whether there is a transcript."""
         return self._transcript is not None
 
@@ -141,18 +141,18 @@ class Screen:
             self._transcript.write(text)
         except OSError as error:
             broken, self._transcript = self._transcript, None
-            self.note(f"The transcript ends here: {broken.name} cannot be written ({error.strerror}).")
+            self.show_note(f"The transcript ends here: {broken.name} cannot be written ({error.strerror}).")
 
     def _print(self, *parts: object) -> None:
         self.console.print(*parts, sep="\n", width=self.width)
 
 
-def points(number: int, sign: str = "") -> str:
+def format_points(number: int, sign: str = "") -> str:
     """A number of points, in words; with the sign "+" it is a change."""
     return f"{number:{sign}d} {'point' if abs(number) == 1 else 'points'}"
 
 
-def status_line(room: str, score: int, max_score: int, moves: int, width: int) -> str:
+def make_status_line(room: str, score: int, max_score: int, moves: int, width: int) -> str:
     """Room at the left, score and moves at the right, in exactly `width` columns; less of it where they are few."""
     count = f"{moves} {'move' if moves == 1 else 'moves'}"
     for right in (f"score {score}/{max_score}   {count}", f"{score}/{max_score}  {count}", f"{score}/{max_score}"):

@@ -10,8 +10,8 @@ from rich import box
 from rich.table import Table as Grid
 
 from xtx.core import Agent
-from xtx.play.agent_advice import in_a_line
-from xtx.play.played_game import GameSession
+from xtx.play.agent_advice import describe_advice
+from xtx.play.played_game import PlayedGame
 from xtx.play.screen import Screen
 
 
@@ -29,7 +29,7 @@ class Watch:
 
     def __init__(
         self,
-        table: GameSession,
+        played: PlayedGame,
         agent: Agent,
         screen: Screen,
         delay: float = 0.0,
@@ -37,9 +37,9 @@ class Watch:
         seeds: Iterator[int] | None = None,
         thoughts: bool = False,
     ) -> None:
-        """`seeds`: the emulator's, one for each episode; if not given, always the table's. `thoughts`: also show which
+        """`seeds`: the emulator's, one for each episode; if not given, always the game's. `thoughts`: also show which
         actions the agent finds likeliest."""
-        self._table = table
+        self._played = played
         self._agent = agent
         self._screen = screen
         self._delay = delay
@@ -53,50 +53,50 @@ class Watch:
         try:
             for number in range(1, episodes + 1):
                 if episodes > 1:
-                    self._screen.note(f"Episode {number} of {episodes}", keep=True)
+                    self._screen.show_note(f"Episode {number} of {episodes}", keep=True)
                 self._episode(limit, limit_words)
         except KeyboardInterrupt:
             status = 130
-            observation = self._table.observation
+            observation = self._played.observation
             self._results.append(EpisodeEnd(observation.score, observation.step, "interrupted"))
         self._summary()
         return status
 
     def _episode(self, limit: int, limit_words: str) -> None:
-        table, screen = self._table, self._screen
+        played, screen = self._played, self._screen
         if self._seeds is not None:
-            table.seed = next(self._seeds)
-        with screen.busy("looking..."):
-            scene = table.begin()
-        screen.scene(scene, table.max_score)
+            played.seed = next(self._seeds)
+        with screen.show_progress("looking..."):
+            scene = played.begin()
+        screen.show_scene(scene, played.max_score)
         ending = limit_words
         for number in range(1, limit + 1):
             time.sleep(self._delay)
             if self._thoughts:
-                mind = in_a_line(self._agent.insight(table.observation, table.previous))
+                mind = describe_advice(self._agent.insight(played.observation, played.previous))
                 if mind:
-                    screen.aside(mind)
-            [decision] = self._agent.act([table.observation])
-            screen.echo(decision.action, decision.phase)
-            screen.record(decision.action)
-            scene, step = table.move(decision.action, last=number == limit)
-            screen.scene(scene, table.max_score)
+                    screen.show_thoughts(mind)
+            [decision] = self._agent.act([played.observation])
+            screen.show_command(decision.action, decision.phase)
+            screen.write_command(decision.action)
+            scene, step = played.move(decision.action, last=number == limit)
+            screen.show_scene(scene, played.max_score)
             if step.terminated:
                 # Not "lost": stories also end in ways that are neither, and not every victory is recognised.
                 ending = "won" if step.won else "the game ended"
                 break
-        self._results.append(EpisodeEnd(scene.score, table.observation.step, ending))
+        self._results.append(EpisodeEnd(scene.score, played.observation.step, ending))
 
     def _summary(self) -> None:
-        best = self._table.max_score
+        best = self._played.max_score
         for result in self._results[:1]:
             if len(self._results) == 1:
                 steps = f"{result.steps} {'step' if result.steps == 1 else 'steps'}"
-                self._screen.note(f"{result.ending}: {result.score} of {best} points after {steps}", keep=True)
+                self._screen.show_note(f"{result.ending}: {result.score} of {best} points after {steps}", keep=True)
                 return
         grid = Grid("episode", "score", "steps", "ending", box=box.SIMPLE_HEAD, pad_edge=False)
         for number, result in enumerate(self._results, 1):
             grid.add_row(str(number), f"{result.score}/{best}", str(result.steps), result.ending)
         self._screen.console.print(grid)
         mean = sum(result.score for result in self._results) / len(self._results)
-        self._screen.note(f"mean score {mean:.1f} of {best} over {len(self._results)} episodes", keep=True)
+        self._screen.show_note(f"mean score {mean:.1f} of {best} over {len(self._results)} episodes", keep=True)

@@ -19,9 +19,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from xtx.report.formats import html
-from xtx.report.formats.html import HOW_TO, Piece, page
+from xtx.report.formats.html import HOW_TO, Piece, make_page
 from xtx.report.pages.build import Page
-from xtx.web.live_panels import FILES, key
+from xtx.web.live_panels import FILES, make_key
 from xtx.web.run_watcher import PAGE_SIZE, PageSnapshot, Watcher
 
 HERE = Path(__file__).parent
@@ -126,7 +126,7 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
         look = f"<style>\n{(HERE / 'live.css').read_text('utf-8')}</style>\n"
         scripts = [path.read_text("utf-8") for path in (html.HERE / "page.js", HERE / "live.js")]
         pieces = [Piece(look + state), *snapshot.pieces]
-        text = page(snapshot.document, pieces, policy, scripts, f"Shown by xtx watch. {HOW_TO}", nonce)
+        text = make_page(snapshot.document, pieces, policy, scripts, f"Shown by xtx watch. {HOW_TO}", nonce)
         return HTMLResponse(
             text.encode("utf-8", "backslashreplace"),
             headers={"content-security-policy": f"{policy}; frame-ancestors 'none'"},
@@ -140,7 +140,7 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
 
     async def file(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["name"]
-        folder = next((folder for folder in watcher.folders if key(folder) == run), None)
+        folder = next((folder for folder in watcher.folders if make_key(folder) == run), None)
         found = await asyncio.to_thread(_open, folder, name) if folder is not None and name in FILES else None
         if found is None:
             return PlainTextResponse("there is no such file of a run\n", 404)

@@ -11,11 +11,11 @@ from pathlib import Path
 from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.report.data import statistics
 from xtx.report.data.load_runs import RunData
-from xtx.report.formats.html import Piece, figure_html, transcript_html
-from xtx.report.number_format import count, duration, number, some
-from xtx.report.pages.by_run import learning_figure
+from xtx.report.formats.html import Piece, make_figure_html, make_transcript_html
+from xtx.report.number_format import format_amount, format_count, format_duration, format_number
+from xtx.report.pages.by_run import make_learning_figure
 from xtx.report.pages.document import Figure
-from xtx.report.plots.room_layout import chart, lay_out
+from xtx.report.plots.room_layout import lay_out, make_chart
 from xtx.report.plots.room_map import MapPlot
 from xtx.runs.viewer_files import EnvState, LiveState, Turn
 
@@ -29,12 +29,12 @@ LARGEST = 4_000_000
 """Bytes of a live.json that are read: no run writes as many."""
 
 
-def key(folder: Path) -> str:
+def make_key(folder: Path) -> str:
     """What a run is called in addresses."""
     return hashlib.blake2b(str(folder.resolve()).encode(errors="surrogateescape"), digest_size=6).hexdigest()
 
 
-def panels(runs: Sequence[RunData]) -> list[Piece]:
+def make_panels(runs: Sequence[RunData]) -> list[Piece]:
     """The pieces at the top of the page, newest run first."""
     clock = time.time()
     going = [
@@ -47,7 +47,7 @@ def panels(runs: Sequence[RunData]) -> list[Piece]:
     for _, run, live in going[:MOST_PANELS]:
         pieces += _panel_or_why(run, live)
     if len(going) > MOST_PANELS:
-        pieces.append(Piece(f"<p>And {some(len(going) - MOST_PANELS, 'more run')}.</p>"))
+        pieces.append(Piece(f"<p>And {format_amount(len(going) - MOST_PANELS, 'more run')}.</p>"))
     return [*pieces, Piece("</section>\n")]
 
 
@@ -69,7 +69,7 @@ def _panel_or_why(run: RunData, live: LiveState) -> list[Piece]:
 
 
 def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
-    config, name = run.config, f"now-{key(run.folder)}"
+    config, name = run.config, f"now-{make_key(run.folder)}"
     title = f"{Path(config.game).stem or 'lowwater'} · {config.agent} · seed {config.seed}"
     if config.game.startswith("toy:"):
         title = title.replace(Path(config.game).stem, config.game, 1)
@@ -77,19 +77,21 @@ def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     yield Piece(_progress(run, live, f"{name}-progress"), f"{name}-progress")
     yield Piece('<div class="panel">')
     if run.digest.episodes:
-        figure = figure_html(learning_figure(run, f"now-{name}", config.agent, 0))
+        figure = make_figure_html(make_learning_figure(run, f"now-{name}", config.agent, 0))
         yield Piece(f'<div data-piece="{name}-curve">{figure}</div>', f"{name}-curve")
     yield Piece('<div class="playing">')
     yield Piece(_envs(run, live, f"{name}-envs"), f"{name}-envs")
     yield Piece(_transcript(live.turns, f"{name}-turns"), f"{name}-turns")
     yield Piece("</div>")
     if run.moves:
-        known = chart(run.moves)
+        known = make_chart(run.moves)
         plot = MapPlot(known, lay_out(run.moves), max(move.step for move in run.moves))
-        caption = f"{some(len(known.first), 'room')} and {some(len(known.ways), 'way')} found in this run"
-        drawn = figure_html(Figure(f"map-{name}", plot, caption))
+        caption = (
+            f"{format_amount(len(known.first), 'room')} and {format_amount(len(known.ways), 'way')} found in this run"
+        )
+        drawn = make_figure_html(Figure(f"map-{name}", plot, caption))
         yield Piece(f'<div data-piece="{name}-map">{drawn}</div>', f"{name}-map")
-    links = " · ".join(f'<a href="/runs/{key(run.folder)}/{file}">{file}</a>' for file in FILES)
+    links = " · ".join(f'<a href="/runs/{make_key(run.folder)}/{file}">{file}</a>' for file in FILES)
     yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
 
 
@@ -99,7 +101,11 @@ def _envs(run: RunData, live: LiveState, name: str) -> str:
     envs = live.envs or ([EnvState(first.score, first.phase, first.number)] if first else [])
     items = []
     for place, env in enumerate(envs, start=1):
-        words = [f"{count(env.score)} points", *([env.phase] if env.phase else []), some(env.number, "step")]
+        words = [
+            f"{format_count(env.score)} points",
+            *([env.phase] if env.phase else []),
+            format_amount(env.number, "step"),
+        ]
         kind = ' class="shown"' if place == 1 else ""
         items.append(f"<li{kind}><b>{place}</b> {escape(' · '.join(words))}</li>")
     said = f"Environment 1 of {run.config.num_envs} is read below."
@@ -108,18 +114,18 @@ def _envs(run: RunData, live: LiveState, name: str) -> str:
 
 def _progress(run: RunData, live: LiveState, name: str) -> str:
     step, steps = min(live.step, run.config.steps), run.config.steps
-    words = [f"{count(live.step)} of {count(steps)} steps"]
+    words = [f"{format_count(live.step)} of {format_count(steps)} steps"]
     if run.scores.size:
-        words.append(f"mean of the last 100 episodes {number(statistics.average_score(run.scores))}")
-        words.append(f"best {count(statistics.best_score(run.scores))}")
+        words.append(f"mean of the last 100 episodes {format_number(statistics.average_score(run.scores))}")
+        words.append(f"best {format_count(statistics.best_score(run.scores))}")
     if run.speed:
-        words.append(f"{number(run.speed, 0)} steps/s")
+        words.append(f"{format_number(run.speed, 0)} steps/s")
         if step < steps:
-            words.append(f"{duration((steps - step) / run.speed)} left")
+            words.append(f"{format_duration((steps - step) / run.speed)} left")
     bar = f'<progress max="{steps}" value="{step}"></progress>'
     return f'<div data-piece="{name}">{bar}<p class="soft">{escape(" · ".join(words))}</p></div>'
 
 
 def _transcript(turns: Sequence[Turn], name: str) -> str:
-    said = transcript_html(turns)
+    said = make_transcript_html(turns)
     return f'<div class="turns follow" data-piece="{name}" tabindex="0" aria-label="what is played">{said}</div>'

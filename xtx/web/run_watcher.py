@@ -17,15 +17,15 @@ from typing import Generic, TypeVar
 from xtx.config.settings import RunConfig
 from xtx.core import warn
 from xtx.report.data.game_facts import GameFacts
-from xtx.report.data.load_runs import RunData, Unreadable, read_runs, runs_below
+from xtx.report.data.load_runs import RunData, Unreadable, find_run_folders, read_runs
 from xtx.report.data.run_groups import Board, FindFacts
-from xtx.report.formats.html import Piece, body, top
-from xtx.report.number_format import count
+from xtx.report.formats.html import Piece, make_body, make_top
+from xtx.report.number_format import format_count
 from xtx.report.pages.build import Page, build, make_of_readable
 from xtx.report.pages.by_run import FindTurns
 from xtx.report.pages.document import Document
 from xtx.runs.viewer_files import Turn
-from xtx.web.live_panels import FILES, panels
+from xtx.web.live_panels import FILES, make_panels
 
 SEEK_EVERY = 5.0
 """Seconds between two searches for new runs."""
@@ -79,7 +79,7 @@ class PageSnapshot:
 
 def _shape(document: Document, pieces: Sequence[Piece]) -> list[str]:
     """All but what is in the pieces."""
-    return [top(document), *(piece.id or piece.html for piece in pieces)]
+    return [make_top(document), *(piece.id or piece.html for piece in pieces)]
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Watcher:
             self._build_at = time.monotonic() + rest * (time.monotonic() - began)
         document, pieces = self._pages[number]
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]
-        above = [*panels(runs)] if number == 1 else []
+        above = [*make_panels(runs)] if number == 1 else []
         links = page_links(Page(number, PAGE_SIZE), len(runs), self._unread)
         self._snapshots[number] = self.snapshot(number).next(document, [*above, *links, *pieces, *links])
         return self._snapshots[number]
@@ -212,7 +212,7 @@ class Watcher:
 
         def make(board: Board) -> tuple[Document, list[Piece]]:
             document = build(board, TITLE, self._find_turns, page)
-            return document, body(document)
+            return document, make_body(document)
 
         read = [known.run for known in self._runs.values()]
         failed = [run for run in read if isinstance(run, Unreadable)]
@@ -232,7 +232,7 @@ def page_links(page: Page, runs: int, unread: int) -> list[Piece]:
     """Links to all pages, if there are several, and how many runs are still to be read."""
     said = []
     if unread:
-        said.append(f"{count(unread)} more runs are being read")
+        said.append(f"{format_count(unread)} more runs are being read")
     last = page.count(runs)
     if last > 1:
         near = {1, 2, last - 1, last, *range(page.number - 2, page.number + 3)}
@@ -249,7 +249,7 @@ def find(paths: Iterable[Path]) -> list[Path]:
     """The runs in these folders, each once, in an order that stays the same."""
     found: dict[Path, Path] = {}
     for path in paths:
-        for run in runs_below(path):
+        for run in find_run_folders(path):
             found.setdefault(run.resolve(), run)
     return list(found.values())
 

@@ -31,7 +31,7 @@ ENDINGS = ("won", "died", "limit")
 """How an episode can end."""
 
 
-def curve_points(reached: int) -> Floats:
+def choose_curve_points(reached: int) -> Floats:
     """The steps at which the curve of a run that has come so far is kept in its summary: evenly, and round numbers."""
     evenly = np.linspace(0, reached, POINTS + 1).astype(np.int64)
     steps = np.unique(np.concatenate((evenly, ROUND_STEPS, COMPARED_STEPS)))
@@ -110,13 +110,13 @@ class Digest:
         is read at the points that summaries hold, so that these give the same."""
         if steps >= reached:
             return self.area
-        at = np.append(curve_points(reached), float(steps))
+        at = np.append(choose_curve_points(reached), float(steps))
         at = np.unique(np.append(at[at <= steps], 0.0))
         means = np.nan_to_num(curve_at(self.curve.steps, self.curve.mean, at))
         return float(np.sum(np.diff(at) * (means[1:] + means[:-1]) / 2) / max(1, steps))
 
 
-def digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTime | None) -> Digest:
+def make_digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTime | None) -> Digest:
     """The digest of a run that has come to so many steps."""
     ends = np.array([episode.step for episode in episodes], np.float64)
     scores = np.array([episode.score for episode in episodes], np.float64)

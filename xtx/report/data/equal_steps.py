@@ -11,7 +11,7 @@ FAR_ENOUGH = 0.1
 """Share of the longest run's steps below which another is not compared with it."""
 
 
-def far_enough(groups: Sequence[Group]) -> list[Group]:
+def drop_short_groups(groups: Sequence[Group]) -> list[Group]:
     """Without those that are much shorter than others, which would cut them off where nothing is to be seen yet, and
     without those of which there are longer runs that differ in nothing else."""
     return [
@@ -35,7 +35,7 @@ def _by_num_envs(groups: Sequence[Group]) -> list[list[Group]]:
     return [[g for g in groups if numbers[g.label] == num_envs] for num_envs in dict.fromkeys(numbers.values())]
 
 
-def equal_steps(groups: Sequence[Group]) -> dict[str, int]:
+def find_equal_steps(groups: Sequence[Group]) -> dict[str, int]:
     """At which step each agent's runs on a game are to be compared, by label: at their end if all are as long, else at
     the last round step that each has come to, which summaries know exactly."""
     ends = {}

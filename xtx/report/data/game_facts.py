@@ -31,7 +31,7 @@ class GameFacts:
     """Steps between the walkthrough's rewards: mean and largest."""
 
 
-def reward_events(actions: Sequence[str], scores: Sequence[int], first: int = 0) -> tuple[RewardEvent, ...]:
+def list_reward_events(actions: Sequence[str], scores: Sequence[int], first: int = 0) -> tuple[RewardEvent, ...]:
     """The events of a walkthrough, given the score after each of its actions, and the one at the beginning.
 
     Points that were lost and won again make no event: an episode's peak could not tell the two times apart.

@@ -17,13 +17,13 @@ import numpy as np
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files.bounded_reads import BadFileError, read_json
-from xtx.report.data.episode_digest import Digest, digest
+from xtx.report.data.episode_digest import Digest, make_digest
 from xtx.report.data.evaluations import Evaluation, read_evaluations
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.metric_lines import read_numbers
 from xtx.report.data.run_summary import Summary, read_start, read_summary
 from xtx.report.data.statistics import Floats, WorkingTime, working_time
-from xtx.report.number_format import some
+from xtx.report.number_format import format_amount
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.line_files import MAX_NUMBER, read_episodes, read_lines
 from xtx.runs.run_config import read_config
@@ -126,7 +126,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def runs_below(path: Path) -> Iterable[Path]:
+def find_run_folders(path: Path) -> Iterable[Path]:
     """The folders of runs in a folder, or the folder itself if it is one."""
     return (found for found in find_below(path) if found.is_dir())
 
@@ -136,7 +136,7 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]
     runs, failed = [], []
     for folder in folders:
         try:
-            runs.append(from_summary(folder, read_summary(folder)) if folder.is_file() else read_run(folder))
+            runs.append(convert_summary(folder, read_summary(folder)) if folder.is_file() else read_run(folder))
         except UserError as error:
             failed.append(Unreadable(folder, str(error)))
         except BadFileError as error:
@@ -169,7 +169,7 @@ def read_run(folder: Path) -> RunData:
     return RunData(
         folder=folder,
         config=config,
-        digest=digest(episodes, reached, time),
+        digest=make_digest(episodes, reached, time),
         scores=np.array([episode.score for episode in episodes], np.float64),
         reached=reached,
         finished=finished,
@@ -191,18 +191,18 @@ def _check_config(file: Path, config: RunConfig) -> None:
             raise UserError(f"{file} is damaged (its {name}: {value})")
 
 
-def from_summary(path: Path, summary: Summary) -> RunData:
+def convert_summary(path: Path, summary: Summary) -> RunData:
     """The run of which there is this summary."""
     _check_config(path, summary.config)
     notes = [] if summary.finished else [f"not finished: {summary.reached:,} of {summary.config.steps:,} steps"]
     notes.append(
-        f"read from a summary: its curve has {some(len(summary.curve.steps), 'point')}, and there is no map, because "
-        "summaries hold no texts of games"
+        f"read from a summary: its curve has {format_amount(len(summary.curve.steps), 'point')}, and there is no map, "
+        "because summaries hold no texts of games"
     )
     if not summary.starts:
         notes.append("what it ran with is not known")
     if summary.starts_left_out:
-        notes.append(f"{some(summary.starts_left_out, 'start')} after the first are not among the versions")
+        notes.append(f"{format_amount(summary.starts_left_out, 'start')} after the first are not among the versions")
     notes += summary.changes
     if not summary.best.actions:
         notes.append("the actions of its best episode were too many for the summary")

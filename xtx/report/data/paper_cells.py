@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtx.report.data.paper_tables import Figures, read_paper
-from xtx.report.data.row_marks import FEWER, Mark, marks_of
-from xtx.report.data.run_groups import Board, Group, paper_steps
+from xtx.report.data.row_marks import FEWER, Mark, list_marks
+from xtx.report.data.run_groups import Board, Group, find_paper_steps
 from xtx.report.data.statistics import Floats
-from xtx.report.number_format import some
+from xtx.report.number_format import format_amount
 
 FEWER_STEPS = 200_000
 """Where there are no runs as long as the paper's, a cell shows ours at this step, so that all such cells are alike."""
@@ -46,8 +46,8 @@ class FilledCell:
     def marks(self) -> list[Mark]:
         """What limits it."""
         if not self.is_read_off:
-            return marks_of(self.group)
-        fewer = Mark(FEWER, f"the paper's runs have {paper_steps(self.group.agent):,} steps")
+            return list_marks(self.group)
+        fewer = Mark(FEWER, f"the paper's runs have {find_paper_steps(self.group.agent):,} steps")
         return [fewer, Mark(READ_OFF, READ_OFF_WORDS)]
 
 
@@ -91,7 +91,7 @@ def describe_filled_cells(board: Board, kinds: Sequence[bool] = (False, True)) -
     whole = [sum(not cell.group.fewer_steps for cell in of) for of in filled]
     rest = [len(of) - number for of, number in zip(filled, whole, strict=True)]
     seeds = [Counter(len(cell.group.runs) for cell in of) for of in filled]
-    told = [f"{add([of[n] for of in seeds])} with {some(n, 'seed')}" for n in sorted(set().union(*seeds))]
+    told = [f"{add([of[n] for of in seeds])} with {format_amount(n, 'seed')}" for n in sorted(set().union(*seeds))]
     return (
         f"Cells of the paper's {names} (games x agents) that are filled: {add([len(of) for of in filled])} of "
         f"{add(cells)}. {add(whole)} have as many steps as the paper's runs, {add(rest)} are at {FEWER_STEPS:,} steps "

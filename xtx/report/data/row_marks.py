@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.run_groups import Group, paper_steps
+from xtx.report.data.run_groups import Group, find_paper_steps
 from xtx.search_versions import search_versions
 
 
@@ -29,11 +29,11 @@ MEANINGS = {
 """What each sign means, in the order in which they are shown."""
 
 
-def marks_of(group: Group) -> list[Mark]:
+def list_marks(group: Group) -> list[Mark]:
     """The marks of a row, in the order of `MEANINGS`."""
     found = []
     if group.fewer_steps:
-        found.append(Mark(FEWER, f"the paper's runs have {paper_steps(group.agent):,} steps"))
+        found.append(Mark(FEWER, f"the paper's runs have {find_paper_steps(group.agent):,} steps"))
     if group.other_settings:
         found.append(Mark(OTHER, "not the paper's settings: " + ", ".join(group.other_settings)))
     runs = group.runs
@@ -43,20 +43,20 @@ def marks_of(group: Group) -> list[Mark]:
     if unrecorded:
         share = f"{unrecorded} of {len(runs)} runs: " if len(runs) > 1 else ""
         found.append(Mark(BFLOAT16, share + MEANINGS[BFLOAT16]))
-    others = sorted({words for run in runs if (words := other_search(run))})
+    others = sorted({words for run in runs if (words := describe_other_search(run))})
     if others:
         found.append(Mark(SEARCH, "; ".join(others)))
     return found
 
 
-def marks_of_duplicate(group: Group, run: RunData) -> list[Mark]:
+def list_marks_of_duplicate(group: Group, run: RunData) -> list[Mark]:
     """The marks of a run of a group that is in none of its figures."""
-    return marks_of(replace(group, runs=[run]))
+    return list_marks(replace(group, runs=[run]))
 
 
-def signs_of_all(groups: Sequence[Group]) -> set[str]:
+def find_common_signs(groups: Sequence[Group]) -> set[str]:
     """The signs that each of several rows has: these are said once, above the table."""
-    signs = [{mark.sign for mark in marks_of(group)} for group in groups]
+    signs = [{mark.sign for mark in list_marks(group)} for group in groups]
     return set.intersection(*signs) if len(signs) > 1 else set()
 
 
@@ -70,7 +70,7 @@ def may_be_bfloat16(run: RunData) -> bool:
     return not torches or any(not name.endswith("+cpu") for name in torches)
 
 
-def other_search(run: RunData) -> str:
+def describe_other_search(run: RunData) -> str:
     """In what the versions of a run's search differ from the present ones, in words; empty if they do not. Games that
     are no stories (`toy:...`) have no search."""
     if run.config.game.startswith("toy:"):
@@ -89,7 +89,7 @@ def other_search(run: RunData) -> str:
     return ", ".join(dict.fromkeys(told))
 
 
-def legend(marks: Sequence[Mark], signs_of_all: Collection[str] = ()) -> str:
+def describe_marks(marks: Sequence[Mark], signs_of_all: Collection[str] = ()) -> str:
     """What the signs mean that are among these marks; empty without any."""
     signs = {mark.sign for mark in marks}
     told = [f"{sign} {words}" for sign, words in MEANINGS.items() if sign in signs and sign not in signs_of_all]

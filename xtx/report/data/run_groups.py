@@ -22,7 +22,7 @@ from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
 from xtx.report.data.paper_tables import read_paper
 from xtx.report.data.statistics import Floats, curve_at, normalise
-from xtx.report.number_format import number, some
+from xtx.report.number_format import format_amount, format_number
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
 """Agents in the order of their colours, so that one keeps its colour from report to report."""
@@ -140,12 +140,12 @@ class Group:
     def fewer_steps(self) -> bool:
         """Whether its runs are shorter than the paper's."""
         is_toy = self.variant.game.startswith("toy:")  # the paper has no such game
-        return not is_toy and self.steps < paper_steps(self.agent)
+        return not is_toy and self.steps < find_paper_steps(self.agent)
 
     @cached_property
     def other_settings(self) -> list[str]:
         """Where its settings are not the paper's."""
-        return deviations(self.runs[0].config, self.variant.game)
+        return list_deviations(self.runs[0].config, self.variant.game)
 
 
 def _steps(run: RunData) -> int:
@@ -166,7 +166,7 @@ def _max_at(run: RunData, steps: int) -> float:
     return float(np.nan_to_num(curve_at(curve.steps, curve.best, [steps])[0]))
 
 
-def paper_steps(agent: str) -> int:
+def find_paper_steps(agent: str) -> int:
     """Game steps of the paper's runs of an agent; the ablations of XTX, and what goes past it, are measured by XTX's.
     0 for an agent that the paper has nothing like."""
     known = read_paper().steps
@@ -224,11 +224,11 @@ def _agent_order(group: Group) -> tuple[int, str, str]:
     return FIRST_AGENTS.index(group.agent) if known else len(FIRST_AGENTS), group.agent, group.label
 
 
-def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts) -> Board:
+def group_runs(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts) -> Board:
     """The runs in groups that may be averaged."""
     runs, twice = _each_once(runs)
     facts = _facts(runs, find_facts)
-    variants = {run.folder: variant_of(run.config, facts[run.folder]) for run in runs}
+    variants = {run.folder: make_variant(run.config, facts[run.folder]) for run in runs}
     labels = _labels(runs, variants)
     sorted_runs: dict[tuple[Variant, str, str], list[RunData]] = {}
     for run in runs:
@@ -248,7 +248,7 @@ def gather(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts
 def _summaries(runs: Sequence[RunData]) -> list[str]:
     """What is lacking because there are only summaries of runs."""
     of = [run for run in runs if run.summary]
-    which = "all runs" if len(of) == len(runs) else f"{len(of)} of {some(len(runs), 'run')}"
+    which = "all runs" if len(of) == len(runs) else f"{len(of)} of {format_amount(len(runs), 'run')}"
     said = f"read from summaries: {which}; these hold no rooms, so no map, and thinner curves; figures are exact"
     return [said] if of else []
 
@@ -259,7 +259,7 @@ def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
     kept: list[RunData] = []
     notes = []
     for run in sorted(runs, key=lambda run: (-run.reached, run.summary)):
-        same = next((other for other in kept if (run.summary or other.summary) and same_run(run, other)), None)
+        same = next((other for other in kept if (run.summary or other.summary) and is_same_run(run, other)), None)
         if same is None:
             kept.append(run)
         else:
@@ -267,11 +267,11 @@ def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
     return [run for run in runs if run in kept], notes
 
 
-def same_run(run: RunData, other: RunData) -> bool:
+def is_same_run(run: RunData, other: RunData) -> bool:
     """Whether they are one run: all that was asked for, and the moment at which it began."""
     if run.began is None or run.began != other.began:
         return False
-    mine, others = (replace(each.config, game=game_name(each.config.game)) for each in (run, other))
+    mine, others = (replace(each.config, game=find_game_name(each.config.game)) for each in (run, other))
     return mine == others
 
 
@@ -279,17 +279,17 @@ def _facts(runs: Sequence[RunData], find_facts: FindFacts) -> dict[Path, GameFac
     """What is known of each run's game; what one run's summary knows holds for all runs of the game."""
     found = {run.folder: run.facts or find_facts(run.config) for run in runs}
     known = {facts.name: facts for facts in found.values() if facts}
-    return {run.folder: found[run.folder] or known.get(game_name(run.config.game)) for run in runs}
+    return {run.folder: found[run.folder] or known.get(find_game_name(run.config.game)) for run in runs}
 
 
-def game_name(game: str) -> str:
+def find_game_name(game: str) -> str:
     """The name in a run's settings, which may also hold a story's path, or nothing for the embedded adventure."""
     return game if game.startswith("toy:") else Path(game).stem.lower() or "lowwater"
 
 
-def variant_of(config: RunConfig, facts: GameFacts | None) -> Variant:
+def make_variant(config: RunConfig, facts: GameFacts | None) -> Variant:
     """What a run played."""
-    name = facts.name if facts else game_name(config.game)
+    name = facts.name if facts else find_game_name(config.game)
     paper = read_paper()
     maximum = facts.maximum if facts else paper.maximum(name)
     row = paper.row_name(name, config.extra_actions)
@@ -298,21 +298,26 @@ def variant_of(config: RunConfig, facts: GameFacts | None) -> Variant:
     return Variant(name, row, config.stochastic, wide, maximum, facts, actions)
 
 
-def flat(tree: object, path: str = "") -> dict[str, Any]:
+def flatten(tree: object, path: str = "") -> dict[str, Any]:
     """Nested settings as one level: `q.hidden`."""
     if not isinstance(tree, dict):
         return {path: tree}
     found: dict[str, Any] = {}
     for name, value in tree.items():
-        found |= flat(value, f"{path}.{name}" if path else str(name))
+        found |= flatten(value, f"{path}.{name}" if path else str(name))
     return found
 
 
 def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
     was made has the value that it has in the paper's presets."""
-    own = {"steps": config.steps, "num_envs": config.num_envs, "byte_score": config.byte_score, **flat(config.settings)}
-    return {**paper_settings(config.agent, game), **own}
+    own = {
+        "steps": config.steps,
+        "num_envs": config.num_envs,
+        "byte_score": config.byte_score,
+        **flatten(config.settings),
+    }
+    return {**find_paper_settings(config.agent, game), **own}
 
 
 def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
@@ -332,7 +337,11 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
     only_steps: dict[tuple[str, Variant], list[RunData]] = {}
     for run in runs:
         agent, variant, chosen = run.config.agent, variants[run.folder], choices[run.folder]
-        usual = {**paper_settings(agent, variant.game), "steps": read_paper().steps.get(agent), "byte_score": False}
+        usual = {
+            **find_paper_settings(agent, variant.game),
+            "steps": read_paper().steps.get(agent),
+            "byte_score": False,
+        }
         told = [
             _describe_choice(name, chosen.get(name))
             for name in varying.get(agent, [])
@@ -362,7 +371,7 @@ def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> 
     once: dict[int, RunData] = {}
     for run in able:
         if run.config.seed in once:
-            avg, counted_avg = number(run.digest.avg), number(once[run.config.seed].digest.avg)
+            avg, counted_avg = format_number(run.digest.avg), format_number(once[run.config.seed].digest.avg)
             notes.append(
                 f"{where}: seed {run.config.seed} is there more than once; {run.folder} is not counted (its Avg is "
                 f"{avg}, that of the one that counts {counted_avg})"
@@ -371,14 +380,16 @@ def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> 
     counted = list(once.values())
     finished = [run for run in counted if run.finished]
     if finished and len(finished) < len(counted):
-        notes.append(f"{where}: {some(len(counted) - len(finished), 'unfinished run')} not counted")
+        notes.append(f"{where}: {format_amount(len(counted) - len(finished), 'unfinished run')} not counted")
     elif counted and not finished:
         notes.append(f"{where}: no run is finished; the figures are of where they are now")
     used = finished or counted
     if len(used) == 1:
         notes.append(f"{where}: one seed only, so nothing is known of its spread")
     if changed := [run for run in used if run.changes]:
-        notes.append(f"{where}: {some(len(changed), 'run')} changed from outside while under way, as its notes say")
+        notes.append(
+            f"{where}: {format_amount(len(changed), 'run')} changed from outside while under way, as its notes say"
+        )
     versions = {_version(run) for run in used if run.starts}
     if len(versions) > 1:
         notes.append(f"{where}: its runs were made by different versions ({'; '.join(sorted(versions))})")
@@ -399,7 +410,7 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
         values: dict[str, set[str]] = {}
         for group in groups:
             if group.label == label:
-                usual = paper_settings(group.agent, group.variant.game)
+                usual = find_paper_settings(group.agent, group.variant.game)
                 for name, value in _choices(group.runs[0].config, group.variant.game).items():
                     own = name == "inverse.alpha1" and usual.get(name) == value
                     values.setdefault(name, set()).add("the paper's" if own else repr(value))
@@ -409,7 +420,7 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
     return notes
 
 
-def paper_settings(agent: str, game: str) -> dict[str, Any]:
+def find_paper_settings(agent: str, game: str) -> dict[str, Any]:
     """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
     return dict(_paper_settings(agent, game))
 
@@ -417,16 +428,16 @@ def paper_settings(agent: str, game: str) -> dict[str, Any]:
 @lru_cache(maxsize=1000)
 def _paper_settings(agent: str, game: str) -> dict[str, Any]:
     if agent.startswith("xtx") and not agent.endswith("-demo"):
-        known = flat(asdict(make_xtx_settings(game)))
+        known = flatten(asdict(make_xtx_settings(game)))
         known |= BEYOND.get(agent, {})
         return {name: value for name, value in known.items() if name not in FAMILY}
     kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
-    return flat(asdict(kinds[agent]())) if agent in kinds else {}
+    return flatten(asdict(kinds[agent]())) if agent in kinds else {}
 
 
-def deviations(config: RunConfig, game: str) -> list[str]:
+def list_deviations(config: RunConfig, game: str) -> list[str]:
     """`name=value` for each setting of a run that is not the paper's."""
-    usual = paper_settings(config.agent, game)
+    usual = find_paper_settings(config.agent, game)
     if not usual:
         return []
     usual["num_envs"] = 1 if config.agent == "rc-dqn" else 8

@@ -25,7 +25,7 @@ from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord, UserError
 from xtx.files.bounded_reads import MAX_JSON_BYTES, BadFileError, decode_json, read_bounded
 from xtx.report.data import episode_digest as digests
-from xtx.report.data.episode_digest import POINTS, curve_points
+from xtx.report.data.episode_digest import POINTS, choose_curve_points
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.metric_lines import LABELS
 from xtx.report.data.statistics import LAST, Floats, WorkingTime, curve_at
@@ -304,7 +304,7 @@ def _thin(run: RunData) -> Points:
     curve = run.digest.curve
     steps = np.unique(curve.steps)
     if len(steps) > POINTS:
-        steps = curve_points(run.reached)
+        steps = choose_curve_points(run.reached)
         steps = steps[(steps >= curve.steps[0]) & (steps <= run.reached)]
     seconds = [run.time.at(float(step)) if run.time else float("nan") for step in steps]
     return Points(
@@ -322,7 +322,7 @@ def to_json(summary: Summary) -> str:
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {value}" for name, value in fields) + "\n}\n"
 
 
-def place(variant: Variant, config: RunConfig, other_settings: Sequence[str]) -> Path:
+def choose_path(variant: Variant, config: RunConfig, other_settings: Sequence[str]) -> Path:
     """Where a run's summary belongs: zork3-star-stochastic/xtx/seed-0.json.
 
     Settings that are not the paper's are part of the agent's name: one value can be read, many are a checksum.

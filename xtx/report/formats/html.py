@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from xtx.report.number_format import count, signed, some
+from xtx.report.number_format import format_amount, format_count, format_signed
 from xtx.report.pages.document import Cell, Document, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
 from xtx.report.plots.room_map import MapPlot
-from xtx.report.plots.svg_plots import COLOURS, LinePlot, marker_of
+from xtx.report.plots.svg_plots import COLOURS, LinePlot, choose_marker
 from xtx.runs.viewer_files import Turn
 
 HERE = Path(__file__).parent
@@ -38,11 +38,11 @@ class Piece:
 
 def to_html(document: Document) -> str:
     """The page."""
-    pieces = body(document)
-    return page(document, pieces, POLICY, [(HERE / "page.js").read_text("utf-8")], f"Made by xtx report. {HOW_TO}")
+    pieces = make_body(document)
+    return make_page(document, pieces, POLICY, [(HERE / "page.js").read_text("utf-8")], f"Made by xtx report. {HOW_TO}")
 
 
-def page(
+def make_page(
     document: Document, pieces: Iterable[Piece], policy: str, scripts: Sequence[str], said: str, nonce: str = ""
 ) -> str:
     """A page around pieces: those of the document, and what else is to be on it."""
@@ -61,7 +61,7 @@ def page(
 {style}</style>
 </head>
 <body>
-{top(document)}
+{make_top(document)}
 <main>
 {"".join(piece.html for piece in pieces)}
 </main>
@@ -72,7 +72,7 @@ def page(
 """
 
 
-def top(document: Document) -> str:
+def make_top(document: Document) -> str:
     """What stands above the sections: title, contents, and the choice of agents."""
     contents = " · ".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
     return f"""<header>
@@ -83,7 +83,7 @@ def top(document: Document) -> str:
 <nav aria-label="agents to show"><div>{"".join(_choices(document))}</div></nav>"""
 
 
-def body(document: Document) -> list[Piece]:
+def make_body(document: Document) -> list[Piece]:
     """The document's sections: each is a piece, or, if it is made of nothing but sections, each of those is one."""
     ids = {_slug(section.title) for section in document.sections}  # taken, so that the contents lead to them
     pieces = []
@@ -105,7 +105,7 @@ def _choices(document: Document) -> Iterator[str]:
     for agent, colour in document.colours.items():
         name = escape(agent)
         box = f'<input type="checkbox" checked value="{name}" autocomplete="off">'
-        swatch = f'<i class="swatch m-{marker_of(colour)}"></i>'
+        swatch = f'<i class="swatch m-{choose_marker(colour)}"></i>'
         yield f'<label class="c{colour % COLOURS}">{box}{swatch}{name}</label>'
 
 
@@ -137,12 +137,12 @@ def _block(block: Text | Notes | Table | Gallery | Transcript) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Transcript():
-            yield f'<div class="turns" tabindex="0">{transcript_html(block.turns)}</div>'
+            yield f'<div class="turns" tabindex="0">{make_transcript_html(block.turns)}</div>'
         case Gallery():
-            yield f'<div class="gallery">{"".join(figure_html(figure) for figure in block.figures)}</div>'
+            yield f'<div class="gallery">{"".join(make_figure_html(figure) for figure in block.figures)}</div>'
 
 
-def figure_html(figure: Figure) -> str:
+def make_figure_html(figure: Figure) -> str:
     """A plot with its caption."""
     name = f' data-name="{escape(figure.name)}"'
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
@@ -157,7 +157,7 @@ def figure_html(figure: Figure) -> str:
     return f"<figure{kind}{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
 
 
-def transcript_html(turns: Sequence[Turn]) -> str:
+def make_transcript_html(turns: Sequence[Turn]) -> str:
     """Turns as they are read, with the points that they brought."""
     return "".join(_turn(turn, before) for turn, before in zip(turns, [None, *turns], strict=False))
 
@@ -171,10 +171,11 @@ def _turn(turn: Turn, before: Turn | None) -> str:
         parts.append(f'<p class="command">&gt; {escape(turn.action)}{phase}</p>')
     text = escape(turn.text).replace("\n", "<br>")
     gained = turn.score - before.score if before is not None and turn.action else 0
-    points = f" <b>{signed(gained, 0)} · {count(turn.score)}</b>" if gained else ""
+    points = f" <b>{format_signed(gained, 0)} · {format_count(turn.score)}</b>" if gained else ""
     parts.append(f"<p>{text}{points}</p>")
     if turn.ended:
-        said = f"{HOW.get(turn.ended, turn.ended)} · {count(turn.score)} points after {some(turn.number, 'step')}"
+        when = format_amount(turn.number, "step")
+        said = f"{HOW.get(turn.ended, turn.ended)} · {format_count(turn.score)} points after {when}"
         parts.append(f'<p class="soft">{escape(said)}</p>')
     return "".join(parts)
 

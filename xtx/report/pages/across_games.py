@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from xtx.report.data import statistics
-from xtx.report.data.equal_steps import FAR_ENOUGH, equal_steps, far_enough, has_longer_runs
+from xtx.report.data.equal_steps import FAR_ENOUGH, drop_short_groups, find_equal_steps, has_longer_runs
 from xtx.report.data.row_marks import FEWER
-from xtx.report.data.run_groups import Board, Group, Variant, paper_steps
+from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
 from xtx.report.data.statistics import Estimate, Floats
-from xtx.report.number_format import DASH, count, number, some
+from xtx.report.number_format import DASH, format_amount, format_count, format_number
 from xtx.report.pages.averages import AVG_OF_ALL
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.plots.svg_plots import Bar, BarPlot, Line, LinePlot
@@ -40,13 +40,13 @@ class Field:
         return min(numbers), max(numbers)
 
 
-def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
+def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     """The agents and games, each agent run on each game, that make the largest such block; None without any.
 
     An ablation that was run on one game only must not take the other games from everybody else's comparison.
     """
     known = [variant for variant in variants if variant.maximum]
-    far = {variant: far_enough(board.of(variant)) for variant in known}
+    far = {variant: drop_short_groups(board.of(variant)) for variant in known}
     played = {label: {v: group for v in known for group in far[v] if group.label == label} for label in board.labels}
     best: tuple[int, dict[str, dict[Variant, Group]], list[Variant]] = (0, {}, [])
     for least in sorted({len(games) for games in played.values() if games}, reverse=True):
@@ -58,7 +58,7 @@ def common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     if not size:
         return None
     groups = {variant: [games[variant] for games in busy.values()] for variant in shared}
-    ends = {variant: equal_steps(groups[variant]) for variant in shared}
+    ends = {variant: find_equal_steps(groups[variant]) for variant in shared}
     scores = {
         label: [_normalised(games[variant], ends[variant][label]) for variant in shared]
         for label, games in busy.items()
@@ -73,7 +73,7 @@ def _normalised(group: Group, steps: int) -> Floats:
     return statistics.normalise(group.avg_at(steps), group.variant.maximum or 1)
 
 
-def section(board: Board, stochastic: bool) -> Section | None:
+def make_section(board: Board, stochastic: bool) -> Section | None:
     """The comparison over deterministic or over stochastic games, without Dragon, and folded with it; None where there
     are no two agents that share two games."""
     variants = [variant for variant in board.variants if variant.stochastic == stochastic]
@@ -93,16 +93,16 @@ def section(board: Board, stochastic: bool) -> Section | None:
 
 def _comparable_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     """A field of at least two agents and two games: a single one has nothing to be compared, or averaged."""
-    field = common_field(board, variants)
+    field = find_common_field(board, variants)
     return field if field is not None and len(field.variants) > 1 and len(field.scores) > 1 else None
 
 
 def _explain(field: Field) -> str:
     few, many = field.seeds
     names = ", ".join(variant.title for variant in field.variants)
-    seeds = some(few, "seed") if few == many else f"{few} to {many} seeds"
+    seeds = format_amount(few, "seed") if few == many else f"{few} to {many} seeds"
     said = [
-        f"Normalised {AVG_OF_ALL} over {some(len(field.variants), 'game')} that all of these "
+        f"Normalised {AVG_OF_ALL} over {format_amount(len(field.variants), 'game')} that all of these "
         f"agents were run on ({names}), {seeds} each. Intervals: 95 %, stratified bootstrap over seeds "
         f"({statistics.RESAMPLES:,} resamples), after Agarwal et al. 2021."
     ]
@@ -122,7 +122,7 @@ def _explain(field: Field) -> str:
 def _said_of_steps(field: Field) -> list[str]:
     if not field.cut:
         return []
-    cut = ", ".join(f"{v.title} {' and '.join(map(count, steps))}" for v, steps in field.cut.items())
+    cut = ", ".join(f"{v.title} {' and '.join(map(format_count, steps))}" for v, steps in field.cut.items())
     return [f"Where some runs are longer than others, all are taken at a round step that each has come to: {cut}."]
 
 
@@ -141,14 +141,14 @@ def _summary(board: Board, field: Field, name: str) -> list[Block]:
         )
         for metric in metrics
     ]
-    rows = [Row([a, *(interval(e[metric], certain[a]) for metric in metrics)], a) for a, e in estimates.items()]
+    rows = [Row([a, *(format_interval(e[metric], certain[a]) for metric in metrics)], a) for a, e in estimates.items()]
     return [Gallery([*figures, _profiles(board, field, name)]), Table(("agent", *metrics), rows)]
 
 
-def interval(estimate: Estimate, certain: bool = True) -> str:
+def format_interval(estimate: Estimate, certain: bool = True) -> str:
     """A figure with its interval, if one is known."""
-    value = number(estimate.value, 3)
-    return f"{value} ({number(estimate.low, 3)} to {number(estimate.high, 3)})" if certain else value
+    value = format_number(estimate.value, 3)
+    return f"{value} ({format_number(estimate.low, 3)} to {format_number(estimate.high, 3)})" if certain else value
 
 
 def _profiles(board: Board, field: Field, name: str) -> Figure:
@@ -173,8 +173,12 @@ def _improvement(field: Field) -> list[Block]:
                 cells.append(DASH)
                 continue
             chance = statistics.probability_of_improvement(games, others)
-            hint = f"95 %: {number(chance.low, 2)} to {number(chance.high, 2)}" if certain else "one seed each"
-            cells.append(Cell(number(chance.value, 2), hint, max(0.0, chance.value - 0.5)))
+            hint = (
+                f"95 %: {format_number(chance.low, 2)} to {format_number(chance.high, 2)}"
+                if certain
+                else "one seed each"
+            )
+            cells.append(Cell(format_number(chance.value, 2), hint, max(0.0, chance.value - 0.5)))
         rows.append(Row(cells, label))
     text = Text("Probability that a run of the agent at the left beats one of the agent above; ties count half.")
     return [Section("Who beats whom", [text, Table(("agent", *field.scores), rows, agents=("", *field.scores))])]
@@ -183,12 +187,12 @@ def _improvement(field: Field) -> list[Block]:
 # --- ablations --------------------------------------------------------------------------------------------------
 
 
-def ablations(board: Board) -> Section | None:
+def make_ablations(board: Board) -> Section | None:
     """Bars for xtx and what is left of it without one of its parts; None if there is no such run."""
     blocks: list[Block] = []
     for stochastic in (False, True):
         known = [v for v in board.variants if v.stochastic == stochastic and v.maximum]
-        found = {v: [g for g in far_enough(board.of(v)) if g.agent in ABLATIONS] for v in known}
+        found = {v: [g for g in drop_short_groups(board.of(v)) if g.agent in ABLATIONS] for v in known}
         found = {v: groups for v, groups in found.items() if len({group.agent for group in groups}) > 1}
         shown = [group for groups in found.values() for group in groups]
         if {group.agent for group in shown} - {"xtx", "xtx-uniform"}:
@@ -203,7 +207,7 @@ def ablations(board: Board) -> Section | None:
 
 def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
     colours = board.colours
-    ends = {v: equal_steps(groups) for v, groups in found.items()}
+    ends = {v: find_equal_steps(groups) for v, groups in found.items()}
     shared = [v for v, groups in found.items() if v.game != "dragon" and {g.label for g in groups} >= set(labels)]
     figures = []
     if len(shared) > 1:
@@ -212,16 +216,20 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
             groups = [g for v in shared for g in found[v] if g.label == label]
             means = [float(np.clip(_normalised(g, ends[g.variant][label]), 0, 1).mean()) for g in groups]
             bars.append(Bar(label, colours[label], _around(means)))
-        caption = f"Mean over {some(len(shared), 'game')} that all of them were run on, ± standard deviation over games"
+        caption = f"Mean over {len(shared)} games that all of them were run on, ± standard deviation over games"
         name = f"ablations-{'stochastic' if shared[0].stochastic else 'all'}"
         figures.append(Figure(name, BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))
     for variant, groups in found.items():
         own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
         plot = BarPlot([Bar(label, colours[label], own[label]) for label in labels if label in own], "Avg")
         steps = max(ends[variant].values())
-        fewer = f" ({FEWER} the paper's have {count(paper_steps('xtx'))})" if steps < paper_steps("xtx") else ""
+        fewer = (
+            f" ({FEWER} the paper's have {format_count(find_paper_steps('xtx'))})"
+            if steps < find_paper_steps("xtx")
+            else ""
+        )
         spread = ", ± standard deviation over seeds" if any(len(group.runs) > 1 for group in groups) else ", one seed"
-        caption = f"{variant.title} at step {count(steps)}{fewer}{spread}"
+        caption = f"{variant.title} at step {format_count(steps)}{fewer}{spread}"
         figures.append(Figure(f"ablations-{variant.title}", plot, caption))
     missing = "" if shared else "There is no game that all of them were run on, so there is no mean over games."
     return [*([Text(missing)] if missing else []), *([Gallery(figures)] if figures else [])]

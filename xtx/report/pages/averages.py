@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xtx.report.data.equal_steps import equal_steps, far_enough
+from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
 from xtx.report.data.paper_tables import Figures, PaperTable
-from xtx.report.data.row_marks import MEANINGS, SEARCH, marks_of
+from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import Floats, normalise
-from xtx.report.number_format import DASH, count, number, percent, some
+from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_percent
 from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
 
 AVG, AVG_OF_ALL = "Avg (100 per env)", "Avg (100 of all)"
@@ -26,7 +26,9 @@ MIN_GAMES = 2
 _HEADER = ("agent", AVG, AVG_OF_ALL, "Avg, paper", "Max", "Max, paper", "seeds")
 
 
-def over_games(board: Board, variants: Sequence[Variant], table: PaperTable, rest: Sequence[Block] = ()) -> list[Block]:
+def average_over_games(
+    board: Board, variants: Sequence[Variant], table: PaperTable, rest: Sequence[Block] = ()
+) -> list[Block]:
     """Normalised scores averaged over games, ours and the paper's over the same games, without Dragon; those with
     Dragon are folded. `rest` stands below."""
     known = [variant for variant in variants if variant.maximum]
@@ -60,7 +62,7 @@ def _rows(
     """A block for each set of games that some agent has: all agents that have all of them."""
     played: dict[str, dict[Variant, Group]] = {}
     for variant in variants:
-        for group in far_enough(board.of(variant)):
+        for group in drop_short_groups(board.of(variant)):
             played.setdefault(group.label, {})[variant] = group
     rows: list[Row] = []
     for games in sorted(dict.fromkeys(map(tuple, played.values())), key=len, reverse=True):
@@ -77,16 +79,16 @@ def _block(compared: dict[str, list[Group]], games: Sequence[Variant], table: Pa
     agents = {groups[0].agent for groups in compared.values()}
     if len(compared) < 2 and not agents & set(beside):
         return []
-    ends = [equal_steps([groups[place] for groups in compared.values()]) for place in range(len(games))]
+    ends = [find_equal_steps([groups[place] for groups in compared.values()]) for place in range(len(games))]
     cut = {
         game.title: max(end.values())
         for place, (game, end) in enumerate(zip(games, ends, strict=True))
         if any(groups[place].longest > end[label] for label, groups in compared.items())
     }
     names = ", ".join(
-        f"{game.title} at {count(cut[game.title])}" if game.title in cut else game.title for game in games
+        f"{game.title} at {format_count(cut[game.title])}" if game.title in cut else game.title for game in games
     )
-    rows = [Row([f"{some(len(games), 'game')}: {names}{' steps' if cut else ''}"], kind="group")]
+    rows = [Row([f"{format_amount(len(games), 'game')}: {names}{' steps' if cut else ''}"], kind="group")]
     for label, groups in compared.items():
         steps = [end[label] for end in ends]
         paper = [published[game].get(groups[0].agent) for game in games]
@@ -116,7 +118,7 @@ def _row(
         paper = [describe_mean([one[place] for one in figures]) for place in (0, 1)]
     numbers = sorted({len(group.runs) for group in groups})
     seeds = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-    marks = {mark.sign for group in groups for mark in marks_of(group)} - {SEARCH}
+    marks = {mark.sign for group in groups for mark in list_marks(group)} - {SEARCH}
     few = f"{seeds} {''.join(sign for sign in MEANINGS if sign in marks)}".strip()
     hint = "; ".join(f"some runs: {words}" for sign, words in MEANINGS.items() if sign in marks)
     own = over(lambda group, at: group.avg_at(at)), over(lambda group, at: group.max_at(at))
@@ -137,5 +139,5 @@ def describe_mean(values: Sequence[float]) -> str:
     """The mean of shares, in per cent, ± their standard deviation."""
     if not values:
         return DASH
-    mean = percent(float(np.mean(values)), 1)
-    return mean if len(values) == 1 else f"{mean} ± {number(100 * float(np.std(values)))}"
+    mean = format_percent(float(np.mean(values)), 1)
+    return mean if len(values) == 1 else f"{mean} ± {format_number(100 * float(np.std(values)))}"

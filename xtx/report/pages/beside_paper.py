@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from xtx.report.data.equal_steps import equal_steps
+from xtx.report.data.equal_steps import find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.paper_cells import describe_filled_cells
 from xtx.report.data.paper_tables import Figures, read_paper
-from xtx.report.data.row_marks import Mark, legend, marks_of, marks_of_duplicate, signs_of_all
+from xtx.report.data.row_marks import Mark, describe_marks, find_common_signs, list_marks, list_marks_of_duplicate
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import Floats, mean_and_std, normalise
-from xtx.report.number_format import DASH, count, number, signed, some, spread
-from xtx.report.pages.averages import AVG, AVG_OF_ALL, DEFINITIONS, describe_mean, over_games
+from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_signed, format_spread
+from xtx.report.pages.averages import AVG, AVG_OF_ALL, DEFINITIONS, average_over_games, describe_mean
 from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
 
 BASELINES = ("drrn", "inv-dy", "rc-dqn", "xtx-uniform")
@@ -31,7 +31,7 @@ class Side:
     paper: Figures | None
 
 
-def sides(board: Board, variant: Variant) -> list[Side]:
+def list_sides(board: Board, variant: Variant) -> list[Side]:
     """Who is shown for a game: all that we have, and then those that only the paper has."""
     row = read_paper().table(variant.stochastic).rows.get(variant.row)
     published = row.agents if row and not variant.wide else {}
@@ -40,7 +40,7 @@ def sides(board: Board, variant: Variant) -> list[Side]:
     return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
 
 
-def section(board: Board, stochastic: bool) -> Section | None:
+def make_section(board: Board, stochastic: bool) -> Section | None:
     """One of the two tables; None if no such game was played."""
     variants = [variant for variant in board.variants if variant.stochastic == stochastic]
     if not variants:
@@ -50,14 +50,14 @@ def section(board: Board, stochastic: bool) -> Section | None:
     missing = [row for row in table.main if row not in {variant.row for variant in variants}]
     groups = [group for variant in variants for group in board.of(variant)]
     marks = [
-        *(mark for group in groups for mark in marks_of(group)),
-        *(mark for group in groups for run in group.duplicates for mark in marks_of_duplicate(group, run)),
+        *(mark for group in groups for mark in list_marks(group)),
+        *(mark for group in groups for run in group.duplicates for mark in list_marks_of_duplicate(group, run)),
     ]
-    told = signs_of_all(groups)
+    told = find_common_signs(groups)
     known, others = _split(variants)
     blocks: list[Block] = [Text(f"{DEFINITIONS} {_EXPLANATION}")]
     if marks:
-        blocks.append(Text(legend(marks, told)))
+        blocks.append(Text(describe_marks(marks, told)))
     if known:
         blocks.append(Table(HEADER, [row for variant in known for row in _game_rows(board, variant, told)]))
     if others:
@@ -69,18 +69,22 @@ def section(board: Board, stochastic: bool) -> Section | None:
         blocks.append(Text(filled))
     if missing and len(missing) < len(table.main):
         blocks.append(Text(f"Games of the paper's table {figure} that are not among these runs: {', '.join(missing)}."))
-    return Section(f"{kind} games", [*blocks, *over_games(board, variants, table, _mean_deltas(board, variants))])
+    return Section(
+        f"{kind} games", [*blocks, *average_over_games(board, variants, table, _mean_deltas(board, variants))]
+    )
 
 
 def _mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
     """The mean of Δ over the games for which ours is known, and the paper's over the same; Dragon is not among them."""
-    both = [dict(deltas_of(variant, sides(board, variant))) for variant in variants if variant.game != "dragon"]
+    both = [
+        dict(compute_deltas(variant, list_sides(board, variant))) for variant in variants if variant.game != "dragon"
+    ]
     ours = [pair["ours"] for pair in both if pair["ours"] is not None]
     paper = [pair["paper"] for pair in both if pair["ours"] is not None and pair["paper"] is not None]
     if len(ours) < 2:
         return []
-    beside = f"; the paper's over {some(len(paper), 'game')} of these: {describe_mean(paper)}" if paper else ""
-    return [Text(f"Mean of Δ over {some(len(ours), 'game')}: {describe_mean(ours)}{beside}.")]
+    beside = f"; the paper's over {format_amount(len(paper), 'game')} of these: {describe_mean(paper)}" if paper else ""
+    return [Text(f"Mean of Δ over {format_amount(len(ours), 'game')}: {describe_mean(ours)}{beside}.")]
 
 
 _EXPLANATION = (
@@ -104,9 +108,11 @@ def _without_paper(rows: Sequence[Row]) -> Table:
 
 
 def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Row]:
-    shown = sides(board, variant)
-    points = f" · {count(variant.maximum)} points" if variant.maximum else ""
-    deltas = [f"{name} {signed(100 * value)} %" for name, value in deltas_of(variant, shown) if value is not None]
+    shown = list_sides(board, variant)
+    points = f" · {format_count(variant.maximum)} points" if variant.maximum else ""
+    deltas = [
+        f"{name} {format_signed(100 * value)} %" for name, value in compute_deltas(variant, shown) if value is not None
+    ]
     said = f" · Δ {', '.join(deltas)}{_delta_taken_at(shown)}" if deltas else ""
     rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
     for side in shown:
@@ -117,7 +123,9 @@ def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Ro
 
 def _row(side: Side, told: Collection[str]) -> Row:
     group, paper = side.ours, side.paper
-    published = [spread(paper.avg, paper.avg_std), spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
+    published = (
+        [format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
+    )
     if group is None:
         cells = [side.label, DASH, published[0], DASH, DASH, DASH, published[1], DASH, "", ""]
         return Row(cells, side.label, "absent")
@@ -127,50 +135,50 @@ def _row(side: Side, told: Collection[str]) -> Row:
     return Row(
         [
             side.label,
-            over_seeds(group.avg_by_game),
+            format_over_seeds(group.avg_by_game),
             published[0],
-            signed(avg - paper.avg) if paper else DASH,
-            over_seeds(group.avg),
-            over_seeds(group.max),
+            format_signed(avg - paper.avg) if paper else DASH,
+            format_over_seeds(group.avg),
+            format_over_seeds(group.max),
             published[1],
-            signed(best - paper.max) if paper else DASH,
+            format_signed(best - paper.max) if paper else DASH,
             Cell(str(len(group.runs)), f"seeds {seeds}" if many else "one seed only: nothing is known of the spread"),
-            steps_cell(group.steps, marks_of(group), told),
+            make_steps_cell(group.steps, list_marks(group), told),
         ],
         side.label,
     )
 
 
-def over_seeds(values: Floats) -> str:
+def format_over_seeds(values: Floats) -> str:
     """Mean ± standard deviation; without the latter where there is one seed."""
     mean, std = mean_and_std(values)
-    return spread(mean, std if len(values) > 1 else None)
+    return format_spread(mean, std if len(values) > 1 else None)
 
 
 def _duplicate(group: Group, run: RunData, told: Collection[str]) -> Row:
     """A run whose seed is counted already: it is in no mean, but its figures are seen."""
     own = run.digest
-    figures = [number(own.avg_by_game), DASH, DASH, number(own.avg), number(own.max), DASH, DASH]
+    figures = [format_number(own.avg_by_game), DASH, DASH, format_number(own.avg), format_number(own.max), DASH, DASH]
     name = Cell(
         f"↳ seed {run.config.seed} again, not counted: {run.folder.name.removesuffix('.json')}", str(run.folder)
     )
-    steps = steps_cell(run.reached, marks_of_duplicate(group, run), told)
+    steps = make_steps_cell(run.reached, list_marks_of_duplicate(group, run), told)
     return Row([name, *figures, "", steps], group.label, "absent")
 
 
-def steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) -> Cell:
+def make_steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) -> Cell:
     """A number of steps with the marks of its row behind, but those that are told of all rows."""
     shown = [mark for mark in marks if mark.sign not in told]
     signs = "".join(mark.sign for mark in shown)
-    return Cell(f"{count(steps)} {signs}".strip(), "; ".join(mark.words for mark in shown))
+    return Cell(f"{format_count(steps)} {signs}".strip(), "; ".join(mark.words for mark in shown))
 
 
-def deltas_of(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
+def compute_deltas(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
     """Ours and the paper's; None where xtx or all baselines are lacking."""
     compared = _compared(shown)
-    ours = {group.agent: avg for group, avg in zip(compared, comparable_averages(compared), strict=True)}
+    ours = {group.agent: avg for group, avg in zip(compared, compute_comparable_averages(compared), strict=True)}
     paper = {side.ours.agent if side.ours else side.label: side.paper.avg for side in shown if side.paper}
-    return [("ours", delta(ours, variant.maximum)), ("paper", delta(paper, variant.maximum))]
+    return [("ours", compute_delta(ours, variant.maximum)), ("paper", compute_delta(paper, variant.maximum))]
 
 
 def _compared(shown: Sequence[Side]) -> list[Group]:
@@ -184,26 +192,26 @@ def _delta_taken_at(shown: Sequence[Side]) -> str:
     groups = _compared(shown)
     if len(groups) < 2 or all(group.agent != "xtx" for group in groups):
         return ""
-    ends = equal_steps(groups)
+    ends = find_equal_steps(groups)
     if all(group.longest == ends[group.label] for group in groups):
         return ""
-    steps = " and ".join(map(count, sorted(set(ends.values()))))
+    steps = " and ".join(map(format_count, sorted(set(ends.values()))))
     return f" (ours: {AVG_OF_ALL} at step {steps})"
 
 
-def comparable_averages(groups: Sequence[Group]) -> list[float]:
+def compute_comparable_averages(groups: Sequence[Group]) -> list[float]:
     """The mean Avg over the seeds of each of several agents on a game: the authors' definition where none of them has
     more steps than the others, else that of all environments at the last round step that each has come to, since the
     other one is known at the end of a run only."""
     if not groups:
         return []
-    ends = equal_steps(groups)
+    ends = find_equal_steps(groups)
     if all(group.longest == ends[group.label] for group in groups):
         return [float(group.avg_by_game.mean()) for group in groups]
     return [float(group.avg_at(ends[group.label]).mean()) for group in groups]
 
 
-def delta(averages: dict[str, float], maximum: float | None) -> float | None:
+def compute_delta(averages: dict[str, float], maximum: float | None) -> float | None:
     """Normalised Avg of xtx minus the best baseline's; None if one of them is not there."""
     baselines = [averages[agent] for agent in BASELINES if agent in averages]
     if "xtx" not in averages or not baselines or not maximum:

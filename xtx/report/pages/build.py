@@ -9,8 +9,8 @@ from typing import TypeVar
 from xtx.core import UserError
 from xtx.report.data.load_runs import RunData, Unreadable
 from xtx.report.data.paper_tables import read_paper
-from xtx.report.data.run_groups import Board, FindFacts, gather
-from xtx.report.number_format import some
+from xtx.report.data.run_groups import Board, FindFacts, group_runs
+from xtx.report.number_format import format_amount
 from xtx.report.pages import across_games, beside_paper, by_game, by_run, opening, training_numbers
 from xtx.report.pages.document import Block, Document, Gallery, Notes, Section, Text
 
@@ -38,7 +38,7 @@ def make_of_readable(
     are left out and listed as unreadable; so one odd run never spoils the page of the others. Raises what `make`
     raises if no run alone is to blame."""
     try:
-        board = gather(runs, unreadable, find_facts)
+        board = group_runs(runs, unreadable, find_facts)
         return board, make(board)
     except (UserError, MemoryError):
         raise
@@ -54,7 +54,7 @@ def make_of_readable(
 def _why_not_alone(run: RunData, find_facts: FindFacts, make: Callable[[Board], object]) -> str:
     """Why nothing can be made of one run; empty if something can."""
     try:
-        make(gather([run], [], find_facts))
+        make(group_runs([run], [], find_facts))
     except Exception as error:
         return f"it cannot be shown ({type(error).__name__}: {error})"
     return ""
@@ -87,40 +87,40 @@ def build(
     if page is not None and page.number > 1:
         return _document(board, title, [_runs_of(board, find_turns, page)])
     if board.groups:
-        sections.append(opening.section(board))
+        sections.append(opening.make_section(board))
         sections.append(_remarks(board))
-        sections.append(by_game.training_plots(board))
-        sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
-        sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
-        sections.append(across_games.ablations(board))
-        sections.append(Section("Games", by_game.sections(board)))
-        numbers = training_numbers.sections(board)
+        sections.append(by_game.make_training_plots(board))
+        sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
+        sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]
+        sections.append(across_games.make_ablations(board))
+        sections.append(Section("Games", by_game.make_sections(board)))
+        numbers = training_numbers.make_sections(board)
         sections.append(Section("Losses, values and speed", numbers) if numbers else None)
-        sections.append(by_game.statistics(board))
-    sections.append(by_run.section(board, find_turns) if page is None else _runs_of(board, find_turns, page))
+        sections.append(by_game.make_statistics(board))
+    sections.append(by_run.make_section(board, find_turns) if page is None else _runs_of(board, find_turns, page))
     return _document(board, title, sections)
 
 
 def _runs_of(board: Board, find_turns: by_run.FindTurns, page: Page) -> Section:
     runs = board.runs[page.first : page.first + page.size]
     if len(runs) == len(board.runs):
-        return by_run.section(board, find_turns)
+        return by_run.make_section(board, find_turns)
     title = f"Runs {page.first + 1:,} to {page.first + len(runs):,} of {len(board.runs):,}"
-    return by_run.section(board, find_turns, runs, title)
+    return by_run.make_section(board, find_turns, runs, title)
 
 
 def build_brief(board: Board, title: str = TITLE) -> Document:
     """The same in tables only, with curves as figures at some steps and a line for each run: to be read as text."""
     sections: list[Section | None] = []
     if board.groups:
-        sections.append(opening.section(board))
+        sections.append(opening.make_section(board))
         sections.append(_remarks(board))
-        sections += [beside_paper.section(board, stochastic) for stochastic in (False, True)]
-        sections.append(by_game.training_tables(board))
-        sections += [across_games.section(board, stochastic) for stochastic in (False, True)]
-        sections.append(Section("Games", by_game.sections(board, maps=False)))
-        sections.append(by_game.statistics(board))
-    sections.append(by_run.listing(board))
+        sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
+        sections.append(by_game.make_training_tables(board))
+        sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]
+        sections.append(Section("Games", by_game.make_sections(board, maps=False)))
+        sections.append(by_game.make_statistics(board))
+    sections.append(by_run.make_listing(board))
     return _document(board, title, [_without_plots(section) for section in sections if section is not None])
 
 
@@ -130,8 +130,8 @@ def _without_plots(section: Section) -> Section:
 
 
 def _document(board: Board, title: str, sections: Sequence[Section | None]) -> Document:
-    games = some(len(board.variants), "game")
-    lead = f"{some(len(board.runs), 'run')} of {some(len(board.labels), 'agent')} on {games}."
+    games = format_amount(len(board.variants), "game")
+    lead = f"{format_amount(len(board.runs), 'run')} of {format_amount(len(board.labels), 'agent')} on {games}."
     shown = [section for section in sections if section is not None]
     if not board.groups:
         shown = [section for section in (_remarks(board),) if section is not None] + shown

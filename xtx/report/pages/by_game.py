@@ -12,12 +12,12 @@ from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.paper_tables import read_paper
 from xtx.report.data.run_groups import Board, Group, Variant
-from xtx.report.number_format import DASH, count, duration, number, percent, some
+from xtx.report.number_format import DASH, format_amount, format_count, format_duration, format_number, format_percent
 from xtx.report.pages import milestones
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
-from xtx.report.pages.beside_paper import over_seeds
+from xtx.report.pages.beside_paper import format_over_seeds
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
-from xtx.report.plots.room_layout import chart, in_order, lay_out
+from xtx.report.plots.room_layout import lay_out, make_chart, merge_in_order
 from xtx.report.plots.room_map import MapPlot
 from xtx.report.plots.svg_plots import Line, LinePlot
 
@@ -25,22 +25,22 @@ POINTS = 160
 """Of a learning curve."""
 
 
-def sections(board: Board, maps: bool = True) -> list[Section]:
+def make_sections(board: Board, maps: bool = True) -> list[Section]:
     """One for each game."""
     return [_section(board, variant, maps) for variant in board.variants]
 
 
-def training_plots(board: Board) -> Section:
+def make_training_plots(board: Board) -> Section:
     """One plot for each game, all together."""
     figures = [
-        Figure(f"training-{variant.title}", learning_plot(board, variant, board.of(variant)), variant.title)
+        Figure(f"training-{variant.title}", make_learning_plot(board, variant, board.of(variant)), variant.title)
         for variant in board.variants
     ]
     text = "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds."
     return Section("Training", [Text(text), Gallery(figures)])
 
 
-def learning_plot(
+def make_learning_plot(
     board: Board, variant: Variant, groups: Sequence[Group], reference: tuple[str, float] | None = None
 ) -> LinePlot:
     """The learning curves of some agents on a game; `reference` is a line across the plot, with its name."""
@@ -58,7 +58,7 @@ def learning_plot(
     return LinePlot(lines, "steps", "score", top=top, unit="steps", reference=reference)
 
 
-def training_tables(board: Board) -> Section:
+def make_training_tables(board: Board) -> Section:
     """The same as figures, one table for each game."""
     text = "Mean final score of the last 100 episodes / best final score so far, after so many steps; means over seeds."
     return Section("Training", [Text(text), *(_training_table(board, variant) for variant in board.variants)])
@@ -73,8 +73,10 @@ def _training_table(board: Board, variant: Variant) -> Section:
         means = np.stack([_curve(run, at) for run in group.runs]).mean(axis=0)  # NaN where not all runs have come to
         best = np.stack([_best_so_far(run, at) for run in group.runs]).mean(axis=0)
         pairs = zip(means, best, strict=True)
-        columns.append([DASH if np.isnan(m) else f"{number(m)} / {number(b, int(b % 1 > 0))}" for m, b in pairs])
-    rows = [Row([count(step), *cells]) for step, *cells in zip(at, *columns, strict=True)]
+        columns.append(
+            [DASH if np.isnan(m) else f"{format_number(m)} / {format_number(b, int(b % 1 > 0))}" for m, b in pairs]
+        )
+    rows = [Row([format_count(step), *cells]) for step, *cells in zip(at, *columns, strict=True)]
     labels = [group.label for group in groups]
     return Section(variant.title, [Table(("steps", *labels), rows, agents=("", *labels))])
 
@@ -93,7 +95,7 @@ def _section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
     header = ("agent", AVG, AVG_OF_ALL, "Max", "episodes", "steps/s", "time")
     rows = [_row(group) for group in groups]
-    blocks: list[Block] = [Table(header, rows), milestones.section(groups), *milestones.evaluations(groups)]
+    blocks: list[Block] = [Table(header, rows), milestones.make_section(groups), *milestones.make_evaluations(groups)]
     blocks += _maps(groups) if maps else []
     facts = variant.facts
     if facts and facts.events:
@@ -109,18 +111,18 @@ def _row(group: Group) -> Row:
     return Row(
         [
             group.label,
-            over_seeds(group.avg_by_game),
-            over_seeds(group.avg),
-            over_seeds(group.max),
-            count(float(np.mean([run.digest.episodes for run in group.runs]))),
-            number(float(np.mean(speeds)), 0) if speeds else DASH,
-            duration(float(np.mean(times))) if times else DASH,
+            format_over_seeds(group.avg_by_game),
+            format_over_seeds(group.avg),
+            format_over_seeds(group.max),
+            format_count(float(np.mean([run.digest.episodes for run in group.runs]))),
+            format_number(float(np.mean(speeds)), 0) if speeds else DASH,
+            format_duration(float(np.mean(times))) if times else DASH,
         ],
         group.label,
     )
 
 
-def statistics(board: Board) -> Section | None:
+def make_statistics(board: Board) -> Section | None:
     """The paper's table of how hard its games are, for the games here; None where no walkthrough is at hand."""
     rows = []
     games = {variant.game: variant for variant in board.variants if variant.facts and variant.facts.between_rewards}
@@ -130,8 +132,15 @@ def statistics(board: Board) -> Section | None:
         mean, largest = facts.between_rewards
         published = read_paper().between_rewards.get(game)
         beside = [str(value) for value in published] if published else [DASH, DASH]
-        ours = [str(facts.walkthrough_steps), str(len(facts.events)), number(mean), beside[0], str(largest), beside[1]]
-        rows.append(Row([game, count(facts.maximum), *ours]))
+        ours = [
+            str(facts.walkthrough_steps),
+            str(len(facts.events)),
+            format_number(mean),
+            beside[0],
+            str(largest),
+            beside[1],
+        ]
+        rows.append(Row([game, format_count(facts.maximum), *ours]))
     if not rows:
         return None
     text = (
@@ -147,26 +156,26 @@ def statistics(board: Board) -> Section | None:
 
 def _maps(groups: list[Group]) -> list[Block]:
     """One map for each agent, all laid out alike; also of runs whose figures are not counted."""
-    found = {group: in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
+    found = {group: merge_in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
     found = {group: moves for group, moves in found.items() if moves}
     lacking = [group.label for group in groups if group not in found and any(run.summary for run in group.runs)]
     why = f"No map of {', '.join(lacking)}: their runs are here as summaries, which hold no rooms."
     if not found:
         return [Text(why)] if lacking else []
-    everything = in_order(found.values())
+    everything = merge_in_order(found.values())
     places = lay_out(everything)
     latest = max(move.step for move in everything)
     figures = []
     for group, moves in found.items():
-        known = chart(moves)
-        caption = f"{group.label}: {some(len(known.first), 'room')}, {some(len(known.ways), 'way')}"
+        known = make_chart(moves)
+        caption = f"{group.label}: {format_amount(len(known.first), 'room')}, {format_amount(len(known.ways), 'way')}"
         plot = MapPlot(known, places, latest)
         figures.append(Figure(f"map-{group.variant.title}-{group.label}", plot, caption, group.label))
-    rooms = len(chart(everything).first)
+    rooms = len(make_chart(everything).first)
     text = (
-        f"The {some(rooms, 'room')} that agents found, coloured by the steps of training after which they were first "
-        "walked into, in any of the agent's runs. A room is what the game calls it; lines are actions that led from "
-        "one to another, dashed where no way back was found; empty boxes are rooms that others found."
+        f"The {format_amount(rooms, 'room')} that agents found, coloured by the steps of training after which one of "
+        "the agent's runs first came there. A room is what the game calls it; lines are actions that led from one to "
+        "another, dashed where no way back was found; empty boxes are rooms that other agents found."
     )
     if rooms > len(places):
         text += f" The first {len(places)} are drawn."
@@ -178,14 +187,14 @@ def _maps(groups: list[Group]) -> list[Block]:
 # --- scores along the walkthrough ----------------------------------------------------------------------------------
 
 
-def reached_first(group: Group, score: float) -> tuple[float | None, int]:
+def find_first_reached(group: Group, score: float) -> tuple[float | None, int]:
     """Steps after which an episode first had that score: the mean over the seeds that had it, and how many had."""
     firsts = [run.digest.first_having(score) for run in group.runs]
     found = [first.steps for first in firsts if first is not None]
     return (float(np.mean(found)) if found else None), len(found)
 
 
-def usual_share(group: Group, score: float) -> float:
+def compute_usual_share(group: Group, score: float) -> float:
     """In which share of the last 100 episodes that score was had, at least once; the mean over seeds."""
     return float(np.mean([run.digest.share_having(score) for run in group.runs]))
 
@@ -199,10 +208,10 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
             break
         cells = [_event_cell(group, event.score) for group in groups]
         how = f"the walkthrough has it at step {event.step}, by: {event.action}; agents may have it in another way"
-        name = Cell(some(event.score, "point"), how)
+        name = Cell(format_amount(event.score, "point"), how)
         rows.append(Row([name, *cells]))
     if len(beyond) > 1:
-        more = some(len(beyond) - 1, "more event")
+        more = format_amount(len(beyond) - 1, "more event")
         rows.append(Row([f"{more}, up to {beyond[-1].score} points, which nobody reached"], kind="group"))
     text = (
         "The scores that the walkthrough comes to, in order, and for each agent: in which share of its last 100 "
@@ -216,10 +225,10 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
 
 
 def _event_cell(group: Group, score: int) -> Cell:
-    first, seeds = reached_first(group, score)
+    first, seeds = find_first_reached(group, score)
     if first is None:
         return Cell(DASH)
-    share, of = usual_share(group, score), len(group.runs)
+    share, of = compute_usual_share(group, score), len(group.runs)
     some_seeds = f" ({seeds}/{of})" if seeds < of else ""
-    hint = f"first reached after {count(first)} steps by {seeds} of {some(of, 'seed')}"
-    return Cell(f"{percent(share)} · {count(first)}{some_seeds}", hint, share)
+    hint = f"first reached after {format_count(first)} steps by {seeds} of {format_amount(of, 'seed')}"
+    return Cell(f"{format_percent(share)} · {format_count(first)}{some_seeds}", hint, share)

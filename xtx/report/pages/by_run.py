@@ -12,9 +12,9 @@ from xtx.core import EpisodeRecord
 from xtx.report.data import statistics
 from xtx.report.data.episode_digest import Endings
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.run_groups import Board, deviations, flat
+from xtx.report.data.run_groups import Board, flatten, list_deviations
 from xtx.report.data.statistics import LAST
-from xtx.report.number_format import DASH, count, duration, number, percent, some
+from xtx.report.number_format import DASH, format_amount, format_count, format_duration, format_number, format_percent
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
 from xtx.report.pages.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
 from xtx.report.plots.svg_plots import Line, LinePlot
@@ -29,7 +29,7 @@ FindTurns = Callable[[RunData], Sequence[Turn]]
 """Gives the turns of a run's best episode, if they are known."""
 
 
-def section(
+def make_section(
     board: Board, find_turns: FindTurns = lambda run: (), runs: Sequence[RunData] | None = None, title: str = "Runs"
 ) -> Section:
     """All runs of a board, or those that are given, folded."""
@@ -47,7 +47,7 @@ def section(
     return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
 
 
-def listing(board: Board) -> Section:
+def make_listing(board: Board) -> Section:
     """A line for each run."""
     rows = []
     for variant in board.variants:
@@ -55,14 +55,18 @@ def listing(board: Board) -> Section:
             counted = {run.folder for run in group.runs}
             for run in (*group.runs, *group.left_out):
                 own = run.digest
-                steps = count(run.reached) if run.finished else f"{count(run.reached)} of {count(run.config.steps)}"
+                steps = (
+                    format_count(run.reached)
+                    if run.finished
+                    else f"{format_count(run.reached)} of {format_count(run.config.steps)}"
+                )
                 seed = str(run.config.seed) + ("" if run.folder in counted else " (not counted)")
                 figures = [
-                    number(own.avg_by_game),
-                    number(own.avg),
-                    count(own.max),
-                    count(own.peak),
-                    count(own.episodes),
+                    format_number(own.avg_by_game),
+                    format_number(own.avg),
+                    format_count(own.max),
+                    format_count(own.peak),
+                    format_count(own.episodes),
                 ]
                 rows.append(Row([variant.title, group.label, seed, steps, *figures, *_pace(run), str(run.folder)]))
     header = ("game", "agent", "seed", "steps", AVG, AVG_OF_ALL, "Max", "peak", "episodes", "time", "steps/s", "from")
@@ -71,17 +75,17 @@ def listing(board: Board) -> Section:
 
 
 def _pace(run: RunData) -> tuple[str, str]:
-    return duration(run.time.total if run.time else None), number(run.speed, 0)
+    return format_duration(run.time.total if run.time else None), format_number(run.speed, 0)
 
 
 def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
-    scored = f" · {AVG} {number(run.digest.avg_by_game)}, Max {count(run.digest.max)}"
+    scored = f" · {AVG} {format_number(run.digest.avg_by_game)}, Max {format_count(run.digest.max)}"
     heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"
     blocks: list[Block] = [Text(_summary(run))]
     if run.notes:
         blocks.append(Notes(run.notes))
     if run.digest.episodes:
-        figure = learning_figure(run, f"run-{title}-{label}-seed-{run.config.seed}", label, colour)
+        figure = make_learning_figure(run, f"run-{title}-{label}-seed-{run.config.seed}", label, colour)
         blocks += [Gallery([figure]), _thresholds(run), _endings(run)]
         if run.digest.best and run.digest.best.actions:
             blocks.append(_best(run, run.digest.best, find_turns(run)))
@@ -92,11 +96,17 @@ def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turn
 
 
 def _summary(run: RunData) -> str:
-    speed = f", {number(run.speed, 0)} steps a second, {duration(run.time.total)}" if run.speed and run.time else ""
-    return f"{run.folder}: {some(run.reached, 'step')}, {some(run.digest.episodes, 'episode')}{speed}."
+    speed = (
+        f", {format_number(run.speed, 0)} steps a second, {format_duration(run.time.total)}"
+        if run.speed and run.time
+        else ""
+    )
+    return (
+        f"{run.folder}: {format_amount(run.reached, 'step')}, {format_amount(run.digest.episodes, 'episode')}{speed}."
+    )
 
 
-def learning_figure(run: RunData, name: str, label: str, colour: int) -> Figure:
+def make_learning_figure(run: RunData, name: str, label: str, colour: int) -> Figure:
     """The learning curve of one run."""
     at = np.linspace(0, run.reached, POINTS + 1)[1:]
     curve = run.digest.curve
@@ -116,8 +126,18 @@ def _thresholds(run: RunData) -> Section:
         firsts = [firsts[place] for place in np.unique(np.linspace(0, len(firsts) - 1, MOST_ROWS).astype(int))]
     rows = []
     for first in firsts:
-        share = percent(run.digest.share_having(first.score))
-        rows.append(Row([count(first.score), count(first.steps), duration(first.seconds), count(first.usual), share]))
+        share = format_percent(run.digest.share_having(first.score))
+        rows.append(
+            Row(
+                [
+                    format_count(first.score),
+                    format_count(first.steps),
+                    format_duration(first.seconds),
+                    format_count(first.usual),
+                    share,
+                ]
+            )
+        )
     header = ("score", "first had after steps", "after time", "mean of 100 reached it after steps", "share of last 100")
     return Section("Scores over time", [Table(header, rows)], folded=True)
 
@@ -125,7 +145,13 @@ def _thresholds(run: RunData) -> Section:
 def _endings(run: RunData) -> Table:
     def row(words: str, endings: Endings) -> Row:
         total = max(1, sum(endings.ended.values()))
-        return Row([words, *(percent(endings.ended.get(kind, 0) / total) for kind in ENDINGS), number(endings.length)])
+        return Row(
+            [
+                words,
+                *(format_percent(endings.ended.get(kind, 0) / total) for kind in ENDINGS),
+                format_number(endings.length),
+            ]
+        )
 
     header = ("where episodes ended", *ENDINGS.values(), "mean length")
     late = f"last {min(LAST, run.digest.episodes)}"
@@ -135,7 +161,8 @@ def _endings(run: RunData) -> Table:
 
 def _best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
     actions = " › ".join(best.actions)  # noqa: RUF001
-    title = f"Best episode: {best.score} points, {some(best.length, 'step')}, after {best.step:,} steps of training"
+    length = format_amount(best.length, "step")
+    title = f"Best episode: {best.score} points, {length}, after {best.step:,} steps of training"
     rest: list[Block] = [Transcript(turns)] if turns else []
     if not turns and not run.summary:
         rest.append(Text(f"Read it with what the game answered: xtx best {run.folder}"))
@@ -146,8 +173,8 @@ def _settings(run: RunData, game: str) -> Section:
     config = run.config
     own = {"game": config.game, "agent": config.agent, "seed": config.seed, "steps": config.steps}
     own |= {"num_envs": config.num_envs, "stochastic": config.stochastic, "extra_actions": config.extra_actions}
-    own |= {"wide_grammar": config.wide_grammar, "actions": config.actions, **flat(config.settings)}
-    other = {line.partition("=")[0] for line in deviations(config, game)}
+    own |= {"wide_grammar": config.wide_grammar, "actions": config.actions, **flatten(config.settings)}
+    other = {line.partition("=")[0] for line in list_deviations(config, game)}
     rows = [Row([name, json.dumps(value), "not the paper's" if name in other else ""]) for name, value in own.items()]
     return Section("Settings", [Table(("setting", "value", ""), rows, words=True)], folded=True)
 
@@ -162,4 +189,4 @@ def _versions(run: RunData) -> list[Block]:
         machine = f"{start.get('machine', '?')}, {start.get('processors', '?')} processors"
         rows.append(Row([str(start.get("started", DASH)), ran, str(start.get("git") or DASH), machine]))
     table = Table(("started", "with", "git", "machine"), rows, words=True)
-    return [Section(f"Versions ({some(len(rows), 'start')})", [table], folded=True)]
+    return [Section(f"Versions ({format_amount(len(rows), 'start')})", [table], folded=True)]

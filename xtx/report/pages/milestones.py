@@ -7,38 +7,38 @@ from dataclasses import replace
 
 import numpy as np
 
-from xtx.report.data.episode_digest import COMPARED_STEPS, curve_points
-from xtx.report.data.equal_steps import equal_steps, far_enough
+from xtx.report.data.episode_digest import COMPARED_STEPS, choose_curve_points
+from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group
 from xtx.report.data.statistics import curve_at
-from xtx.report.number_format import DASH, count, number, percent, some
-from xtx.report.pages.beside_paper import over_seeds
+from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_percent
+from xtx.report.pages.beside_paper import format_over_seeds
 from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
 
 SHARES = (0.25, 0.5, 0.75)
 """Of an agent's best mean score."""
 
 
-def section(groups: Sequence[Group]) -> Section:
+def make_section(groups: Sequence[Group]) -> Section:
     """The table of a game."""
-    ends = equal_steps(far_enough(groups))
+    ends = find_equal_steps(drop_short_groups(groups))
     furthest = max(group.steps for group in groups)
     marks = [step for step in COMPARED_STEPS if step <= furthest]
-    up_to = " and ".join(map(count, sorted(set(ends.values()))))
+    up_to = " and ".join(map(format_count, sorted(set(ends.values()))))
     text = (
         "Mean final score of the last 100 episodes after so many steps; area under that curve up to step "
         f"{up_to}, which all rows with a figure there have come to; steps, in two digits, after which it first was at "
         "25, 50 and 75 % of its highest value. Handicaps, which a person at the keyboard would not have"
     )
-    given = [handicaps(group) for group in groups]
+    given = [describe_handicaps(group) for group in groups]
     alike = len(set(given)) == 1
     text += f": {given[0].hint}." if alike else " are in the last column."
     header = [
         "agent",
         *(f"at {step:,}" for step in marks),
         "area under curve",
-        *(f"{percent(share)} of its best after" for share in SHARES),
+        *(f"{format_percent(share)} of its best after" for share in SHARES),
     ]
     rows = [_row(group, marks, ends.get(group.label)) for group in groups]
     if not alike:
@@ -51,10 +51,10 @@ def _row(group: Group, marks: Sequence[int], end: int | None) -> Row:
     """`end`: up to which step the area is; None if the group is not compared."""
     cells: list[Cell | str] = [group.label]
     cells += [_score_at(group, step) for step in marks]
-    cells.append(DASH if end is None else over_seeds(group.area_at(end)))
+    cells.append(DASH if end is None else format_over_seeds(group.area_at(end)))
     for share in SHARES:
-        steps = [found for run in group.runs if (found := steps_to_share(run, share)) is not None]
-        cells.append(count(float(f"{np.mean(steps):.2g}")) if steps else DASH)
+        steps = [found for run in group.runs if (found := find_steps_to_share(run, share)) is not None]
+        cells.append(format_count(float(f"{np.mean(steps):.2g}")) if steps else DASH)
     return Row(cells, group.label)
 
 
@@ -62,21 +62,21 @@ def _score_at(group: Group, step: int) -> str:
     """The mean over the seeds, where all of them have come to that step."""
     if group.steps < step:
         return DASH
-    return number(float(group.avg_at(step).mean()))
+    return format_number(float(group.avg_at(step).mean()))
 
 
-def steps_to_share(run: RunData, share: float) -> float | None:
+def find_steps_to_share(run: RunData, share: float) -> float | None:
     """The step at which the mean score of a run first was that share of its highest value; None if that is not above
     zero. The curve is read at the points that summaries hold, so that these give the same."""
     if run.digest.curve.steps.size == 0:
         return None
-    at = curve_points(run.reached)
+    at = choose_curve_points(run.reached)
     means = np.nan_to_num(curve_at(run.digest.curve.steps, run.digest.curve.mean, at), nan=-np.inf)
     highest = float(means.max())
     return float(at[np.argmax(means >= share * highest)]) if highest > 0 else None
 
 
-def handicaps(group: Group) -> Cell:
+def describe_handicaps(group: Group) -> Cell:
     """What an agent is given, in a few words, and in more."""
     config = group.runs[0].config
     short, long = [], []
@@ -94,18 +94,18 @@ def handicaps(group: Group) -> Cell:
     return Cell(" · ".join(short), "; ".join(long))
 
 
-def evaluations(groups: Sequence[Group]) -> list[Block]:
+def make_evaluations(groups: Sequence[Group]) -> list[Block]:
     """A line for each evaluation of the runs of a game; nothing without any."""
     rows = [
         Row(
             [
                 f"{group.label} · seed {run.config.seed}",
-                f"{count(one.trained_steps)} ({one.checkpoint})",
+                f"{format_count(one.trained_steps)} ({one.checkpoint})",
                 "likeliest" if one.greedy else "drawn",
-                count(one.figures.episodes),
-                f"{number(one.figures.score_mean)} ± {number(one.figures.score_std)}",
-                count(one.figures.score_max),
-                number(one.figures.length_mean),
+                format_count(one.figures.episodes),
+                f"{format_number(one.figures.score_mean)} ± {format_number(one.figures.score_std)}",
+                format_count(one.figures.score_max),
+                format_number(one.figures.length_mean),
                 one.date,
             ],
             group.label,
@@ -117,5 +117,5 @@ def evaluations(groups: Sequence[Group]) -> list[Block]:
     if not rows:
         return []
     header = ("run", "checkpoint", "actions", "episodes", "Avg", "Max", "mean length", "date")
-    text = f"{some(len(rows), 'evaluation')} of agents that did not learn meanwhile; ± is over episodes."
+    text = f"{format_amount(len(rows), 'evaluation')} of agents that did not learn meanwhile; ± is over episodes."
     return [Section("Evaluations", [Text(text), Table(header, rows)])]

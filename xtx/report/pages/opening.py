@@ -6,15 +6,15 @@ from collections import Counter
 
 import numpy as np
 
-from xtx.report.data.equal_steps import FAR_ENOUGH, equal_steps, far_enough
+from xtx.report.data.equal_steps import FAR_ENOUGH, drop_short_groups, find_equal_steps
 from xtx.report.data.paper_tables import Figures, read_paper
-from xtx.report.data.row_marks import MEANINGS, SEARCH, marks_of
-from xtx.report.data.run_groups import Board, Group, Variant, paper_steps
+from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
+from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
 from xtx.report.data.statistics import normalise
-from xtx.report.number_format import DASH, count, number, percent, some, spread
+from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_percent, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
-from xtx.report.pages.beside_paper import over_seeds, steps_cell
-from xtx.report.pages.by_game import learning_plot
+from xtx.report.pages.beside_paper import format_over_seeds, make_steps_cell
+from xtx.report.pages.by_game import make_learning_plot
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 
 MAX_LINES = 8
@@ -23,7 +23,7 @@ MAX_ROWS = 14
 """Of the compact table."""
 
 
-def section(board: Board) -> Section:
+def make_section(board: Board) -> Section:
     """The opening of a report of at least one group."""
     leader = _leader(board)
     variant = _main_variant(board, leader)
@@ -33,9 +33,9 @@ def section(board: Board) -> Section:
     return Section("Findings", [*blocks, *_table(board, variant, leader)], kind="opening")
 
 
-def published_of(group: Group) -> Figures | None:
+def find_published(group: Group) -> Figures | None:
     """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
-    if group.steps < FAR_ENOUGH * paper_steps(group.agent):
+    if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
         return None
     row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
     return row.agents.get(group.agent) if row and not group.variant.wide else None
@@ -47,7 +47,7 @@ def _leader(board: Board) -> str:
 
     def weight(label: str) -> tuple[int, int, int, float]:
         groups = [group for group in board.groups if group.label == label]
-        beside = sum(published_of(group) is not None for group in groups)
+        beside = sum(find_published(group) is not None for group in groups)
         return beside, len(groups), sum(len(g.runs) for g in groups), max(float(g.avg.mean()) for g in groups)
 
     return max(board.labels, key=weight)
@@ -59,7 +59,7 @@ def _main_variant(board: Board, leader: str) -> Variant:
     def weight(variant: Variant) -> tuple[bool, int, int]:
         groups = board.of(variant)
         has_leader = any(group.label == leader for group in groups)
-        return has_leader, len(far_enough(groups)), max(group.longest for group in groups)
+        return has_leader, len(drop_short_groups(groups)), max(group.longest for group in groups)
 
     return max(board.variants, key=weight)
 
@@ -73,24 +73,23 @@ def _beside_paper(board: Board, leader: str) -> str:
         (group, paper)
         for group in board.groups
         if group.label == leader and not group.variant.stochastic and group.variant.game != "dragon"
-        and (paper := published_of(group))
+        and (paper := find_published(group))
     ]  # fmt: skip
     if not pairs:
         return ""
     higher = sum(float(group.avg_by_game.mean()) > paper.avg for group, paper in pairs)
     if len(pairs) == 1:
         [(group, paper)] = pairs
-        return (
-            f"{leader} on {group.variant.title}: Avg {over_seeds(group.avg_by_game)}, the paper's {number(paper.avg)}."
-        )
+        avg = format_over_seeds(group.avg_by_game)
+        return f"{leader} on {group.variant.title}: Avg {avg}, the paper's {format_number(paper.avg)}."
     known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
     ours = np.mean([float(normalise(group.avg_by_game.mean(), most)) for group, _, most in known])
     theirs = np.mean([float(normalise(paper.avg, most)) for _, paper, most in known])
     whole = sum(not group.fewer_steps for group, _ in pairs)
     return (
-        f"{leader}: Avg above the paper's in {higher} of {some(len(pairs), 'deterministic row')} that the paper has "
+        f"{leader}: Avg above the paper's in {higher} of {len(pairs)} deterministic rows that the paper has "
         f"too (without Dragon), {whole} of them with as many steps as the paper's runs; on average "
-        f"{percent(float(ours))} of the points, the paper's {percent(float(theirs))}."
+        f"{format_percent(float(ours))} of the points, the paper's {format_percent(float(theirs))}."
     )
 
 
@@ -100,8 +99,8 @@ def _who_is_ahead(board: Board) -> str:
     games: list[str] = []
     at: set[int] = set()
     for variant in board.variants:
-        groups = far_enough(board.of(variant))
-        ends = equal_steps(groups)
+        groups = drop_short_groups(board.of(variant))
+        ends = find_equal_steps(groups)
         if len({group.agent for group in groups}) > 1:
             at.update(ends.values())
             scores = dict.fromkeys((group.agent for group in groups), float("-inf"))
@@ -114,43 +113,43 @@ def _who_is_ahead(board: Board) -> str:
         return ""
     told = ", ".join(f"{agent} on {times}" for agent, times in winners.most_common(3))
     if len(games) == 1:
-        return f"Highest {AVG_OF_ALL} on {games[0]}, at step {count(max(at))}: {' and '.join(winners)}."
-    steps = count(min(at)) if len(at) == 1 else f"{count(min(at))} to {count(max(at))}"
+        return f"Highest {AVG_OF_ALL} on {games[0]}, at step {format_count(max(at))}: {' and '.join(winners)}."
+    steps = format_count(min(at)) if len(at) == 1 else f"{format_count(min(at))} to {format_count(max(at))}"
     return f"Highest {AVG_OF_ALL} at equal steps ({steps}, by game), of {len(games)} games with several agents: {told}."
 
 
 def _how_sure(board: Board) -> str:
     """How many rows have one seed, or fewer steps than the paper's runs."""
-    rows = len(board.groups)
+    rows = format_amount(len(board.groups), "row")
     single = sum(len(group.runs) == 1 for group in board.groups)
     short = sum(group.fewer_steps for group in board.groups)
     if not single and not short:
         return f"Every row has at least {min(len(group.runs) for group in board.groups)} seeds."
     said = []
     if single:
-        said.append(f"{single} of {some(rows, 'row')} {'has' if single == 1 else 'have'} one seed only")
+        said.append(f"{single} of {rows} {'has' if single == 1 else 'have'} one seed only")
     if short:
-        said.append(
-            f"{short} of {some(rows, 'row')} {'has' if short == 1 else 'have'} fewer steps than the paper's runs"
-        )
+        said.append(f"{short} of {rows} {'has' if short == 1 else 'have'} fewer steps than the paper's runs")
     return f"{' and '.join(said)}: small differences may be chance."
 
 
 def _best_of_all(board: Board) -> str:
     group = max(board.groups, key=lambda group: float(group.max.max()))
-    return f"Best final score: {count(float(group.max.max()))} points, by {group.label} on {group.variant.title}."
+    return (
+        f"Best final score: {format_count(float(group.max.max()))} points, by {group.label} on {group.variant.title}."
+    )
 
 
 # --- curve and table --------------------------------------------------------------------------------------------
 
 
 def _curve(board: Board, variant: Variant, leader: str) -> Figure:
-    groups = sorted(far_enough(board.of(variant)), key=lambda group: (group.label != leader, -group.longest))
+    groups = sorted(drop_short_groups(board.of(variant)), key=lambda group: (group.label != leader, -group.longest))
     shown = groups[:MAX_LINES]
     own = next((group for group in shown if group.label == leader), None)
-    paper = published_of(own) if own else None
+    paper = find_published(own) if own else None
     reference = (f"the paper's {own.agent}", paper.avg) if own and paper else None
-    plot = learning_plot(board, variant, [group for group in board.of(variant) if group in shown], reference)
+    plot = make_learning_plot(board, variant, [group for group in board.of(variant) if group in shown], reference)
     caption = f"{variant.title}: mean final score of the last 100 episodes"
     return Figure(f"opening-{variant.title}", plot, caption, is_large=True)
 
@@ -158,23 +157,30 @@ def _curve(board: Board, variant: Variant, leader: str) -> Figure:
 def _table(board: Board, variant: Variant, leader: str) -> list[Block]:
     groups = [group for group in board.groups if group.label == leader]
     is_alone = len(board.of(variant)) == 1
-    by_game = len(groups) > 1 and (is_alone or any(published_of(group) is not None for group in groups))
+    by_game = len(groups) > 1 and (is_alone or any(find_published(group) is not None for group in groups))
     order = board.variants
     chosen = sorted(groups, key=lambda g: order.index(g.variant)) if by_game else board.of(variant)
-    papers = [published_of(group) for group in chosen]
+    papers = [find_published(group) for group in chosen]
     has_paper = any(papers)
     header = ["game" if by_game else "agent", AVG, "paper", "Max", "paper", "steps"]
     rows = []
     for group, paper in list(zip(chosen, papers, strict=True))[:MAX_ROWS]:
-        published = [spread(paper.avg, paper.avg_std), spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
-        marks = [mark for mark in marks_of(group) if mark.sign != SEARCH]
-        cells: list[Cell | str] = [group.variant.title if by_game else group.label, over_seeds(group.avg_by_game)]
-        cells += [published[0], over_seeds(group.max), published[1], steps_cell(group.steps, marks)]
+        published = (
+            [format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)]
+            if paper
+            else [DASH, DASH]
+        )
+        marks = [mark for mark in list_marks(group) if mark.sign != SEARCH]
+        cells: list[Cell | str] = [
+            group.variant.title if by_game else group.label,
+            format_over_seeds(group.avg_by_game),
+        ]
+        cells += [published[0], format_over_seeds(group.max), published[1], make_steps_cell(group.steps, marks)]
         rows.append(
             Row(cells if has_paper else [cells[place] for place in (0, 1, 3, 5)], "" if by_game else group.label)
         )
     table = Table(header if has_paper else [header[place] for place in (0, 1, 3, 5)], rows)
-    signs = {mark.sign for group in chosen for mark in marks_of(group)} - {SEARCH}
+    signs = {mark.sign for group in chosen for mark in list_marks(group)} - {SEARCH}
     told = " · ".join(f"{sign} {words}" for sign, words in MEANINGS.items() if sign in signs)
     title = f"{leader} on all its games" if by_game else variant.title
     more = len(chosen) - len(rows)

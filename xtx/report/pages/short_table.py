@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from xtx.report.data.paper_cells import READ_OFF, READ_OFF_WORDS, FilledCell, describe_filled_cells, fill_cells
-from xtx.report.data.row_marks import legend, signs_of_all
+from xtx.report.data.row_marks import describe_marks, find_common_signs
 from xtx.report.data.run_groups import Board
-from xtx.report.number_format import spread
-from xtx.report.pages.beside_paper import over_seeds, steps_cell
+from xtx.report.number_format import format_spread
+from xtx.report.pages.beside_paper import format_over_seeds, make_steps_cell
 from xtx.report.pages.document import Block, Document, Row, Section, Table, Text
 
 HEADER = ("game", "agent", "Avg", "paper", "Max", "paper", "seeds", "steps")
@@ -16,11 +16,11 @@ def build_short(board: Board, title: str) -> Document:
     """Return a document with one table. Ablations, agents past the paper and runs that another run replaces are left
     out."""
     cells = [*fill_cells(board, False), *fill_cells(board, True)]
-    told = signs_of_all([cell.group for cell in cells])
+    told = find_common_signs([cell.group for cell in cells])
     marks = [mark for cell in cells for mark in cell.marks]
     read_off = f" · {READ_OFF} {READ_OFF_WORDS}" if any(cell.is_read_off for cell in cells) else ""
     blocks: list[Block] = [Table(HEADER, [_row(cell, told) for cell in cells])]
-    blocks += [Text(legend(marks, told) + read_off)] if marks else []
+    blocks += [Text(describe_marks(marks, told) + read_off)] if marks else []
     blocks += [Text(describe_filled_cells(board))]
     return Document(title, "", [Section("The paper's main tables, as far as they are filled", blocks)], board.colours)
 
@@ -31,12 +31,12 @@ def _row(cell: FilledCell, told: set[str]) -> Row:
         [
             group.variant.title,
             group.agent,
-            over_seeds(cell.avg),
-            spread(paper.avg, paper.avg_std),
-            over_seeds(cell.max),
-            spread(paper.max, paper.max_std),
+            format_over_seeds(cell.avg),
+            format_spread(paper.avg, paper.avg_std),
+            format_over_seeds(cell.max),
+            format_spread(paper.max, paper.max_std),
             str(len(group.runs)),
-            steps_cell(cell.steps, cell.marks, told),
+            make_steps_cell(cell.steps, cell.marks, told),
         ],
         group.agent,
     )

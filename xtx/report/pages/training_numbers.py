@@ -18,12 +18,12 @@ SPEED = "steps/s"
 POINTS = 100
 
 
-def sections(board: Board) -> list[Section]:
+def make_sections(board: Board) -> list[Section]:
     """The plots of one game each, folded; without a game of which there is nothing to plot."""
-    return [found for variant in board.variants if (found := section(board, variant)) is not None]
+    return [found for variant in board.variants if (found := make_section(board, variant)) is not None]
 
 
-def section(board: Board, variant: Variant) -> Section | None:
+def make_section(board: Board, variant: Variant) -> Section | None:
     """The plots of a game; None where no run has such numbers."""
     groups = board.of(variant)
     figures = [_figure(board, variant, groups, name, label) for name, label in {**LABELS, SPEED: SPEED}.items()]
@@ -40,7 +40,7 @@ def section(board: Board, variant: Variant) -> Section | None:
 def _figure(board: Board, variant: Variant, groups: Sequence[Group], name: str, label: str) -> Figure | None:
     lines = []
     for group in groups:
-        curves = [curve for run in group.runs if (curve := curve_of(run, name)) is not None]
+        curves = [curve for run in group.runs if (curve := find_curve(run, name)) is not None]
         if not curves:
             continue
         at = np.linspace(0, max(run.reached for run in group.runs), POINTS + 1)[1:]
@@ -60,7 +60,7 @@ def _values_at(curve: tuple[Floats, Floats], at: Floats) -> Floats:
     return found
 
 
-def curve_of(run: RunData, name: str) -> tuple[Floats, Floats] | None:
+def find_curve(run: RunData, name: str) -> tuple[Floats, Floats] | None:
     """A number of a run: at these steps it had these values; None if the run does not have it."""
     if name != SPEED:
         return run.numbers.get(name)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xtx.report.number_format import number, short
+from xtx.report.number_format import format_number, format_short
 from xtx.report.plots.room_map import BOX_HEIGHT, BOX_WIDTH, SHADE_COLOURS, MapPlot, wrap
-from xtx.report.plots.svg_plots import COLOURS, NUM_MARKS, PALETTE, BarPlot, LinePlot, Plot, marker_of
+from xtx.report.plots.svg_plots import COLOURS, NUM_MARKS, PALETTE, BarPlot, LinePlot, Plot, choose_marker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
         colour = PALETTE[line.colour % COLOURS]
         kind = "steps-post" if line.steps else "default"
         style = "--" if line.dashed else "-"
-        marker = PRINTED_MARKERS[marker_of(line.colour)] if len({one.agent for one in plot.lines}) > 1 else None
+        marker = PRINTED_MARKERS[choose_marker(line.colour)] if len({one.agent for one in plot.lines}) > 1 else None
         name = _plain(line.name or line.agent)
         axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=name, marker=marker,
                   markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
@@ -81,7 +81,7 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
         axes.annotate(_plain(plot.reference[0]), (1, plot.reference[1]), xycoords=("axes fraction", "data"),
                       ha="right", va="bottom", fontsize=7)  # fmt: skip
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
-    axes.xaxis.set_major_formatter(lambda value, _: short(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_short(value))
     axes.grid(color="#e3e3e3")
     axes.set_axisbelow(True)
 
@@ -126,7 +126,7 @@ def _map(plot: MapPlot, axes: Axes) -> None:
     width, height = plot.size
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
     axes.set_axis_off()
-    axes.set_title(f"yellow: found first; violet: after {number(plot.latest, 0)} steps", fontsize=7, loc="left")
+    axes.set_title(f"yellow: found first; violet: after {format_number(plot.latest, 0)} steps", fontsize=7, loc="left")
 
 
 def _plain(text: str) -> str:

@@ -46,12 +46,12 @@ class RoomChart:
     ways: Sequence[RoomLink]
 
 
-def in_order(runs: Iterable[Sequence[RoomMove]]) -> list[RoomMove]:
+def merge_in_order(runs: Iterable[Sequence[RoomMove]]) -> list[RoomMove]:
     """The moves of several runs, by the steps after which they were made."""
     return list(merge(*runs, key=lambda move: move.step))
 
 
-def chart(moves: Sequence[RoomMove]) -> RoomChart:
+def make_chart(moves: Sequence[RoomMove]) -> RoomChart:
     """The rooms and ways in moves that are in order."""
     first: dict[str, int] = {}
     actions: dict[tuple[str, str], list[str]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
-from xtx.report.number_format import count, short
+from xtx.report.number_format import format_count, format_short
 from xtx.report.plots.room_layout import Place, RoomChart, RoomLink
 
 ACROSS, DOWN = 132, 62
@@ -78,7 +78,7 @@ class MapPlot:
             kind, said = "unseen", f"{room}\nnot found by this agent"
         else:
             kind = f"v{self.shade(first)}" + (" start" if room == next(iter(self.chart.first)) else "")
-            when = "from the beginning" if first == 0 else f"after {count(first)} steps"
+            when = "from the beginning" if first == 0 else f"after {format_count(first)} steps"
             said = "\n".join([room, f"first visited {when}", *_exits(room, ways)])
         lines = wrap(room)
         text = "".join(
@@ -115,8 +115,8 @@ class MapPlot:
             x = MARGIN + 66 + 26 * shade
             parts.append(f'<g class="v{shade}"><rect x="{x}" y="{y}" width="26" height="12"/></g>')
             if shade % 2 == 0:
-                parts.append(f'<text x="{x}" y="{y + 24}">{short(self.begins(shade))}</text>')
-        parts.append(f'<text x="{x + 30}" y="{y + 11}">{short(float(f"{self.latest:.2g}"))} steps</text>')
+                parts.append(f'<text x="{x}" y="{y + 24}">{format_short(self.begins(shade))}</text>')
+        parts.append(f'<text x="{x + 30}" y="{y + 11}">{format_short(float(f"{self.latest:.2g}"))} steps</text>')
         return f'<g class="legend">{"".join(parts)}</g>'
 
 
@@ -144,7 +144,7 @@ def wrap(name: str) -> list[str]:
     return [line if len(line) <= LETTERS else f"{line[: LETTERS - 1]}…" for line in lines]
 
 
-def map_style() -> str:
+def make_map_style() -> str:
     """Plain rules for a map that is a file of its own."""
     rules = [
         ".map text{font-size:11px;text-anchor:middle}.map .legend text{text-anchor:start}",

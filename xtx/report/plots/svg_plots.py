@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from xtx.report.data.statistics import Estimate, Floats
-from xtx.report.number_format import number, short
-from xtx.report.plots.room_map import MapPlot, map_style
+from xtx.report.number_format import format_number, format_short
+from xtx.report.plots.room_map import MapPlot, make_map_style
 
 WIDTH, HEIGHT = 440, 260
 LARGE_WIDTH, LARGE_HEIGHT = 640, 380
@@ -82,7 +82,7 @@ class LinePlot:
     def svg(self, is_large: bool = False) -> str:
         """The picture; larger, it is for wide screens only, since its letters are too small elsewhere."""
         size = (LARGE_WIDTH, LARGE_HEIGHT) if is_large else (WIDTH, HEIGHT)
-        return line_plot(
+        return draw_line_plot(
             self.lines, self.x_label, self.y_label, top=self.top, unit=self.unit, reference=self.reference, size=size
         )
 
@@ -97,13 +97,13 @@ class BarPlot:
 
     def svg(self) -> str:
         """The picture."""
-        return bar_plot(self.bars, self.x_label, points=self.points)
+        return draw_bar_plot(self.bars, self.x_label, points=self.points)
 
 
 Plot: TypeAlias = LinePlot | BarPlot | MapPlot
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
+def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers within a range, at most so many."""
     if not high > low:
         return [low]
@@ -139,10 +139,12 @@ class _Axes:
     def frame(self, x_label: str, y_label: str) -> list[str]:
         """Grid, numbers and labels of both axes."""
         low, parts = self.height - BOTTOM, []
-        for value in ticks(self.y0, self.y1):
+        for value in choose_ticks(self.y0, self.y1):
             y = self.up(value)
             parts.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{y}" y2="{y}"/>')
-            parts.append(f'<text class="tick" x="{self.left - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>')
+            parts.append(
+                f'<text class="tick" x="{self.left - 6}" y="{y + 4}" text-anchor="end">{format_short(value)}</text>'
+            )
         parts += self.numbers_across(x_label)
         parts.append(f'<line class="axis" x1="{self.left}" x2="{self.right}" y1="{low}" y2="{low}"/>')
         middle = (TOP + low) / 2
@@ -152,9 +154,9 @@ class _Axes:
 
     def numbers_across(self, label: str) -> list[str]:
         low, parts = self.height - BOTTOM, []
-        for value in ticks(self.x0, self.x1):
+        for value in choose_ticks(self.x0, self.x1):
             at = f'x="{self.across(value)}" y="{low + 16}" text-anchor="middle"'
-            parts.append(f'<text class="tick" {at}>{short(value)}</text>')
+            parts.append(f'<text class="tick" {at}>{format_short(value)}</text>')
         middle = (self.left + self.right) / 2
         parts.append(
             f'<text x="{middle}" y="{self.height - 6}" text-anchor="middle" class="label">{escape(label)}</text>'
@@ -162,12 +164,12 @@ class _Axes:
         return parts
 
 
-def marker_of(colour: int) -> str:
+def choose_marker(colour: int) -> str:
     """The shape that goes with an agent's colour: with more agents than colours, the second of a colour has another."""
     return list(MARKERS)[(colour + colour // COLOURS) % len(MARKERS)]
 
 
-def line_plot(
+def draw_line_plot(
     lines: Sequence[Line],
     x_label: str,
     y_label: str,
@@ -209,7 +211,7 @@ def line_plot(
 def _line_across(axes: _Axes, value: float, name: str = "") -> str:
     """A level across the plot: the most points there are, or what is named."""
     y, kind = axes.up(value), "reference" if name else "top"
-    said = f"{name} {number(value)}"
+    said = f"{name} {format_number(value)}"
     label = (
         f'<text class="level" x="{axes.right - 4}" y="{y - 5}" text-anchor="end">{escape(said)}</text>' if name else ""
     )
@@ -222,7 +224,7 @@ def _marks(axes: _Axes, line: Line) -> list[str]:
     begin = axes.x0 + (axes.x1 - axes.x0) * (0.5 + line.colour % 5 / 5) / NUM_MARKS
     wanted = begin + np.arange(NUM_MARKS) * (axes.x1 - axes.x0) / NUM_MARKS
     places = np.unique(known[np.minimum(np.searchsorted(line.x[known], wanted), len(known) - 1)])
-    shape = MARKERS[marker_of(line.colour)]
+    shape = MARKERS[choose_marker(line.colour)]
     return [
         f'<path class="mark" data-at="{place}" d="{shape}" '
         f'transform="translate({axes.across(float(line.x[place]))} {axes.up(float(line.y[place]))})"/>'
@@ -276,7 +278,7 @@ def _data(axes: _Axes, lines: Sequence[Line], unit: str, top: float | None, refe
     return json.dumps(data, separators=(",", ":"))
 
 
-def bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: str = "") -> str:
+def draw_bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: str = "") -> str:
     """Lying bars, or points with intervals, one below the other with the agents' names before them."""
     shown = [bar for bar in bars if bar.estimate is not None]
     left = 14 + LETTER * max((min(len(bar.agent), 26) for bar in bars), default=1)
@@ -289,7 +291,7 @@ def bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: s
         low, high = low - room, high + room
     axes = _Axes((low, high), (0, 1), left, height)
     parts = []
-    for value in ticks(axes.x0, axes.x1):
+    for value in choose_ticks(axes.x0, axes.x1):
         x = axes.across(value)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{height - BOTTOM}"/>')
     parts += axes.numbers_across(x_label)
@@ -305,7 +307,8 @@ def bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: s
 
 def _bar(axes: _Axes, estimate: Estimate, y: float, points: bool, unit: str) -> list[str]:
     value, low, high = (axes.across(v) for v in (estimate.value, estimate.low, estimate.high))
-    said = f"{number(estimate.value, 2)}{unit}, {number(estimate.low, 2)} to {number(estimate.high, 2)}"
+    figure, *ends = (format_number(number, 2) for number in (estimate.value, estimate.low, estimate.high))
+    said = f"{figure}{unit}, {' to '.join(ends)}"
     parts = [f"<title>{said}</title>"]
     if points:
         parts.append(f'<circle class="dot" cx="{value}" cy="{y}" r="4"/>')
@@ -346,10 +349,10 @@ def _style() -> str:
     for place, colour in enumerate(PALETTE):
         filled = ",".join(f".c{place} .{kind}" for kind in ("band", "bar", "dot", "mark"))
         rules.append(f".c{place} .line{{stroke:{colour}}}{filled}{{fill:{colour}}}")
-    return "".join(rules) + map_style()
+    return "".join(rules) + make_map_style()
 
 
-def standalone(svg: str) -> str:
+def make_standalone(svg: str) -> str:
     """The plot as a file of its own, light, with the names of its lines, which on the page stand above all plots."""
     head, _, rest = svg.partition(">")
     head, _, plotted = head.partition(" data-plot=")

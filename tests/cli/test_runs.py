@@ -66,7 +66,7 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].split() == ["game", "agent", "seed", "steps", "Avg", "Max", "size", "state"]
     row = read_row(folder / "a")
     assert lines[1].split()[:4] == [TOY, "random", "0", "800"] and lines[1].endswith("finished")
-    assert f"{row.reading.mean:.1f}" in lines[1].split() and format_size(row.size) in lines[1]
+    assert f"{row.progress.mean:.1f}" in lines[1].split() and format_size(row.size) in lines[1]
     assert lines[2] == str(folder / "a")
     assert lines[3].startswith(f"{TOY} stochastic") and " 1,600 " in lines[3]
     assert "800/100k" in lines[5] and lines[5].endswith("stopped")

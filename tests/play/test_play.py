@@ -354,7 +354,7 @@ def test_hints_in_a_story(trained: str, atlas: str) -> None:
     assert len(shown) == 5
     assert "take doorstop" in shown
     assert list(shown.values()) == sorted(shown.values(), reverse=True)
-    assert "The game is over: nobody can do anything." in done.stdout
+    assert "The game is over: there is nothing to do." in done.stdout
 
 
 def test_hints_know_the_persons_own_commands(trained: str) -> None:

@@ -258,7 +258,7 @@ def test_progress_along_the_walkthrough(tmp_path: Path) -> None:
     assert "| 5 points | 52 % · 5,100 |" in text  # episode 51 ends at step 5100; 52 of the last 100 in both
     assert "| 40 points | 25 % · 5,300 (1/2) |" in text
     assert "| 350 points | – |" in text  # noqa: RUF001
-    assert "which nobody reached" not in text
+    assert "which no agent reached" not in text
     assert "| zork1 | 350 | 20 | 3 | 6.7 | 9 | 11 | 51 |" in text
 
 
@@ -266,7 +266,7 @@ def test_what_nobody_reached_is_told_in_one_line(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [0, 0])
     text = to_markdown(build(read_board(tmp_path)))
     assert "| 5 points | – |" in text and "| 40 points" not in text  # noqa: RUF001
-    assert "**2 more events, up to 350 points, which nobody reached**" in text
+    assert "**2 more events, up to 350 points, which no agent reached**" in text
 
 
 class Page(HTMLParser):

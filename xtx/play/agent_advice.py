@@ -20,6 +20,6 @@ def format_probability(probability: float) -> str:
 
 
 def describe_advice(insight: Insight) -> str:
-    """Phase and likeliest actions, for people who watch."""
+    """Phase and likeliest actions, in one line."""
     listed = ", ".join(f"{action} {share}" for action, share in list_likeliest(insight))
     return f"{insight.phase}: {listed}" if insight.phase and listed else listed

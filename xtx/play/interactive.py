@@ -27,7 +27,7 @@ _INSTEAD = {
     "quit": "/quit ends the game here.",
     "q": "/quit ends the game here.",
 }
-"""What to say to those who speak to the interpreter: ours has other words for it."""
+"""Answers to commands of other interpreters (save, undo, ...): here they begin with a slash."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,9 @@ class InteractivePlay:
 
     def _hint(self, _: str) -> None:
         if self._adviser is None:
-            raise UserError("There is nobody to ask: begin with --hint RUN, the folder of a trained agent's run.")
+            raise UserError("There is no agent to ask: begin with --hint RUN, the folder of a trained agent's run.")
         if self._played.scene.over:
-            self._screen.show_note("The game is over: nobody can do anything.")
+            self._screen.show_note("The game is over: there is nothing to do.")
             return
         seen = self._look_around()
         if seen is None:

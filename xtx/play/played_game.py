@@ -27,7 +27,7 @@ _CONTROL = {code: None for code in (*range(10), *range(11, 32), *range(127, 160)
 
 @dataclass(frozen=True)
 class Scene:
-    """How the game stands, for people."""
+    """The state of the game as it is shown."""
 
     text: str
     """The narration with its paragraphs."""
@@ -43,7 +43,7 @@ class Scene:
 
 
 class DetailedGame(Game, Protocol):
-    """A game that also gives what people see of it."""
+    """A game that also gives details for the screen: room, moves, paragraphs."""
 
     @property
     def details(self) -> Details:
@@ -155,7 +155,7 @@ class PlayedGame:
         try:
             return replace(self._finder.restore(self._state), text=self.observation.text)
         except KeyboardInterrupt:
-            self._finder.close()  # stopped halfway: nobody knows what state it is in
+            self._finder.close()  # stopped halfway: its state is not known
             self._finder = None
             raise
 
@@ -184,7 +184,7 @@ class PlayedGame:
 
 
 def split_paragraphs(text: str) -> str:
-    """A narration as people read it: paragraphs apart, without the prompt and signs that steer terminals."""
+    """A narration as it is shown: paragraphs apart, without the prompt and signs that steer terminals."""
     text = _STATUS_LINE.sub("", text.replace("\r", "\n").replace("\t", " ").translate(_CONTROL))
     text = text.rstrip().removesuffix(">").rstrip()
     return _GAPS.sub("\n\n", text).strip("\n")

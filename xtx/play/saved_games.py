@@ -1,4 +1,4 @@
-"""Saved games of people: one file each in the user's data folder.
+"""Saved games of `xtx play`: one file each in the user's data folder.
 
 A file is a first line, a checksum and plain msgpack data: a damaged one is noticed before the emulator sees it.
 """

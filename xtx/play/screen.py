@@ -24,7 +24,7 @@ _ENDING = re.compile(r"^\s*\*\*\*.*\*\*\*\s*$", re.MULTILINE)
 
 
 class Screen:
-    """A console and, if wanted, a transcript. Nothing here knows the game."""
+    """A console and, if wanted, a transcript; independent of the game."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, markup=False, emoji=False)
@@ -38,12 +38,12 @@ class Screen:
     # --- the story ----------------------------------------------------------------------------------------------
 
     def show_scene(self, scene: Scene, max_score: int) -> None:
-        """Shows a scene: what was told, and the status line."""
+        """Shows a scene: the narration and the status line."""
         self.show_narration(scene)
         self.show_status(scene, max_score)
 
     def show_narration(self, scene: Scene) -> None:
-        """Shows what was told, and how the score changed."""
+        """Shows the narration, and how the score changed."""
         text = Text(scene.text)
         if scene.room:
             text.highlight_regex(rf"(?m)^{re.escape(scene.room)}(, .*|\s*\(.*\))?$", "bold")
@@ -99,7 +99,7 @@ class Screen:
 
     @contextmanager
     def show_progress(self, line: str) -> Iterator[Callable[[float], None]]:
-        """Shows a line while something takes its time. Gives a function that may be told which share of it is done."""
+        """Shows a line while something takes its time. Gives a function that takes the share that is done."""
         if self.console.is_terminal:
             with self.console.status(Text(line, "yellow"), spinner="dots") as status:
                 yield lambda share: status.update(Text(f"{line} {share:.0%}", "yellow"))

@@ -1,4 +1,4 @@
-"""Watching an agent play: the only place here that knows both the game and the agent."""
+"""Shows how an agent plays a game, move by move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as text: signs, digits, units."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def format_short(value: float) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Seconds as people say them."""
+    """Seconds in the unit that fits."""
     if seconds is None or math.isnan(seconds):
         return DASH
     if seconds < 60:

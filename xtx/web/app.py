@@ -37,7 +37,7 @@ BLOCK = 1 << 16
 
 
 class Hub:
-    """One who looks, for all who look on; while nobody does, it rests."""
+    """Reads the runs once for all connected browsers; without any it reads nothing."""
 
     def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
         self.watcher = watcher
@@ -62,7 +62,7 @@ class Hub:
         return self.watcher.snapshot(page)
 
     async def run(self) -> None:
-        """Looks every second, as long as somebody wants to know."""
+        """Looks every second, as long as a browser is connected."""
         while True:
             for number in [number for number, streams in self._pages.items() if streams > 0]:
                 await self.look(number)

@@ -40,7 +40,7 @@ const swap = (old, fresh) => {
   after();
 };
 
-// Who reads what was played further up is not disturbed until the end is in sight again; who points or drags, neither.
+// A transcript that is scrolled up stays where it is until its end is in sight again; pointing and dragging are not disturbed.
 const waiting = new Map();
 const busy = (old) => (old.matches(".follow") && !atEnd(old)) || (drag && old.contains(drag.svg)) || (held && old.contains(held.svg)) || old.contains(tip);
 const settle = () => {
@@ -76,7 +76,7 @@ const again = async () => {
   scrollTo(0, top);
 };
 
-// A tab that nobody sees needs no connection, of which a browser has only six.
+// A hidden tab needs no connection; a browser has only six.
 let source = null;
 const connect = () => {
   source = new EventSource("/events?since=" + encodeURIComponent(state.dataset.version));

@@ -1,4 +1,4 @@
-"""Who may ask. The page shows what lies in folders of this machine, so only who asks for this machine gets an answer.
+"""Which requests are answered. The page shows files of this machine, so a request must name this machine.
 
 A web page elsewhere cannot read answers of another origin, unless its own name is made to lead here (DNS rebinding):
 then the browser still sends that name as Host, and so it is refused. A bare address cannot be rebound.

@@ -134,7 +134,7 @@ class Watcher:
 
     def __init__(self, paths: Sequence[Path], find_facts: FindFacts, find_turns: FindTurns = lambda run: ()) -> None:
         self.start = secrets.token_hex(4)
-        """Tells versions of this process from those of another."""
+        """Distinguishes versions of this process from those of another."""
         self._paths = paths
         self._find_facts: _Paced[RunConfig, GameFacts | None] = _Paced(find_facts, lambda config: config.game, None)
         self._find_turns: _Paced[RunData, Sequence[Turn]] = _Paced(find_turns, _episode_of, ())
@@ -165,7 +165,7 @@ class Watcher:
             try:
                 return self._look(page)
             except Exception as error:
-                # Whatever a half-copied folder may hold: those who look on keep what they have, and see more later.
+                # A half-copied folder may hold anything: browsers keep the page that they have and get more later.
                 self._tell(f"the page could not be made anew ({type(error).__name__}: {error})")
             return self.snapshot(page)
 
@@ -179,7 +179,7 @@ class Watcher:
             self._pages.clear()
         if number not in self._pages:
             self._pages[number] = self._build(Page(number, PAGE_SIZE))
-            rest = 0.5 if self._unread else 3.0  # those who look on wait for what is still to be read
+            rest = 0.5 if self._unread else 3.0  # sooner while runs are still to be read
             self._build_at = time.monotonic() + rest * (time.monotonic() - began)
         document, pieces = self._pages[number]
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]

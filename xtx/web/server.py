@@ -34,7 +34,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def serve(watcher: Watcher, listening: socket.socket, bound: str, on_start: Callable[[], None]) -> None:
-    """Answers until the process is told to stop."""
+    """Answers requests until the process gets a signal to stop."""
     on_start()
     server: uvicorn.Server | None = None
     app = make_app(watcher, lambda: server is not None and server.should_exit)

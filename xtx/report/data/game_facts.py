@@ -1,4 +1,4 @@
-"""What a report must be told of a game, since it never opens one itself."""
+"""What a report needs of a game; it comes from the caller, since a report opens no games."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class RunData:
     summary: bool = False
     """Whether a summary is all there is of it."""
     facts: GameFacts | None = None
-    """What its summary knows of the game."""
+    """What its summary holds of the game."""
 
     @property
     def speed(self) -> float | None:
@@ -74,7 +74,7 @@ class RunData:
 
     @property
     def began(self) -> str | None:
-        """The moment of its first start, which tells runs of the same settings apart."""
+        """The moment of its first start, which distinguishes runs of the same settings."""
         return (str(self.starts[0].get("started") or "") or None) if self.starts else None
 
 

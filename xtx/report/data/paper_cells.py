@@ -77,7 +77,7 @@ def _fill(groups: Sequence[Group], paper: Figures) -> FilledCell | None:
 
 def describe_filled_cells(board: Board, kinds: Sequence[bool] = (False, True)) -> str:
     """How many cells of the paper's tables are filled, at which steps, and with how many seeds; empty if none is.
-    `kinds`: whether the games are stochastic, for each of the tables that are told of."""
+    `kinds`: whether the games are stochastic, for each of the tables that are described."""
     filled = [fill_cells(board, stochastic) for stochastic in kinds]
     if not any(filled):
         return ""

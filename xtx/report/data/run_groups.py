@@ -58,7 +58,7 @@ class Variant:
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """The name in tables and headings."""
         whole = self.actions == "whole"
         ways = (("stochastic", self.stochastic), ("whole dictionary", whole), ("wide grammar", self.wide and not whole))
         how = [word for word, holds in ways if holds]
@@ -190,7 +190,7 @@ class Board:
 
     @cached_property
     def colours(self) -> dict[str, int]:
-        """The number of each agent's colour: always the same for those that everybody has, the next ones for others."""
+        """The number of each agent's colour: the same in every report for `FIRST_AGENTS`, the next ones for others."""
         agents = {group.label: group.agent for group in self.groups}
         taken: dict[str, int] = {}
         free = len(FIRST_AGENTS)
@@ -276,7 +276,7 @@ def is_same_run(run: RunData, other: RunData) -> bool:
 
 
 def _facts(runs: Sequence[RunData], find_facts: FindFacts) -> dict[Path, GameFacts | None]:
-    """What is known of each run's game; what one run's summary knows holds for all runs of the game."""
+    """What is known of each run's game; what one run's summary holds is used for all runs of the game."""
     found = {run.folder: run.facts or find_facts(run.config) for run in runs}
     known = {facts.name: facts for facts in found.values() if facts}
     return {run.folder: found[run.folder] or known.get(find_game_name(run.config.game)) for run in runs}

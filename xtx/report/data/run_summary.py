@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_FIRSTS = 300
 MOST_STARTS = 20
 MOST_CHANGES = 20
-"""Changes from outside that a summary tells of, the newest; each is one sentence."""
+"""Most changes from outside in a summary, the newest; each is one sentence."""
 MOST_ACTION_LETTERS = 16_000
 """All commands of the best episode together; a longer list is left out whole, since part of it leads nowhere."""
 
@@ -166,7 +166,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it ran with, at its first start and its newest."""
     starts_left_out: Whole
     game: GameFacts | None
-    """What the report wants to know of the game: its maximum and the rewards along its walkthrough."""
+    """What the report needs of the game: its maximum and the rewards along its walkthrough."""
     changes: list[str] = []
     """Changes from outside that the run went on with, in words; the field is left out where there are none."""
     numbers: dict[str, Series] = {}
@@ -275,7 +275,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
 
 
 def read_start(found: dict[str, Any]) -> Start:
-    """What is as it should be; a damaged versions.json must not make a summary that nobody can read."""
+    """What is as it should be; a damaged versions.json must not make a summary that cannot be read."""
     good: dict[str, Any] = {}
     for name in Start.__struct_fields__:
         with contextlib.suppress(msgspec.ValidationError):
@@ -284,7 +284,7 @@ def read_start(found: dict[str, Any]) -> Start:
 
 
 def _name(game: str, facts: GameFacts | None) -> str:
-    """A game's name: folders of another machine mean nothing here, and are nobody's business."""
+    """A game's name: folders of another machine mean nothing here and may be private."""
     if "/" not in game:
         return game
     return facts.name if facts else Path(game).stem.lower()

@@ -1,4 +1,4 @@
-"""Figures of runs and of sets of runs. NumPy only, and nothing here knows files.
+"""Figures of runs and of sets of runs. NumPy only; no files.
 
 Scores over games and seeds are `Scores`: one array for each game, with one number for each seed. Medians, interquartile
 means and the rest are those of Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
@@ -153,7 +153,7 @@ def aggregate_iqm(scores: Scores, cut: float | None = None) -> float:
 def share_cut(*agents: Scores) -> float:
     """The share of the scores that an interquartile mean leaves out at each end: as SciPy's trim_mean, and so rliable,
     as many whole scores as there are in a quarter. Where agents or games have different numbers of seeds, a quarter
-    exactly, for all of them: otherwise one and the same result would count more for whom has more seeds."""
+    exactly, for all of them: otherwise one and the same result would count more for the agent with more seeds."""
     numbers = {len(game) for scores in agents for game in scores}
     total = len(agents[0]) * max(numbers)
     return int(0.25 * total) / total if len(numbers) == 1 else 0.25

@@ -111,7 +111,7 @@ def _choices(document: Document) -> Iterator[str]:
 
 def _section(section: Section, level: int, ids: set[str], name: str, *, whole: bool = False) -> Iterator[str]:
     """`name` is what links call it; `whole`, if it is a piece of the page."""
-    marks = (f' data-piece="{name}"' if whole else "") + _whose(section.agent)
+    marks = (f' data-piece="{name}"' if whole else "") + _agent_mark(section.agent)
     title = escape(section.title)
     if section.folded:
         yield f'<details id="{name}"{marks}><summary>{title}</summary>'
@@ -154,7 +154,7 @@ def make_figure_html(figure: Figure) -> str:
             f'<div class="small">{inside}</div><div class="large">{figure.plot.svg(True)}</div>',
             ' class="both"',
         )
-    return f"<figure{kind}{name}{_whose(figure.agent)}>{inside}{caption}</figure>"
+    return f"<figure{kind}{name}{_agent_mark(figure.agent)}>{inside}{caption}</figure>"
 
 
 def make_transcript_html(turns: Sequence[Turn]) -> str:
@@ -182,33 +182,33 @@ def _turn(turn: Turn, before: Turn | None) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     kind = ' class="words"' if table.words else ""
-    whose = [_whose(agent) for agent in table.agents] or [""] * len(table.header)
-    head = "".join(f'<th scope="col"{of}>{escape(name)}</th>' for name, of in zip(table.header, whose, strict=True))
+    columns = [_agent_mark(agent) for agent in table.agents] or [""] * len(table.header)
+    head = "".join(f'<th scope="col"{of}>{escape(name)}</th>' for name, of in zip(table.header, columns, strict=True))
     tall = " tall" if len(table.rows) > TALL else ""
     yield f'<div class="scroll{tall}" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>'
     for row in table.rows:
-        yield _row(row, whose)
+        yield _row(row, columns)
     yield "</tbody></table></div>"
 
 
-def _row(row: Row, whose: Sequence[str]) -> str:
+def _row(row: Row, columns: Sequence[str]) -> str:
     kind = f' class="{row.kind}"' if row.kind else ""
     cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row.cells]
     if row.kind == "group":
-        inside = f'<td colspan="{len(whose)}"><span>{escape(cells[0].text)}</span></td>'
+        inside = f'<td colspan="{len(columns)}"><span>{escape(cells[0].text)}</span></td>'
     else:
-        inside = "".join(_cell(cell, of) for cell, of in zip(cells, whose, strict=True))
-    return f"<tr{kind}{_whose(row.agent)}>{inside}</tr>"
+        inside = "".join(_cell(cell, of) for cell, of in zip(cells, columns, strict=True))
+    return f"<tr{kind}{_agent_mark(row.agent)}>{inside}</tr>"
 
 
-def _cell(cell: Cell, whose: str) -> str:
+def _cell(cell: Cell, mark: str) -> str:
     hint = f' title="{escape(cell.hint)}"' if cell.hint else ""
     tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share is not None else ""
     text = escape(cell.text).replace("± ", "±&nbsp;").replace(" %", "&nbsp;%")  # a narrow column breaks before "±"
-    return f"<td{hint}{tint}{whose}>{text}</td>"
+    return f"<td{hint}{tint}{mark}>{text}</td>"
 
 
-def _whose(agent: str) -> str:
+def _agent_mark(agent: str) -> str:
     return f' data-agent="{escape(agent)}"' if agent else ""
 
 

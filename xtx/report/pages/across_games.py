@@ -1,4 +1,4 @@
-"""Agents compared over several games: aggregate metrics, performance profiles, who beats whom, ablations."""
+"""Agents compared over several games: aggregate metrics, profiles, probability of improvement, ablations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Field:
 def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     """The agents and games, each agent run on each game, that make the largest such block; None without any.
 
-    An ablation that was run on one game only must not take the other games from everybody else's comparison.
+    An ablation that was run on one game only must not take the other games from the comparison of the others.
     """
     known = [variant for variant in variants if variant.maximum]
     far = {variant: drop_short_groups(board.of(variant)) for variant in known}
@@ -127,7 +127,7 @@ def _said_of_steps(field: Field) -> list[str]:
 
 
 def _summary(board: Board, field: Field, name: str) -> list[Block]:
-    """Aggregate metrics and performance profiles; `name` tells the plots' files apart."""
+    """Aggregate metrics and performance profiles; `name` is part of the names of the plots' files."""
     cut = statistics.share_cut(*field.scores.values())
     estimates = {label: statistics.aggregates(games, cut=cut) for label, games in field.scores.items()}
     colours = board.colours
@@ -181,7 +181,9 @@ def _improvement(field: Field) -> list[Block]:
             cells.append(Cell(format_number(chance.value, 2), hint, max(0.0, chance.value - 0.5)))
         rows.append(Row(cells, label))
     text = Text("Probability that a run of the agent at the left beats one of the agent above; ties count half.")
-    return [Section("Who beats whom", [text, Table(("agent", *field.scores), rows, agents=("", *field.scores))])]
+    return [
+        Section("Probability of improvement", [text, Table(("agent", *field.scores), rows, agents=("", *field.scores))])
+    ]
 
 
 # --- ablations --------------------------------------------------------------------------------------------------

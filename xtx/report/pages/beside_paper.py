@@ -32,7 +32,7 @@ class Side:
 
 
 def list_sides(board: Board, variant: Variant) -> list[Side]:
-    """Who is shown for a game: all that we have, and then those that only the paper has."""
+    """The agents of a game: all that we have, then those that only the paper has."""
     row = read_paper().table(variant.stochastic).rows.get(variant.row)
     published = row.agents if row and not variant.wide else {}
     ours = [Side(group.label, group, published.get(group.agent)) for group in board.of(variant)]
@@ -53,15 +53,17 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
         *(mark for group in groups for mark in list_marks(group)),
         *(mark for group in groups for run in group.duplicates for mark in list_marks_of_duplicate(group, run)),
     ]
-    told = find_common_signs(groups)
+    common_signs = find_common_signs(groups)
     known, others = _split(variants)
     blocks: list[Block] = [Text(f"{DEFINITIONS} {_EXPLANATION}")]
     if marks:
-        blocks.append(Text(describe_marks(marks, told)))
+        blocks.append(Text(describe_marks(marks, common_signs)))
     if known:
-        blocks.append(Table(HEADER, [row for variant in known for row in _game_rows(board, variant, told)]))
+        blocks.append(Table(HEADER, [row for variant in known for row in _game_rows(board, variant, common_signs)]))
     if others:
-        table_of_others = _without_paper([row for variant in others for row in _game_rows(board, variant, told)])
+        table_of_others = _without_paper(
+            [row for variant in others for row in _game_rows(board, variant, common_signs)]
+        )
         blocks += [Text("Games, or ways to play them, that the paper does not have:")] if known else []
         blocks.append(table_of_others)
     filled = describe_filled_cells(board, [stochastic])
@@ -107,7 +109,7 @@ def _without_paper(rows: Sequence[Row]) -> Table:
     return Table([HEADER[place] for place in kept], cut)
 
 
-def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Row]:
+def _game_rows(board: Board, variant: Variant, common_signs: Collection[str]) -> list[Row]:
     shown = list_sides(board, variant)
     points = f" · {format_count(variant.maximum)} points" if variant.maximum else ""
     deltas = [
@@ -116,12 +118,12 @@ def _game_rows(board: Board, variant: Variant, told: Collection[str]) -> list[Ro
     said = f" · Δ {', '.join(deltas)}{_delta_taken_at(shown)}" if deltas else ""
     rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
     for side in shown:
-        rows.append(_row(side, told))
-        rows += [_duplicate(side.ours, run, told) for run in side.ours.duplicates] if side.ours else []
+        rows.append(_row(side, common_signs))
+        rows += [_duplicate(side.ours, run, common_signs) for run in side.ours.duplicates] if side.ours else []
     return rows
 
 
-def _row(side: Side, told: Collection[str]) -> Row:
+def _row(side: Side, common_signs: Collection[str]) -> Row:
     group, paper = side.ours, side.paper
     published = (
         [format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
@@ -143,7 +145,7 @@ def _row(side: Side, told: Collection[str]) -> Row:
             published[1],
             format_signed(best - paper.max) if paper else DASH,
             Cell(str(len(group.runs)), f"seeds {seeds}" if many else "one seed only: nothing is known of the spread"),
-            make_steps_cell(group.steps, list_marks(group), told),
+            make_steps_cell(group.steps, list_marks(group), common_signs),
         ],
         side.label,
     )
@@ -155,20 +157,20 @@ def format_over_seeds(values: Floats) -> str:
     return format_spread(mean, std if len(values) > 1 else None)
 
 
-def _duplicate(group: Group, run: RunData, told: Collection[str]) -> Row:
+def _duplicate(group: Group, run: RunData, common_signs: Collection[str]) -> Row:
     """A run whose seed is counted already: it is in no mean, but its figures are seen."""
     own = run.digest
     figures = [format_number(own.avg_by_game), DASH, DASH, format_number(own.avg), format_number(own.max), DASH, DASH]
     name = Cell(
         f"↳ seed {run.config.seed} again, not counted: {run.folder.name.removesuffix('.json')}", str(run.folder)
     )
-    steps = make_steps_cell(run.reached, list_marks_of_duplicate(group, run), told)
+    steps = make_steps_cell(run.reached, list_marks_of_duplicate(group, run), common_signs)
     return Row([name, *figures, "", steps], group.label, "absent")
 
 
-def make_steps_cell(steps: int, marks: Sequence[Mark], told: Collection[str] = ()) -> Cell:
-    """A number of steps with the marks of its row behind, but those that are told of all rows."""
-    shown = [mark for mark in marks if mark.sign not in told]
+def make_steps_cell(steps: int, marks: Sequence[Mark], common_signs: Collection[str] = ()) -> Cell:
+    """A number of steps with the marks of its row behind, without those that all rows have."""
+    shown = [mark for mark in marks if mark.sign not in common_signs]
     signs = "".join(mark.sign for mark in shown)
     return Cell(f"{format_count(steps)} {signs}".strip(), "; ".join(mark.words for mark in shown))
 

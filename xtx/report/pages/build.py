@@ -26,7 +26,7 @@ KINDS_OF_NOTES = (
     ("Read from summaries", "read from summaries"),
     ("The same run twice", "is the same run as"),
 )
-"""Kinds of remarks, in the order in which they are shown, and the words by which they are told apart."""
+"""Kinds of remarks, in the order in which they are shown, and the words by which they are recognised."""
 
 _Made = TypeVar("_Made")
 

@@ -87,7 +87,7 @@ def _best_so_far(run: RunData, at: stats.Floats) -> stats.Floats:
 
 def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
     curve = stats.curve_at(run.digest.curve.steps, run.digest.curve.mean, at)
-    curve[at > run.reached] = np.nan  # a run knows nothing of what it has not come to
+    curve[at > run.reached] = np.nan  # not known: the run has not come so far
     return curve
 
 
@@ -212,7 +212,7 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
         rows.append(Row([name, *cells]))
     if len(beyond) > 1:
         more = format_amount(len(beyond) - 1, "more event")
-        rows.append(Row([f"{more}, up to {beyond[-1].score} points, which nobody reached"], kind="group"))
+        rows.append(Row([f"{more}, up to {beyond[-1].score} points, which no agent reached"], kind="group"))
     text = (
         "The scores that the walkthrough comes to, in order, and for each agent: in which share of its last 100 "
         "episodes it had at least that score at some time · after how many steps of training it first did (mean over "

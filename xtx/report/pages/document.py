@@ -28,7 +28,7 @@ class Row:
 
     cells: Sequence[Cell | str]
     agent: str = ""
-    """Whose line it is: it vanishes when that agent is not chosen."""
+    """The agent of the line: it is hidden when that agent is not chosen."""
     kind: str = ""
     """`group` for a line that says what the next ones are about, `total`, or `absent` for what we did not run."""
 
@@ -40,7 +40,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Row]
     agents: Sequence[str] = ()
-    """Whose each column is, where columns are agents'; empty for a column of nobody."""
+    """The agent of each column, where columns are agents; empty for other columns."""
     words: bool = False
     """Whether the other columns hold words rather than numbers."""
 
@@ -68,7 +68,7 @@ class Figure:
     plot: Plot
     caption: str
     agent: str = ""
-    """Whose it is, if it is one agent's: it vanishes with that."""
+    """Its agent, if it is about one: it is hidden with that agent."""
     is_large: bool = False
     """Whether it is drawn larger where there is room."""
 

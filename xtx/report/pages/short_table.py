@@ -16,16 +16,16 @@ def build_short(board: Board, title: str) -> Document:
     """Return a document with one table. Ablations, agents past the paper and runs that another run replaces are left
     out."""
     cells = [*fill_cells(board, False), *fill_cells(board, True)]
-    told = find_common_signs([cell.group for cell in cells])
+    common_signs = find_common_signs([cell.group for cell in cells])
     marks = [mark for cell in cells for mark in cell.marks]
     read_off = f" · {READ_OFF} {READ_OFF_WORDS}" if any(cell.is_read_off for cell in cells) else ""
-    blocks: list[Block] = [Table(HEADER, [_row(cell, told) for cell in cells])]
-    blocks += [Text(describe_marks(marks, told) + read_off)] if marks else []
+    blocks: list[Block] = [Table(HEADER, [_row(cell, common_signs) for cell in cells])]
+    blocks += [Text(describe_marks(marks, common_signs) + read_off)] if marks else []
     blocks += [Text(describe_filled_cells(board))]
     return Document(title, "", [Section("The paper's main tables, as far as they are filled", blocks)], board.colours)
 
 
-def _row(cell: FilledCell, told: set[str]) -> Row:
+def _row(cell: FilledCell, common_signs: set[str]) -> Row:
     group, paper = cell.group, cell.paper
     return Row(
         [
@@ -36,7 +36,7 @@ def _row(cell: FilledCell, told: set[str]) -> Row:
             format_over_seeds(cell.max),
             format_spread(paper.max, paper.max_std),
             str(len(group.runs)),
-            make_steps_cell(cell.steps, cell.marks, told),
+            make_steps_cell(cell.steps, cell.marks, common_signs),
         ],
         group.agent,
     )

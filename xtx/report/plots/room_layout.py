@@ -22,7 +22,7 @@ DIRECTIONS = _COMPASS | {
 }  # fmt: skip
 """Where on paper a direction leads; `up` and `down` go aslant, so that the compass has the straight ways."""
 MOST_ROOMS = 400
-"""On one map: beyond that nobody finds anything on it."""
+"""Most rooms on one map; a larger one cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def make_chart(moves: Sequence[RoomMove]) -> RoomChart:
     first: dict[str, int] = {}
     actions: dict[tuple[str, str], list[str]] = {}
     for move in moves:
-        first.setdefault(move.origin, 0)  # nobody walked into it before, so an episode begins there
+        first.setdefault(move.origin, 0)  # no move led into it before, so an episode begins there
         first.setdefault(move.target, move.step)
         known = actions.setdefault((move.origin, move.target), [])
         if move.action not in known:

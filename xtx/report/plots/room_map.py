@@ -28,7 +28,7 @@ class MapPlot:
 
     chart: RoomChart
     places: Mapping[str, Place]
-    """Of all rooms that anybody found; those that are not in the chart are shown empty."""
+    """Of all rooms that any agent found; those that are not in the chart are drawn empty."""
     latest: int
     """Steps that the last colour stands for."""
 

@@ -74,7 +74,7 @@ class LinePlot:
     x_label: str
     y_label: str
     top: float | None = None
-    """Where the dotted line is that nobody can get above."""
+    """Where the dotted line is: the most points that the game has."""
     unit: str = ""
     reference: tuple[str, float] | None = None
     """A dashed line across the plot, by its name and value."""

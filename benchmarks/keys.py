@@ -148,7 +148,7 @@ def _prompt(emulator: Emulator) -> tuple[int, int, int]:
     return prompt_of(registers)
 
 
-def needless_bytes(measured: Measured) -> Counter[tuple[int, ...]]:
+def find_needless_bytes(measured: Measured) -> Counter[tuple[int, ...]]:
     """Sets of bytes in which states differ that look and act alike, with the number of keys that are too many."""
     count: Counter[tuple[int, ...]] = Counter()
     for keys in measured.needed.values():
@@ -193,7 +193,7 @@ def main() -> int:
         table.add_row(*row)
         console.print(" | ".join(row), markup=False)
         if options.bytes:
-            for addresses, times in needless_bytes(found).most_common(30):
+            for addresses, times in find_needless_bytes(found).most_common(30):
                 console.print(f"    {times} keys: {addresses[:12]}{' ...' if len(addresses) > 12 else ''}")
     console.print(table)
     return 0

@@ -19,7 +19,7 @@ from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
 from xtx.games.emulator.frotz import Emulator, Snapshot
 
 _REMEMBERED = 20_000
-"""States whose findings are kept in memory."""
+"""Most states with findings in memory; with more all are forgotten."""
 
 _Kind = TypeVar("_Kind")
 

@@ -254,8 +254,8 @@ def coarsest(emulator: Emulator) -> Layout:
     """The layout of a survey that took every byte it may for the parser's: any other is finer."""
     survey = _Survey(emulator, (), Budget())
     survey.traces.take_for_the_parsers(slice(None))
-    states, _, memory, scores = survey._walk()
-    return survey._first_layout(states[0], states[0], memory, scores)
+    states, _, memory, scores = survey.walks.walk()
+    return survey.choice.make_first(states[0], states[0], memory, scores)
 
 
 @pytest.mark.roms

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from xtx.games.canonical.command_trials import Trial, first_to_matter
+from xtx.games.canonical.command_trials import Trial, find_first_to_matter
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Verdict, Verdicts
 from xtx.games.zset.engine import UNJUDGED, Engine
@@ -43,8 +43,8 @@ def test_changes_that_show_nowhere_are_one_or_told_apart() -> None:
 
 
 def test_the_first_suspect_that_matters_is_found() -> None:
-    assert first_to_matter([3, 5, 8, 9], lambda some: 8 in some) == 8
-    assert first_to_matter([3, 5, 8, 9], lambda some: {3, 5} <= set(some)) == 5
-    assert first_to_matter([3], lambda some: True) == 3
-    assert first_to_matter([3, 5], lambda some: False) is None
-    assert first_to_matter([], lambda some: True) is None
+    assert find_first_to_matter([3, 5, 8, 9], lambda some: 8 in some) == 8
+    assert find_first_to_matter([3, 5, 8, 9], lambda some: {3, 5} <= set(some)) == 5
+    assert find_first_to_matter([3], lambda some: True) == 3
+    assert find_first_to_matter([3, 5], lambda some: False) is None
+    assert find_first_to_matter([], lambda some: True) is None

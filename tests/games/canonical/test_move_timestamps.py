@@ -11,7 +11,7 @@ import pytest
 from layouts import layout_of
 
 from xtx.games.canonical.canonical_state import World
-from xtx.games.canonical.move_timestamps import breaks, elapsed, set_word, stamps, word
+from xtx.games.canonical.move_timestamps import count_elapsed, find_breaks, find_timestamps, read_word, write_word
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Verdict
 
@@ -24,28 +24,28 @@ def test_a_word_that_is_set_to_the_number_of_moves_is_a_stamp() -> None:
     moves = np.arange(300, dtype=np.int64)
     memory = np.zeros((300, 16), np.uint8)
     for i, row in enumerate(memory):
-        set_word(row, 2, 0 if i < 90 else 90 if i < 270 else 269)
-        set_word(row, 6, 0 if i < 90 else 90 if i < 270 else 7)
-        set_word(row, 10, 0 if i < 90 else 90)
-        set_word(row, 14, 90)
-    assert stamps(memory, moves) == [2]
+        write_word(row, 2, 0 if i < 90 else 90 if i < 270 else 269)
+        write_word(row, 6, 0 if i < 90 else 90 if i < 270 else 7)
+        write_word(row, 10, 0 if i < 90 else 90)
+        write_word(row, 14, 90)
+    assert find_timestamps(memory, moves) == [2]
 
 
 def test_moves_that_make_a_difference_are_found() -> None:
-    assert breaks(lambda ago: ago >= 76, 335, 3) == [76]
-    assert breaks(lambda ago: (ago >= 76) + (ago >= 200), 335, 3) == [76, 200]
-    assert breaks(lambda ago: 0, 335, 3) == []
-    assert breaks(lambda ago: ago >= 76, 40, 3) == []
-    assert breaks(lambda ago: ago >= 76, 0, 3) == []
-    assert len(breaks(lambda ago: ago, 1000, 3)) == 4  # and not a thousand
+    assert find_breaks(lambda ago: ago >= 76, 335, 3) == [76]
+    assert find_breaks(lambda ago: (ago >= 76) + (ago >= 200), 335, 3) == [76, 200]
+    assert find_breaks(lambda ago: 0, 335, 3) == []
+    assert find_breaks(lambda ago: ago >= 76, 40, 3) == []
+    assert find_breaks(lambda ago: ago >= 76, 0, 3) == []
+    assert len(find_breaks(lambda ago: ago, 1000, 3)) == 4  # and not a thousand
 
 
 def test_stories_reckon_with_16_bits() -> None:
     ram = np.zeros(4, np.uint8)
-    set_word(ram, 1, -60)
+    write_word(ram, 1, -60)
     assert ram.tolist() == [0, 0xFF, 0xC4, 0]
-    assert elapsed(16, word(ram, 1)) == 76
-    assert elapsed(5, 9) == -4
+    assert count_elapsed(16, read_word(ram, 1)) == 76
+    assert count_elapsed(5, 9) == -4
 
 
 def test_the_key_knows_how_long_ago_something_was_and_not_when() -> None:
@@ -61,8 +61,8 @@ def test_the_key_knows_how_long_ago_something_was_and_not_when() -> None:
     world = World(emulator, msgspec.structs.replace(layout, since=((stamp, (10, 300)),)))
 
     def key(moves: int, ago: int) -> bytes:
-        set_word(emulator.ram, now, moves)
-        set_word(emulator.ram, stamp, moves - ago)
+        write_word(emulator.ram, now, moves)
+        write_word(emulator.ram, stamp, moves - ago)
         canonical = world.canonical(RNG)
         present = emulator.save()
         emulator.restore(canonical)

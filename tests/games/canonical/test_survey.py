@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from xtx.games.canonical.canonical_state import ELSEWHERE, World
+from xtx.games.canonical.layout_check import LayoutCheck
 from xtx.games.canonical.shipped_layouts import pack_layouts, read_shipped_layout, strip_layout
-from xtx.games.canonical.survey import _Survey, read_layout
+from xtx.games.canonical.survey import read_layout
 from xtx.games.canonical.survey_budget import QUICK, Budget
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
@@ -67,21 +68,21 @@ def test_a_layout_that_was_cut_short_tells_states_apart_as_it_should() -> None:
 
 def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """In every room with a state that the check did not get to, the canonical state keeps all that changes."""
-    skipped: list[tuple[_Survey, Snapshot]] = []
-    note = _Survey._note_unchecked
+    skipped: list[tuple[LayoutCheck, Snapshot]] = []
+    note = LayoutCheck._note_unchecked
 
-    def noting(self: _Survey, state: Snapshot) -> None:
+    def noting(self: LayoutCheck, state: Snapshot) -> None:
         skipped.append((self, state))
         note(self, state)
 
-    monkeypatch.setattr(_Survey, "_note_unchecked", noting)
+    monkeypatch.setattr(LayoutCheck, "_note_unchecked", noting)
     emulator = blind()
     layout = read_layout(emulator, budget=Budget(SMALL // 2))
     assert skipped and layout.unchecked and layout.cut_short
     world = World(emulator, layout)
     free = {*emulator.world_memory.moves_addresses, *emulator.world_memory.score_addresses, *layout.stamped, *range(64)}
     room_bytes = layout.unchecked[ELSEWHERE]
-    rooms = {survey._room(state) for survey, state in skipped}
+    rooms = {check.find_room(state) for check, state in skipped}
     assert {room for room, kept in layout.unchecked.items() if kept} == {ELSEWHERE, *rooms}
     for _, state in skipped:
         emulator.restore(state)

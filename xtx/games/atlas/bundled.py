@@ -15,7 +15,7 @@ from importlib.resources import files
 from xtx.games.atlas.archive import unpack
 
 SUFFIX = ".shipped"
-"""Suffix of the data file, whose stem is that of the story."""
+"""Suffix of the data file; its stem is that of the story."""
 
 
 def shipped_findings(md5: str) -> dict[bytes, bytes]:

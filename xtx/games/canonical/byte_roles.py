@@ -213,7 +213,7 @@ class Traces:
         return ram
 
 
-def ticking(memory: npt.NDArray[np.uint8], run: int) -> npt.NDArray[np.bool_]:
+def find_ticking(memory: npt.NDArray[np.uint8], run: int) -> npt.NDArray[np.bool_]:
     """Which bytes count turns, by the walk itself: they go up, or down, by one in several turns running, and seldom
     do anything else."""
     steps = np.diff(memory, axis=0).view(np.int8)  # from 0 down to 255 is a step of one too
@@ -226,7 +226,7 @@ def ticking(memory: npt.NDArray[np.uint8], run: int) -> npt.NDArray[np.bool_]:
     return ticking
 
 
-def score_copies(memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]) -> list[int]:
+def find_score_copies(memory: npt.NDArray[np.uint8], scores: npt.NDArray[np.int64]) -> list[int]:
     """Addresses of bytes that hold the score's low byte: copies that the story keeps for its messages."""
     if len(set(scores.tolist())) < 3:
         return []

@@ -2,7 +2,7 @@
 
 What was found out about a state (its valid actions, `look`, `inventory`) is to be found out once. For that two
 states must count as equal that differ only in what the parser left behind, in the number of moves, or in a lamp
-that has 181 turns left and not 180; and what is found must be a function of the key alone, whoever found it.
+that has 181 turns left and not 180; and what is found must be a function of the key alone, in whichever run it is found.
 So the key is not a summary of the state but the state itself, made canonical: every byte that does not belong
 to the world is set to a fixed value, and the search then starts *from that canonical state*. Which bytes those
 are is found by trying: see survey.py.
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.canonical.move_timestamps import elapsed, set_word, word
+from xtx.games.canonical.move_timestamps import count_elapsed, read_word, write_word
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.emulator.printed_text import clean
 from xtx.games.zmachine.story_memory import Ram
@@ -25,7 +25,7 @@ from xtx.games.zset.engine import UNJUDGED, Engine
 from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
 
 CANONICAL_VERSION = 8
-"""The same for stories whose profile says what means nothing: changes only when the way of making a state canonical
+"""The same for stories with a profile that says what means nothing: changes only when the way of making a state canonical
 does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
 adventure must then be found anew."""
 
@@ -156,10 +156,10 @@ class World:
     def _timeless(self, ram: Ram) -> Ram:
         """The memory with what happened so many moves ago put as long before the canonical number of moves: as long as
         makes the difference, and no longer."""
-        ram, now, canonical = ram.copy(), word(ram, self._moves), word(self._fill, self._moves)
+        ram, now, canonical = ram.copy(), read_word(ram, self._moves), read_word(self._fill, self._moves)
         for address, breaks in self.layout.since:
-            ago = elapsed(now, word(ram, address))
-            set_word(ram, address, canonical - max((after for after in breaks if after <= ago), default=0))
+            ago = count_elapsed(now, read_word(ram, address))
+            write_word(ram, address, canonical - max((after for after in breaks if after <= ago), default=0))
         return ram
 
     def _keep_attributes(self, ram: Ram, present: Ram, around: list[int]) -> None:

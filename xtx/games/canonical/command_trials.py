@@ -219,7 +219,7 @@ class Trials:
         return matters
 
 
-def first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]], bool]) -> int | None:
+def find_first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]], bool]) -> int | None:
     """The suspect that, with those before it, is the first to matter; None if even all of them do not."""
     if not suspects or not matters(suspects):
         return None

@@ -49,7 +49,7 @@ class Folding:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
         `appearances` says what states look like to a player who tries this and that in them; each is one of the states,
         or made of the one with that number. `covered` are the bits of memory that always count. `may_compare` and
-        `may_verify` say whether there is time left for either: values that were not compared, or whose fold was not
+        `may_verify` say whether there is time left for either: values that were not compared, or with a fold that was not
         verified in all states, count each by itself."""
         self._states = states
         self._rooms = np.array(rooms)
@@ -185,12 +185,12 @@ class Folding:
             for begin in range(0, len(self._states), CHUNK):
                 some = range(begin, min(begin + CHUNK, len(self._states)))
                 here = {i: [fold for fold in tables if fold[0] in (0, self._rooms[i])] for i in some}
-                folded = {i: _folded(self._states[i].ram, here[i]) for i in some}
+                folded = {i: _fold(self._states[i].ram, here[i]) for i in some}
                 different = [i for i in some if folded[i] != self._states[i].ram]
                 self._looks([(i, ram) for i in different for ram in (self._states[i].ram, folded[i])])
                 for i in different:
                     while (guilty := self._guilty(i, here[i])) is not None:
-                        before = _folded(self._states[i].ram, here[i][:guilty])
+                        before = _fold(self._states[i].ram, here[i][:guilty])
                         _, address, table = here[i][guilty]
                         table[before[address]] = before[address]
                         changed = True
@@ -205,7 +205,7 @@ class Folding:
         """Which of the folds is the first that, with those before it, makes a difference in a state; None if even all
         of them do not."""
         ram = self._states[index].ram
-        folded = _folded(ram, folds)
+        folded = _fold(ram, folds)
         if folded == ram:
             return None
         truth, look = self._looks([(index, ram), (index, folded)])
@@ -214,14 +214,14 @@ class Folding:
         without, needed = 0, len(folds)  # halving
         while needed - without > 1:
             middle = (without + needed) // 2
-            if self._looks([(index, _folded(ram, folds[:middle]))])[0] != truth:
+            if self._looks([(index, _fold(ram, folds[:middle]))])[0] != truth:
                 needed = middle
             else:
                 without = middle
         return needed - 1
 
 
-def _folded(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:
+def _fold(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:
     changed = bytearray(ram)
     for _, address, table in folds:
         changed[address] = table[changed[address]]

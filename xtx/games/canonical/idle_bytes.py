@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from xtx.games.canonical.byte_roles import NONSENSE, Traces
 from xtx.games.canonical.canonical_state import Layout, World
-from xtx.games.canonical.command_trials import CHUNK, RNG, Trial, Trials, first_to_matter
+from xtx.games.canonical.command_trials import CHUNK, RNG, Trial, Trials, find_first_to_matter
 from xtx.games.emulator.frotz import Snapshot
 from xtx.games.zmachine.story_memory import Ram
 
@@ -181,7 +181,7 @@ def _culprits_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _
 
         end = trial.work + limit
         truth, found, left = appearance(()), [], list(question.suspects)
-        while (culprit := first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
+        while (culprit := find_first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
             found.append(culprit)
             left.remove(culprit)
             if trial.work > end:

@@ -1,8 +1,8 @@
-"""When something happened last, by the number of moves: a story whose player gets tired so long after he slept keeps
-the move at which he did.
+"""Move timestamps: words of memory that hold the number of the move at which something happened last.
 
-The key knows nothing of the number of moves, so such a word means nothing there by itself: what counts is how long ago
-that was, and of this only whether it is long enough for something to come of it.
+A player who gets tired some moves after the last sleep is an example. The key does not hold the number of moves, so a
+timestamp means nothing in it: what counts is how long ago the move was, and of this only whether it is long enough for
+something to come of it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 _CHANGES = 2
-"""So often a word must have been set to the number of moves before it is taken for a stamp."""
+"""So often a word must have been set to the number of moves before it is taken for a timestamp."""
 
 
-def stamps(memory: npt.NDArray[np.uint8], moves: npt.NDArray[np.int64]) -> list[int]:
+def find_timestamps(memory: npt.NDArray[np.uint8], moves: npt.NDArray[np.int64]) -> list[int]:
     """Addresses of words that were set to the number of moves now and then and to nothing else, along a walk: its
     memories, one in each row, and the number of moves in each."""
     words = (memory[:, :-1].astype(np.uint16) << 8) | memory[:, 1:]
@@ -27,7 +27,7 @@ def stamps(memory: npt.NDArray[np.uint8], moves: npt.NDArray[np.int64]) -> list[
     return [a for a in found if len(set(words[1:, a][changed[:, a]].tolist())) >= _CHANGES]
 
 
-def breaks(appearance: Callable[[int], Hashable], longest: int, most: int) -> list[int]:
+def find_breaks(appearance: Callable[[int], Hashable], longest: int, most: int) -> list[int]:
     """The numbers of moves, up to the longest, after which something appears otherwise than just before; the first few
     of them, one more than `most` where there are more than that."""
     found: list[int] = []
@@ -44,16 +44,16 @@ def breaks(appearance: Callable[[int], Hashable], longest: int, most: int) -> li
     return found
 
 
-def word(ram: bytes | npt.NDArray[np.uint8], address: int) -> int:
+def read_word(ram: bytes | npt.NDArray[np.uint8], address: int) -> int:
     """The number at an address."""
     return int(ram[address]) << 8 | int(ram[address + 1])
 
 
-def set_word(ram: npt.NDArray[np.uint8], address: int, value: int) -> None:
+def write_word(ram: npt.NDArray[np.uint8], address: int, value: int) -> None:
     """Writes a number, which may be below 0."""
     ram[address], ram[address + 1] = value >> 8 & 0xFF, value & 0xFF
 
 
-def elapsed(now: int, then: int) -> int:
-    """The moves since a stamp was set; stories reckon with 16 bits and a sign."""
+def count_elapsed(now: int, then: int) -> int:
+    """The moves since a timestamp was set; stories reckon with 16 bits and a sign."""
     return (now - then + 0x8000 & 0xFFFF) - 0x8000

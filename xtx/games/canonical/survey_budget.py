@@ -29,7 +29,7 @@ class Budget:
         self.total = total
         self.spent = 0
         self.cut_short: list[str] = []
-        """Names of the stages whose share was spent before they were done."""
+        """Names of the stages that were not done when their share was spent."""
         self._until = 1.0
         self._stage = ""
         self._on_progress = on_progress

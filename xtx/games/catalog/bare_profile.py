@@ -19,7 +19,7 @@ _COMMON_TEMPLATES = (
     "pull OBJ", "push OBJ", "put OBJ in OBJ", "put OBJ on OBJ", "read OBJ", "take OBJ", "take all", "talk to OBJ",
     "turn OBJ", "turn on OBJ", "unlock OBJ with OBJ", "wait", "wear OBJ",
 )  # fmt: skip
-"""What is tried in a story whose grammar cannot be read."""
+"""What is tried in a story if its grammar cannot be read."""
 
 
 def bare_profile(content: bytes, md5: str, path: Path) -> Profile:

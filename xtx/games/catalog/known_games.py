@@ -168,7 +168,7 @@ def find_profile(md5: str) -> Profile | None:
 
 
 def supported(md5: str) -> Entry | None:
-    """Jericho's game whose story has that md5."""
+    """Return Jericho's game of the story with that md5."""
     return next((entry for entry in _jericho_entries() if entry.md5 == md5), None)
 
 

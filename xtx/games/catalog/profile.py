@@ -71,10 +71,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     location: Word | None = None
     """Object number of the room shown in the status line; in the dark, Inform's object for darkness."""
     special: tuple[Address, ...] = ()
-    """RAM bytes whose change is a change of the world beyond object moves and attributes."""
+    """RAM bytes that belong to the world beyond object moves and attributes."""
     ignored_objects: tuple[Number, ...] = ()
     ignored_attributes: tuple[Annotated[int, msgspec.Meta(ge=0, lt=48)], ...] = ()
-    """Attributes whose change is no change of the world."""
+    """Attributes that do not belong to the world."""
     volatile: tuple[tuple[int, int], ...] = ()
     """Half-open address ranges that are no part of the world: text buffers, the parser's variables, the clock."""
     word_length: Annotated[int, msgspec.Meta(ge=1)]
@@ -85,7 +85,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The emulator seed under which the walkthrough works."""
     walkthrough: tuple[str, ...] = ()
     printed_score: Annotated[str, msgspec.Meta(max_length=500)] = ""
-    """A regular expression whose first group is the score in the answer to the command `score`; used where `score` is
+    """A regular expression; its first group is the score in the answer to the command `score`; used where `score` is
     None."""
     opening: tuple[str, ...] = ()
     """What is typed at the beginning of every game, up to the first prompt for a command."""
@@ -347,7 +347,7 @@ def profile_from_debug(
 ) -> Profile:
     """The profile of a story compiled with Inform 6 and its library.
 
-    `special` names the variables and arrays whose change is a change of the world; names the story does not have
+    `special` names the variables and arrays that belong to the world; names the story does not have
     are passed over. `topics` is that of `grammar_templates`. Raises `ValueError` if the debugging information is
     damaged or belongs to another story.
     """
@@ -473,7 +473,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--author", default="")
     parser.add_argument("--name", default="")
     parser.add_argument("--special", nargs="*", default=["task_done"], metavar="NAME", help="variables of the world")
-    parser.add_argument("--no-topics", action="store_true", help="no templates for talk: nobody is there to talk to")
+    parser.add_argument("--no-topics", action="store_true", help="no templates for talk: there is no one to talk to")
     options = parser.parse_args(arguments)
     try:
         profile = profile_from_debug(

@@ -77,7 +77,7 @@ def _discover(profile: Profile, probe: Probe) -> Profile:
 
 
 def find_title(opening: str) -> str:
-    """The title in the opening text: the line above the one that says what it is and who wrote it."""
+    """The title in the opening text: the line above the one with kind and author."""
     lines = [line.strip() for line in opening.split("\n")]
     for above, line in pairwise(lines):
         if above and re.search(r"\binteractive\b|\bcopyright\b|\(c\)|\brelease \d|\bby [A-Z]", line, re.I):

@@ -1,4 +1,4 @@
-"""Which object is the player: the one whose contents `inventory` lists."""
+"""Finds the object that is the player: `inventory` lists what is in it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Turn:
 
 
 def read_turns(content: str) -> list[Turn]:
-    """The turns in a transcript, whose commands stand behind a prompt (>), or in a list with one command a line. In a
+    """The turns in a transcript, with commands behind a prompt (>), or in a list with one command a line. In a
     list lines that begin with # are left out."""
     lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     prompts = [(i, found[1]) for i, line in enumerate(lines) if (found := _PROMPT.match(line))]

@@ -164,7 +164,7 @@ class Emulator:
         return status
 
     def note(self, command: str) -> None:
-        """Leaves word of what is tried next, for who has to find out why this process died."""
+        """Note what is tried next, so that the parent can find out why this process died."""
         if self._trace is not None:
             self._trace.command = command.encode("ascii", "replace")[:COMMAND_LENGTH]
             self._trace.progress += 1
@@ -267,7 +267,7 @@ class Emulator:
         return self._save(self.ram.tobytes())
 
     def save_registers(self) -> Snapshot:
-        """The state without RAM, for those who copied that already."""
+        """Return the state without RAM, if that was copied already."""
         return self._save(b"")
 
     def _save(self, ram: bytes) -> Snapshot:

@@ -177,7 +177,7 @@ class GameVector:
     def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
         """Step games and return the results in the order of the actions.
 
-        actions: one for each game, or a mapping from indices of games. last: indices of the games whose step limit ends
+        actions: one for each game, or a mapping from indices of games. last: indices of the games in which the step limit ends
         the episode with this step.
         """
         return self._move(self._chosen(actions), last, early=False)
@@ -212,7 +212,7 @@ class GameVector:
 
     @property
     def waiting(self) -> dict[int, tuple[str, ...]]:
-        """Between `move` and `arrive`, the valid actions of games whose workers are idle while other workers search.
+        """Between `move` and `arrive`, the valid actions of games with idle workers while other workers search.
 
         Empty if no worker is idle, or workers may not look ahead.
         """

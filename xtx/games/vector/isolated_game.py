@@ -1,4 +1,4 @@
-"""One game in a process of its own, as a `Game`: for those who play alone."""
+"""One game in a process of its own, as a `Game`."""
 
 from __future__ import annotations
 

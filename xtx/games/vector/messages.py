@@ -136,7 +136,7 @@ class CallResult(msgspec.Struct, frozen=True, array_like=True):
     state: bytes = b""
     """After `SaveCall`."""
     actions: tuple[str, ...] | None = ()
-    """After an early `MoveCall`, whose step has none: the valid actions; None if they follow in a second answer."""
+    """After an early `MoveCall`, with a step that has none: the valid actions; None if they follow in a second answer."""
     details: Details | None = None
     """Details of the state for people; None unless `GameSpec.details` asks for them."""
 

@@ -33,7 +33,7 @@ class Inbox:
         self._bytes = memoryview(bytearray(_FIRST_SIZE))
         self._filled = 0
         self._taken = 0
-        """Length of the message that was returned last, whose bytes are still in the buffer."""
+        """Length of the message that was returned last; its bytes are still in the buffer."""
 
     def receive(self, channel: socket.socket, wait: bool) -> bool:
         """Read what is available; with `wait`, block until something is, or until the socket's timeout.

@@ -91,7 +91,7 @@ class WorkerPool:
         may_look_ahead: bool,
         totals: WorkTotals,
     ) -> None:
-        """slots: the games, whose workers this sets. ledger: verdicts that workers are sent. totals: where the work of
+        """slots: the games; this sets their workers. ledger: verdicts that workers are sent. totals: where the work of
         requests is counted. The others are those of `GameVector`."""
         self.ready = Ready(layout)
         """What the last worker that was set up found out about the story."""
@@ -135,7 +135,7 @@ class WorkerPool:
         self._finalizer()
 
     def end_workers(self, numbers: Collection[int] | None = None) -> None:
-        """End workers whose state is unknown after an error, all if not given; new ones start when they are needed."""
+        """End workers of unknown state after an error, all if not given; new ones start when they are needed."""
         for number in range(len(self.remotes)) if numbers is None else numbers:
             self.remotes[number].end()
 
@@ -190,7 +190,7 @@ class WorkerPool:
         return outcome
 
     def _collect(self, tasks: Mapping[int, Task], results: dict[int, CallResult]) -> None:
-        """Wait for all answers; a task whose worker is lost is sent to a new one."""
+        """Wait for all answers; if a worker is lost, its task is sent to a new one."""
         waiting, awake_until = [], 0.0
         silent = any([self.remotes[number].unsent for number in tasks])
         for number, task in tasks.items():  # mostly all answers come in this loop

@@ -29,7 +29,7 @@ Line = tuple[int, int, int]
 """The number of objects, and the prepositions before the first and before the second; 0 for none."""
 _Reader = Callable[[bytes, int], tuple[list[Line], int]]
 _NAMED = 0.8
-"""Share of the lines whose prepositions the dictionary must know; it lacks those that no player can type."""
+"""Share of the lines with prepositions that the dictionary must know; it lacks those that no player can type."""
 
 
 def infocom_templates(story: bytes) -> list[str]:

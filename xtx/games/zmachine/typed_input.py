@@ -46,7 +46,7 @@ def fault(command: str) -> str:
 
 
 def fit(command: str) -> str:
-    """The nearest command that the emulator can read: for programs, which nobody can ask to type it again."""
+    """The nearest command that the emulator can read: for programs, which cannot be asked to type it again."""
     return "".join(sign if sign in READABLE else " " for sign in plain(command))[:COMMAND_LENGTH]
 
 

@@ -1,0 +1,138 @@
+"""Puts a layout to the test: commands must do the same from the canonical state as from the real one.
+
+Where one does not, the byte to blame is found by halving and given back to the world, in that room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+import numpy as np
+
+from xtx.games.canonical.byte_roles import PRONOUNS
+from xtx.games.canonical.canonical_state import ELSEWHERE, Layout, World
+from xtx.games.canonical.command_trials import IDLE, NOT_JUDGED, RNG, Trials, find_first_to_matter
+from xtx.games.canonical.survey_budget import Budget
+from xtx.games.emulator.frotz import Emulator, Snapshot
+from xtx.games.zmachine.story_memory import Ram
+
+_SPARSEST = 8
+"""At least every so many-th state of the walkthrough is checked, whatever that costs."""
+
+
+class LayoutCheck:
+    """Refines a layout, and notes the rooms with states that there was no time for."""
+
+    def __init__(self, emulator: Emulator, trials: Trials, budget: Budget) -> None:
+        self.emulator = emulator
+        self.trials = trials
+        self.budget = budget
+        self.unchecked: set[int] = set()
+        """Rooms in which some state was not checked."""
+
+    def find_room(self, state: Snapshot) -> int:
+        """Return the room of a state, as an object number."""
+        return self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+
+    def refine_along(
+        self,
+        layout: Layout,
+        tried: Sequence[tuple[Snapshot, Sequence[str]]],
+        until: float | None = None,
+        hidden: bool = False,
+    ) -> Layout:
+        """The layout refined by states with commands to try in each: all of them, or as many as there is time for, from
+        all over the game. `until` is a share of the whole budget, in place of the stage's. Notes the rooms of states
+        that there was no time for."""
+        for index in _order_spread_out(len(tried)):
+            state, commands = tried[index]
+            if index % _SPARSEST and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
+                self._note_unchecked(state)
+                continue
+            layout = self.refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
+        return layout
+
+    def keep_unchecked(self, layout: Layout, visited: Collection[int]) -> Layout:
+        """The layout that leaves nothing out in rooms that were not checked, if there was no time for all states: also
+        in the rooms that the walkthrough does not visit."""
+        if not self.unchecked:
+            return layout
+        left_out = self.trials.changeable(layout)
+        addresses = tuple(int(a) for a in np.flatnonzero(left_out) if a >= 64)
+        rooms = sorted({ELSEWHERE, *visited})
+        unchecked = {room: addresses if room in {ELSEWHERE, *self.unchecked} else () for room in rooms}
+        return msgspec.structs.replace(layout, unchecked=unchecked)
+
+    def _note_unchecked(self, state: Snapshot) -> None:
+        self.unchecked.add(self.find_room(state))
+
+    def refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
+        """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
+        with a world also what it does to parts of that which do not show in the object tree."""
+        commands = [
+            c for c in (*IDLE, *commands) if c not in self.trials.avoid and not PRONOUNS & set(c.lower().split())
+        ]
+        idle = sum(c in IDLE for c in commands[: len(IDLE)])
+        before = msgspec.structs.replace(state, rng=RNG)
+        watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
+        truth = self.trials.outcomes(before, commands, watched)
+        for _ in range(8):
+            self.emulator.restore(before)
+            canonical = World(self.emulator, layout).canonical(RNG)
+            outcomes = self.trials.outcomes(canonical, commands, watched)
+            wrong = outcomes != truth
+            if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
+                # Whatever is done, the story stops: no state of this game. Even a clock may be to blame, of which a
+                # value between its first and its last ends everything.
+                deadly = self._find_deadly(layout, before, canonical, commands[:idle])
+                if deadly is None:
+                    break
+                counters = tuple(a for a in layout.counters if a != deadly)
+                mask = bytearray(layout.mask)
+                mask[deadly] = 0xFF
+                layout = msgspec.structs.replace(layout, mask=bytes(mask), counters=counters)
+                continue
+            # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
+            # commands.
+            due = np.count_nonzero(truth[:idle]) > 1
+            if not wrong.any() or (due and wrong[:idle].sum() > 1):
+                break
+            telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
+            guilty = self._find_guilty(layout, before, canonical, telling, watched)
+            if guilty is None:
+                break
+            room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+            local = {**layout.local, room: (*layout.local.get(room, ()), guilty)}
+            layout = msgspec.structs.replace(layout, local=local)
+        return layout
+
+    def _find_deadly(
+        self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]
+    ) -> int | None:
+        """Address of a byte that, made canonical, makes the story stop; None if there is none."""
+        return find_first_to_matter(
+            self.trials.suspects(layout, before, canonical), self.trials.matters(before, canonical, commands)
+        )
+
+    def _find_guilty(
+        self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
+    ) -> int | None:
+        """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
+        suspects = self.trials.suspects(layout, before, canonical)
+        # How far a counter has come is no matter of the room, but of time: see scheduled_events.py. But a door may open
+        # safely only after some turns.
+        running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
+        others = [a for a in suspects if a not in running]
+        matters = self.trials.matters(before, canonical, [IDLE[0], *commands], watched)
+        found = find_first_to_matter(others, matters)
+        if found is None and watched is None:
+            found = find_first_to_matter([a for a in suspects if a in running], matters)
+        return found
+
+
+def _order_spread_out(count: int) -> list[int]:
+    """The numbers below a count in an order in which each beginning is spread evenly: every eighth first, then those
+    halfway between, and so on."""
+    strides = range(_SPARSEST.bit_length() - 1, -1, -1)
+    return list(dict.fromkeys(i for power in strides for i in range(0, count, 1 << power)))

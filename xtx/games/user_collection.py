@@ -44,8 +44,8 @@ def add_games(
 ) -> list[Addition]:
     """What became of a story file, or of each one in a folder and its subfolders.
 
-    `printed_score` and `score_address` are for a single story with a score that is not found: a regular expression for the
-    answer to `score`, or where in memory it stands. `on_addition` is told of each story as soon as it is done.
+    `printed_score` and `score_address` are for a single story with a score that is not found: a regular expression for
+    the answer to `score`, or where in memory it stands. `on_addition` is told of each story as soon as it is done.
 
     Good stories are copied into the user's folder, whole or not at all. One bad file in a folder does not stop the
     others; raises `UserError` where a single file is bad, where there is nothing to add, or where nothing can be

@@ -2,7 +2,7 @@
 
 What was found out about a state (its valid actions, `look`, `inventory`) is to be found out once. For that two
 states must count as equal that differ only in what the parser left behind, in the number of moves, or in a lamp
-that has 181 turns left and not 180; and what is found must be a function of the key alone, in whichever run it is found.
+that has 181 turns left and not 180; and what is found must be a function of the key alone, in every run.
 So the key is not a summary of the state but the state itself, made canonical: every byte that does not belong
 to the world is set to a fixed value, and the search then starts *from that canonical state*. Which bytes those
 are is found by trying: see survey.py.
@@ -25,8 +25,8 @@ from xtx.games.zset.engine import UNJUDGED, Engine
 from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
 
 CANONICAL_VERSION = 8
-"""The same for stories with a profile that says what means nothing: changes only when the way of making a state canonical
-does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
+"""The same for stories with a profile that says what means nothing: changes only when the way of making a state
+canonical does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
 adventure must then be found anew."""
 
 

@@ -49,8 +49,8 @@ class Folding:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
         `appearances` says what states look like to a player who tries this and that in them; each is one of the states,
         or made of the one with that number. `covered` are the bits of memory that always count. `may_compare` and
-        `may_verify` say whether there is time left for either: values that were not compared, or with a fold that was not
-        verified in all states, count each by itself."""
+        `may_verify` say whether there is time left for either: values that were not compared, or with a fold that was
+        not verified in all states, count each by itself."""
         self._states = states
         self._rooms = np.array(rooms)
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])

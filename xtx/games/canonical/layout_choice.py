@@ -123,7 +123,7 @@ class LayoutChoice:
         return min(layouts, key=lambda tried: self._count_misdescribed(tried, states))
 
     def choose_counters(self, layout: Layout, walk: Sequence[str]) -> Layout:
-        """The layout that sets running counters so that fewest events come, also while the player waits for some turns."""
+        """The layout that sets running counters so that fewest events come, also while the player waits."""
         states = self.walks.wander(layout, walk, WANDERED // 3)
         layouts = [msgspec.structs.replace(layout, running=value) for value in _RUNNING]
         return min(layouts, key=lambda tried: self._count_mistakes(tried, states, (*IDLE, "wait")))

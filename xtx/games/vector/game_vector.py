@@ -177,8 +177,8 @@ class GameVector:
     def step(self, actions: Sequence[str] | Mapping[int, str], last: Collection[int] = ()) -> list[Step]:
         """Step games and return the results in the order of the actions.
 
-        actions: one for each game, or a mapping from indices of games. last: indices of the games in which the step limit ends
-        the episode with this step.
+        actions: one for each game, or a mapping from indices of games. last: indices of the games in which the step
+        limit ends the episode with this step.
         """
         return self._move(self._chosen(actions), last, early=False)
 

@@ -136,7 +136,7 @@ class CallResult(msgspec.Struct, frozen=True, array_like=True):
     state: bytes = b""
     """After `SaveCall`."""
     actions: tuple[str, ...] | None = ()
-    """After an early `MoveCall`, with a step that has none: the valid actions; None if they follow in a second answer."""
+    """The valid actions after an early `MoveCall`; None if they follow in a second answer. The step has none."""
     details: Details | None = None
     """Details of the state for people; None unless `GameSpec.details` asks for them."""
 

@@ -26,8 +26,8 @@ from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
 
 CANONICAL_VERSION = 8
 """The same for stories with a profile that says what means nothing: changes only when the way of making a state
-canonical does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the embedded
-adventure must then be found anew."""
+canonical does, or what is found out of such stories all the same (the survey's first layout). What is shipped of the
+embedded adventure must then be found anew."""
 
 
 ELSEWHERE = 0

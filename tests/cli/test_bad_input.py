@@ -15,7 +15,7 @@ from rich.console import Console
 
 from xtx.cli.closing_summary import print_summary
 from xtx.cli.main import main
-from xtx.cli.training_session import stopper
+from xtx.cli.training_session import stop_on_signal
 from xtx.config.bounds import check_settings
 from xtx.config.settings import (
     DrrnSettings,
@@ -301,7 +301,7 @@ def test_output_that_nobody_reads(words: str, status: int) -> None:
 
 
 def test_ctrl_c_is_answered_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    with stopper() as stop:
+    with stop_on_signal() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked
     assert "Ctrl-C again" in capfd.readouterr().err
@@ -311,13 +311,13 @@ def test_ctrl_c_is_heard_where_nobody_reads_the_answer() -> None:
     """A second one must end it, even if the first still waits to be answered."""
     program = (
         "import os, signal, threading, time\n"
-        "from xtx.cli.training_session import stopper\n"
+        "from xtx.cli.training_session import stop_on_signal\n"
         "reads, writes = os.pipe(); os.set_blocking(writes, False)\n"
         "try:\n    while True: os.write(writes, bytes(4096))\nexcept BlockingIOError: pass\n"
         "os.set_blocking(writes, True); os.dup2(writes, 2)\n"
         "def twice():\n    for _ in range(2): time.sleep(0.3); os.kill(os.getpid(), signal.SIGINT)\n"
         "threading.Thread(target=twice, daemon=True).start()\n"
-        "try:\n    with stopper(): time.sleep(20)\nexcept KeyboardInterrupt: os._exit(77)\n"
+        "try:\n    with stop_on_signal(): time.sleep(20)\nexcept KeyboardInterrupt: os._exit(77)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 77
 

@@ -13,7 +13,7 @@ import pytest
 
 import xtx.cli.games.list
 from xtx.cli.main import COMMANDS, main
-from xtx.cli.training_session import stopper
+from xtx.cli.training_session import stop_on_signal
 from xtx.core import UserError
 from xtx.games.catalog import known_games
 
@@ -214,13 +214,13 @@ def test_a_story_of_ones_own_from_source_to_info(
 
 def test_only_a_second_ctrl_c_ends_a_run_at_once() -> None:
     """SIGTERM may come twice for one reason: the run must still be able to save."""
-    with stopper() as stop:
+    with stop_on_signal() as stop:
         assert not stop.asked
         signal.raise_signal(signal.SIGTERM)
         assert stop.asked
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    with stopper() as stop:
+    with stop_on_signal() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.asked

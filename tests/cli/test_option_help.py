@@ -86,7 +86,7 @@ def test_what_help_says_is_what_is_parsed(agent: str) -> None:
                 found = found.settings if option.is_setting else found
                 for part in group:
                     found = getattr(found, part)
-                found = found if hasattr(found, option.field) else found.resources
+                found = found if hasattr(found, option.field) else found.options
                 is_off = typed.endswith(f"no-{option.field.replace('_', '-')}")
                 assert getattr(found, option.field) is not is_off
 

@@ -72,7 +72,7 @@ class SavedRun:
     @property
     def episodes(self) -> Records[EpisodeRecord]:
         """All episodes that have ended."""
-        return Records(self._read("episodes", _episodes(self.path)))
+        return Records(self._read("episodes", read_episodes(self.path)))
 
     def _read(self, name: str, lines: Iterable[_Row]) -> list[_Row]:
         try:
@@ -142,7 +142,3 @@ class SavedRun:
 
     def __repr__(self) -> str:
         return f"<xtx.SavedRun {self.path}: {self.config.agent} on {self.config.game}, {self.steps:,} steps>"
-
-
-def _episodes(path: Path) -> Iterable[EpisodeRecord]:
-    return read_episodes(path)

@@ -21,7 +21,7 @@ from tyro.conf import Positional, arg
 from xtx.agents.registry import make_preset
 from xtx.cli.training_session import TrainOptions, check_config, prepare, resolve_game_name
 from xtx.config.settings import Actions, RunConfig, get_default_actions
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.files.bounded_reads import BadFileError, read_json_lines
 
 TRAINING = "imitation training"
@@ -59,7 +59,7 @@ class Args:
     """What is tried for valid actions; if not given, what `xtx train` tries with this agent."""
     run: Annotated[Path | None, arg(metavar="DIR")] = None
     """Train nothing: show where the time of the run in this folder went, over all its starts."""
-    resources: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
+    options: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def run(args: Args) -> None:
@@ -81,10 +81,11 @@ def run(args: Args) -> None:
         actions=args.actions or get_default_actions(args.agent),
     )
     check_config(config)
-    run_parts = prepare(config, args.resources)
-    from xtx.games.vector.game_vector import GameVector
+    resources = args.options.to_resources()
+    run_parts = prepare(config, resources)
     from xtx.runs.run_folder import Run
     from xtx.training.loop import Progress, Training
+    from xtx.training.session import RestoredRun, open_vector
 
     clock = run_parts.agent.brief.clock
     console = Console()
@@ -101,20 +102,12 @@ def run(args: Args) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         Run.create(Path(folder) / "run", config) as run_,
-        contextlib.closing(
-            GameVector(
-                run_parts.game_setup.spec,
-                config.num_envs,
-                run_parts.game_setup.count_workers(args.resources.workers),
-                ahead=args.resources.ahead,
-                tie=args.resources.tie_workers == "auto",
-            )
-        ) as games,
+        contextlib.closing(open_vector(run_, RestoredRun(None), resources, run_parts, warn)) as games,
         console.status(
             f"{args.agent} learns {run_parts.game_setup.name} for {config.steps:,} steps on {run_parts.device} ..."
         ),
     ):
-        Training(run_, run_parts.agent, games, checkpoint_seconds=args.resources.checkpoint_seconds).run(on_step=watch)
+        Training(run_, run_parts.agent, games, checkpoint_seconds=resources.checkpoint_seconds).run(on_step=watch)
         seconds = time.perf_counter() - began[0]
         worked, searched, searches = games.worked - busy[0], games.searched - busy[1], games.searches - int(busy[2])
     _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.num_envs)

@@ -54,7 +54,7 @@ class Args:
     """For stochastic runs: another number gives other games, never those of the training; 0 if not given."""
     no_save: bool = False
     """Do not write evaluation.json."""
-    resources: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
+    options: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
 
 
 def run(args: Args) -> int:
@@ -80,7 +80,7 @@ def run(args: Args) -> int:
 
 
 def _evaluate(args: Args) -> int:
-    loaded = load_agent(args.run, args.checkpoint, args.resources, args.actions)
+    loaded = load_agent(args.run, args.checkpoint, args.options, args.actions)
     stochastic = loaded.config.stochastic
     if args.seed is not None and not stochastic:
         raise UserError("--seed is for stochastic runs; in this one every episode has the same emulator seed")
@@ -118,7 +118,7 @@ def _evaluate(args: Args) -> int:
 
 
 def _check(args: Args) -> None:
-    args.resources.check()
+    args.options.check()
     if args.episodes is not None and args.episodes < 1:
         raise UserError(f"--episodes takes a number from 1, not {args.episodes}")
     if args.seed is not None and not 0 <= args.seed < 2**31:
@@ -138,7 +138,7 @@ def _play(args: Args, loaded: LoadedAgent, wanted: int, console: Console) -> tup
     try:
         with (
             Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-            loaded.open_vector(min(loaded.config.num_envs, wanted), args.resources.workers) as games,
+            loaded.open_vector(min(loaded.config.num_envs, wanted), args.options.workers) as games,
         ):
             task = progress.add_task("episodes", total=wanted, steps=0)
 

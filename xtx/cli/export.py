@@ -42,7 +42,7 @@ class Args:
     """Which state of the agent plays them: the last one, or the one at its best mean score."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """For new episodes of stochastic runs: another number gives other games, never those of the training."""
-    resources: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
+    options: Annotated[PlayOptions, arg(name="")] = field(default_factory=PlayOptions)
 
 
 def run(args: Args) -> int:
@@ -68,7 +68,7 @@ def run(args: Args) -> int:
 
 
 def _check(args: Args) -> None:
-    args.resources.check()
+    args.options.check()
     for name in ("episodes", "play"):
         value = getattr(args, name)
         if value is not None and value < 0:
@@ -97,8 +97,8 @@ def _records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any
     config = read_config(args.run)
     state = read_state(args.run)
     forbidden = state["forbidden"] if state is not None else []
-    game_setup = set_up_game_of(config, args.resources)
-    with GameVector(game_setup.spec, 1, game_setup.count_workers(args.resources.workers), forbidden=forbidden) as games:
+    game_setup = set_up_game_of(config, args.options)
+    with GameVector(game_setup.spec, 1, game_setup.count_workers(args.options.workers), forbidden=forbidden) as games:
         for record in records:
             played = replay(games, record.episode, record.seed, record.actions)
             if played.score != record.score or len(played.steps) != record.length:
@@ -114,8 +114,8 @@ def _new(args: Args) -> Iterator[dict[str, Any]]:
     """Episodes that the agent plays now."""
     from xtx.training.evaluation import draw_evaluation_seeds, play
 
-    loaded = load_agent(args.run, args.checkpoint, args.resources)
-    with loaded.open_vector(min(loaded.config.num_envs, args.play), args.resources.workers) as games:
+    loaded = load_agent(args.run, args.checkpoint, args.options)
+    with loaded.open_vector(min(loaded.config.num_envs, args.play), args.options.workers) as games:
         seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed)
         for played in play(loaded.agent, games, seeds, args.play):
             yield _episode(played, loaded.game_setup, loaded.config.agent, "new")

@@ -73,7 +73,7 @@ def run(args: Args) -> None:
         raise UserError("give the folder of a run, or one with runs in it")
     check_output_path(args.out)  # checked now, not after minutes of reading
     runs, failed = _read(find_runs(args.runs))
-    finder = NoFacts() if args.no_walkthroughs else Facts()
+    finder = NoGameFacts() if args.no_walkthroughs else GameFactsReader()
     with contextlib.closing(Replays()) as replays:
         find_turns = (lambda run: ()) if args.no_walkthroughs else replays.find
 
@@ -124,7 +124,7 @@ def _embed(args: Args, file: Path) -> None:
         board, part = make_of_readable(
             runs,
             failed,
-            NoFacts().find,
+            NoGameFacts().find,
             lambda board: to_markdown((build_short if args.short else build_brief)(board, args.title), level=2),
         )
         _warn_of(board.unreadable[len(failed) :])
@@ -166,7 +166,7 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
 # --- what only the games know -----------------------------------------------------------------------------------
 
 
-class NoFacts:
+class NoGameFacts:
     """Knows no game."""
 
     troubles: Sequence[str] = ()
@@ -176,7 +176,7 @@ class NoFacts:
         return None
 
 
-class Facts:
+class GameFactsReader:
     """Asks each game once for its maximum and the rewards along its walkthrough."""
 
     def __init__(self) -> None:
@@ -211,11 +211,11 @@ def read_facts(game: str) -> GameFacts:
     )
 
 
-PlayedEpisode = tuple[str, int, int, list[str], list[int]]
+PlayedWalkthrough = tuple[str, int, int, list[str], list[int]]
 """Name, maximum, score at the beginning, and the walkthrough's actions with the score after each."""
 
 
-def _play_toy(game: str) -> PlayedEpisode:
+def _play_toy(game: str) -> PlayedWalkthrough:
     from xtx.games.toy_game import MAX_SCORE, ToyGame
 
     toy = ToyGame(game)
@@ -224,16 +224,16 @@ def _play_toy(game: str) -> PlayedEpisode:
     return game, MAX_SCORE, first, list(toy.walkthrough), scores
 
 
-def _play_story(game: str) -> PlayedEpisode:
+def _play_story(game: str) -> PlayedWalkthrough:
     from xtx.games.catalog.known_games import default_game
 
-    played: PlayedEpisode = call_in_child(
+    played: PlayedWalkthrough = call_in_child(
         play_walkthrough, game or default_game(), name=game or default_game(), patience=PATIENCE
     )
     return played
 
 
-def play_walkthrough(report: Report, game: str) -> PlayedEpisode:
+def play_walkthrough(report: Report, game: str) -> PlayedWalkthrough:
     """The scores along a game's walkthrough. Called in a process of its own."""
     from xtx.games.catalog.known_games import find_story
     from xtx.games.emulator.frotz import Emulator, Status

@@ -37,11 +37,11 @@ class Args:
     """The run's agent, if its file was never named on this machine: loading it runs it."""
     no_loggers: bool = False
     """From now on, log neither to TensorBoard nor to Weights & Biases, unless that is asked for here."""
-    resources: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
+    options: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     if args.agent is not None:
         check_same_agent(args.run, accept_agent(args.agent))
-    return resume(args.run, args.resources, accept_changes=args.accept_changes, forget_loggers=args.no_loggers)
+    return resume(args.run, args.options, accept_changes=args.accept_changes, forget_loggers=args.no_loggers)

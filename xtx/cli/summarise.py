@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.report import Facts, NoFacts
+from xtx.cli.report import GameFactsReader, NoGameFacts
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.report.data.load_runs import RunData, convert_summary, find_run_folders, read_runs
@@ -38,7 +38,7 @@ def run(args: Args) -> None:
     if not args.runs:
         raise UserError("give the folder of a run, or one with runs in it")
     runs = _read(args.runs)
-    finder = NoFacts() if args.no_walkthroughs else Facts()
+    finder = NoGameFacts() if args.no_walkthroughs else GameFactsReader()
     made: dict[Path, tuple[RunData, Summary]] = {}
     for one in runs:
         facts = finder.find(one.config)

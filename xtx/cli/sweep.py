@@ -13,7 +13,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
-from xtx.cli.training_session import check_config, stopper
+from xtx.cli.training_session import check_config, stop_on_signal
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.shell_command import format_command
@@ -199,7 +199,7 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
 
 def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExecutor) -> int:
     console = Console()
-    with stopper() as stop, SweepDisplay(console) as show:
+    with stop_on_signal() as stop, SweepDisplay(console) as show:
         stop.show = lambda: show.is_live  # which says so itself
         scheduler = Scheduler(out.absolute(), runs, executor, args.retries, show.tell)
 

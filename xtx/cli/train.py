@@ -67,7 +67,7 @@ class Args:
     """Folder of the run; if not given, a new one in runs/."""
     log_every: int = 100
     """Vector steps between lines of metrics.jsonl."""
-    resources: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
+    options: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
 def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
@@ -143,4 +143,4 @@ def run(args: Any) -> int:
         log_every=args.log_every,
     )
     check_config(config)
-    return train(config, args.out or new_run_folder(config), args.resources)
+    return train(config, args.out or new_run_folder(config), args.options)

@@ -15,6 +15,7 @@ from xtx.files.user_paths import explain_write_errors
 from xtx.runs.run_folder import Run
 from xtx.training.prepare import (
     RunParts,
+    RunResources,
     check_config,
     make_agent,
     pick_device,
@@ -23,7 +24,7 @@ from xtx.training.prepare import (
     search_threads,
 )
 from xtx.training.resumed import prepare_resumed
-from xtx.training.stop import stopper
+from xtx.training.stop import stop_on_signal
 
 if TYPE_CHECKING:
     from xtx.cli.progress_display import Display
@@ -39,7 +40,7 @@ __all__ = [
     "resolve_game_name",
     "resume",
     "search_threads",
-    "stopper",
+    "stop_on_signal",
     "train",
 ]
 
@@ -102,32 +103,42 @@ class TrainOptions:
             tags=self.wandb_tags,
         )
 
-    @property
-    def ahead(self) -> bool | None:
-        """`look_ahead` as a vector of games takes it."""
-        return {"on": True, "off": False}.get(self.look_ahead)
+    def to_resources(self) -> RunResources:
+        """Return the options that say where and how the run is computed."""
+        return RunResources(
+            device=self.device,
+            workers=self.workers,
+            search_threads=self.search_threads,
+            threads=self.threads,
+            ahead={"on": True, "off": False}.get(self.look_ahead),
+            tie_workers=self.tie_workers,
+            atlas=self.atlas,
+            no_atlas=self.no_atlas,
+            search=self.search,
+            checkpoint_seconds=self.checkpoint_seconds,
+        )
 
 
-def train(config: RunConfig, folder: Path, resources: TrainOptions) -> int:
-    """Begins a run in a new folder. Gives the exit status: 0, or 130 if it was stopped."""
-    run_parts = prepare(config, resources)  # first, so that a mistake leaves no folder behind
+def train(config: RunConfig, folder: Path, options: TrainOptions) -> int:
+    """Begin a run in a new folder. Returns the exit status: 0, or 130 if it was stopped."""
+    run_parts = prepare(config, options.to_resources())  # first, so that a mistake leaves no folder behind
     with explain_write_errors(folder), Run.create(folder, config) as run:
         try:
-            return _session(run, resources, run_parts)
+            return _session(run, options, run_parts)
         except UserError:
             run.discard_unused()  # so that the same command can be given again when the error is fixed
             raise
 
 
-def resume(folder: Path, resources: TrainOptions, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
-    """Go on with a run. `accept_changes`: also where its files were changed since the checkpoint; `forget_loggers`:
-    without those that it logged to before."""
+def resume(folder: Path, options: TrainOptions, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
+    """Continue a run. `accept_changes`: also if its files were changed since the checkpoint; `forget_loggers`: without
+    those that it logged to before."""
     with explain_write_errors(folder), Run.open(folder) as run:
-        run_parts = prepare_resumed(run, resources, accept_changes=accept_changes)
-        return _session(run, resources, run_parts, forget_loggers=forget_loggers)
+        run_parts = prepare_resumed(run, options.to_resources(), accept_changes=accept_changes)
+        return _session(run, options, run_parts, forget_loggers=forget_loggers)
 
 
-def _session(run: Run, resources: TrainOptions, run_parts: RunParts, *, forget_loggers: bool = False) -> int:
+def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, forget_loggers: bool = False) -> int:
     from xtx.cli.progress_display import Display
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loggers import open_sinks, remember_loggers
@@ -135,22 +146,22 @@ def _session(run: Run, resources: TrainOptions, run_parts: RunParts, *, forget_l
     from xtx.training.session import open_vector, restore_run
 
     restored = restore_run(run)
-    loggers = remember_loggers(run.folder, resources.loggers, forget=forget_loggers)
-    display = Display(run, run_parts.game_setup, run_parts.device, quiet=resources.quiet)
-    restored.adopt_threads(resources.threads, display.note)
+    loggers = remember_loggers(run.folder, options.loggers, forget=forget_loggers)
+    display = Display(run, run_parts.game_setup, run_parts.device, quiet=options.quiet)
+    restored.adopt_threads(options.threads, display.note)
 
     def open_shown() -> GameVector:
         with display.show_survey() as on_survey, stop.at_once():
-            return open_vector(run, restored, resources, run_parts, display.note, on_survey)
+            return open_vector(run, restored, options.to_resources(), run_parts, display.note, on_survey)
 
     with (
-        stopper() as stop,
-        open_sinks(run, loggers, quiet=resources.quiet) as sinks,
+        stop_on_signal() as stop,
+        open_sinks(run, loggers, quiet=options.quiet) as sinks,
         contextlib.closing(open_shown()) as games,
         display,
     ):
         stop.show = display.stopping
-        training = Training(run, run_parts.agent, games, checkpoint_seconds=resources.checkpoint_seconds)
+        training = Training(run, run_parts.agent, games, checkpoint_seconds=options.checkpoint_seconds)
         finished = training.run(restored.state, lambda progress: _show(progress, display, sinks) and not stop.asked)
     display.summary(finished)
     return 0 if finished else 130

@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.report import Facts, NoFacts
+from xtx.cli.report import GameFactsReader, NoGameFacts
 from xtx.cli.report_replays import Replays
 from xtx.core import UserError, warn
 from xtx.report.pages.by_run import FindTurns
@@ -47,7 +47,7 @@ def run(args: Args) -> int:
         raise UserError("the live view is not installed; install the extra: pip install 'xtx[web]'") from None
     from xtx.web.run_watcher import Watcher
 
-    finder = NoFacts() if args.no_walkthroughs else Facts()
+    finder = NoGameFacts() if args.no_walkthroughs else GameFactsReader()
     with bind(args.host, args.port) as listening:
         port = listening.getsockname()[1]
         name = f"[{args.host}]" if ":" in args.host else args.host

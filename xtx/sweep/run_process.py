@@ -14,17 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.child_processes import end_with_parent
 from xtx.files.regular_files import open_append
 from xtx.sweep.sweep_folder import LOG
 
-_PROGRAM = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from xtx.sweep.run_process import end_with; "
-    "end_with(int(sys.argv.pop(1))); from xtx.cli.main import main; sys.exit(main())"
-)
-
 FINISHED, STOPPED, USER_ERROR = 0, 130, 2
 """Exit statuses of `xtx resume`: the run has all its steps, it was stopped, or the user must fix something."""
+
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from xtx.child_processes import end_with_parent; "
+    f"end_with_parent(int(sys.argv.pop(1)), {int(signal.SIGTERM)}, {STOPPED}); "
+    "from xtx.cli.main import main; sys.exit(main())"
+)
 
 
 class SweepRunResources(msgspec.Struct, frozen=True):
@@ -89,8 +89,3 @@ def start_process(
             env=environment,
             process_group=0,  # so that the terminal's Ctrl-C goes to the sweep only, which asks its runs to stop
         )
-
-
-def end_with(parent: int) -> None:
-    """Ask the kernel to send this process SIGTERM when its parent ends. `parent`: its process id."""
-    end_with_parent(parent, signal.SIGTERM, STOPPED)

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,32 +25,6 @@ if TYPE_CHECKING:
 
 _SMALL = 128
 """Width of networks under which several threads do not pay."""
-
-
-class Resources(Protocol):
-    """Device, processes and threads with which a run is carried out. `RunResources` is a plain one; the options of the
-    command line are another."""
-
-    @property
-    def device(self) -> str: ...
-    @property
-    def workers(self) -> int | None: ...
-    @property
-    def search_threads(self) -> int | None: ...
-    @property
-    def threads(self) -> int | None: ...
-    @property
-    def ahead(self) -> bool | None: ...
-    @property
-    def tie_workers(self) -> str: ...
-    @property
-    def atlas(self) -> Path | None: ...
-    @property
-    def no_atlas(self) -> bool: ...
-    @property
-    def search(self) -> str: ...
-    @property
-    def checkpoint_seconds(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +72,7 @@ class RunParts:
     device: str
 
 
-def prepare(config: RunConfig, resources: Resources, source: Path | None = None) -> RunParts:
+def prepare(config: RunConfig, resources: RunResources, source: Path | None = None) -> RunParts:
     """Find the game and the device, and make the agent. Raises `UserError` for what is wrong with them. `source`: the
     file that the config was read from, if there is one."""
     for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
@@ -184,7 +158,7 @@ def make_agent(
         raise UserError(f"{error} (see: {format_command('agents', config.agent)})") from None
     if config.agent == "walkthrough" and not walkthrough:
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
-    brief = Brief(num_envs or config.num_envs, config.seed, device, walkthrough)
+    brief = Brief(config.num_envs, config.seed, device, walkthrough)
     try:
         return kind(settings, brief)
     except ValueError as error:

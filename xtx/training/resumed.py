@@ -8,7 +8,7 @@ from pathlib import Path
 from xtx.core import UserError
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
-from xtx.training.prepare import Resources, RunParts, make_agent, prepare
+from xtx.training.prepare import RunParts, RunResources, make_agent, prepare
 
 
 def check_same_agent(folder: Path, agent: str) -> None:
@@ -18,7 +18,7 @@ def check_same_agent(folder: Path, agent: str) -> None:
         raise UserError(f"the agent of {folder} is {own}, and a run goes on with its own agent; leave out {agent}")
 
 
-def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = False) -> RunParts:
+def prepare_resumed(run: Run, resources: RunResources, *, accept_changes: bool = False) -> RunParts:
     """Check the run's files and make its agent. `accept_changes`: also where files were changed since the checkpoint.
     Raises `UserError` for what does not fit."""
     changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
@@ -28,7 +28,7 @@ def prepare_resumed(run: Run, resources: Resources, *, accept_changes: bool = Fa
     return run_parts
 
 
-def _try_state(run: Run, run_parts: RunParts, resources: Resources) -> None:
+def _try_state(run: Run, run_parts: RunParts, resources: RunResources) -> None:
     """Raise `UserError` if the checkpoint does not fit a config that was changed: before the change is accepted."""
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loop import check_state, load_agent_state, restore_games

@@ -11,7 +11,7 @@ from xtx.core import State
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.run_folder import Run
 from xtx.training.loop import check_state
-from xtx.training.prepare import Resources, RunParts
+from xtx.training.prepare import RunParts, RunResources
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def restore_run(run: Run) -> RestoredRun:
 def open_vector(
     run: Run,
     restored: RestoredRun,
-    resources: Resources,
+    resources: RunResources,
     run_parts: RunParts,
     on_report: Callable[[str], None],
     on_survey: Callable[[float], None] | None = None,

@@ -32,11 +32,16 @@ class Stop:
 
 
 @contextlib.contextmanager
-def stopper() -> Iterator[Stop]:
-    """Ctrl-C, or the end of a session, asks the loop to save and stop; a second Ctrl-C ends it at once. SIGTERM may
-    come more than once for one reason: when a sweep with several threads is killed, the kernel sends it for each of
-    those that its run belonged to in turn."""
+def stop_on_signal() -> Iterator[Stop]:
+    """Within `with`, Ctrl-C or SIGTERM asks the loop to save and stop; a second Ctrl-C ends it at once.
+
+    Outside of the main thread, where Python allows no signal handlers, nothing asks to stop. SIGTERM may come more than
+    once: when a sweep with several threads is killed, the kernel sends it for each thread that was the run's parent.
+    """
     stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
 
     def ask(number: int, frame: FrameType | None) -> None:
         if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
@@ -53,13 +58,3 @@ def stopper() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def stop_on_signal() -> Iterator[Stop]:
-    """`stopper` in the main thread; in others, where Python allows no signal handlers, nothing asks to stop."""
-    if threading.current_thread() is threading.main_thread():
-        with stopper() as stop:
-            yield stop
-    else:
-        yield Stop()

@@ -26,9 +26,9 @@ def test_avg_takes_the_last_hundred_episodes() -> None:
 
 def test_avg_of_each_game_counts_every_game_alike() -> None:
     scores, games = [1, 2, 10, 3, 20], [0, 0, 1, 0, 1]
-    assert statistics.average_score_by_game(scores, games, last=2) == (2 + 3 + 10 + 20) / 4
+    assert statistics.average_score_by_env(scores, games, last=2) == (2 + 3 + 10 + 20) / 4
     assert statistics.average_score(scores, last=2) == 11.5
-    assert math.isnan(statistics.average_score_by_game([], []))
+    assert math.isnan(statistics.average_score_by_env([], []))
 
 
 def test_max_is_the_best_final_score() -> None:

@@ -15,7 +15,7 @@ from xtx.report.data.statistics import (
     WorkingTime,
     area_under_curve,
     average_score,
-    average_score_by_game,
+    average_score_by_env,
     best_score,
     curve_at,
     running_average,
@@ -79,8 +79,8 @@ class Digest:
     episodes: int
     avg: float
     """Mean final score of the last 100 episodes."""
-    avg_by_game: float
-    """The same of the last 100 of each of the games played together."""
+    avg_by_env: float
+    """The same of the last 100 of each of the envs stepped together."""
     max: float
     """Best final score."""
     peak: float
@@ -125,7 +125,7 @@ def make_digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTi
     return Digest(
         episodes=len(episodes),
         avg=average_score(scores),
-        avg_by_game=average_score_by_game(scores, [episode.game for episode in episodes]),
+        avg_by_env=average_score_by_env(scores, [episode.game for episode in episodes]),
         max=best_score(scores),
         peak=best_score(peaks),
         area=area_under_curve(ends, scores, max(1, reached)),

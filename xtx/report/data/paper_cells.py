@@ -35,7 +35,7 @@ class FilledCell:
     @property
     def avg(self) -> Floats:
         """[seeds] the authors' Avg at the end of the runs; before it only that of all environments is known."""
-        return self.group.avg_at(self.steps) if self.is_read_off else self.group.avg_by_game
+        return self.group.avg_at(self.steps) if self.is_read_off else self.group.avg_by_env
 
     @property
     def max(self) -> Floats:

@@ -89,9 +89,9 @@ class Group:
         return np.array([run.digest.avg for run in self.runs])
 
     @cached_property
-    def avg_by_game(self) -> Floats:
-        """[seeds] the same of the last 100 of each of the games played together."""
-        return np.array([run.digest.avg_by_game for run in self.runs])
+    def avg_by_env(self) -> Floats:
+        """[seeds] the same of the last 100 of each of the envs stepped together."""
+        return np.array([run.digest.avg_by_env for run in self.runs])
 
     @cached_property
     def max(self) -> Floats:

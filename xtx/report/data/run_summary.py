@@ -61,7 +61,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The run in a few numbers; `Digest` says which."""
 
     avg: float
-    avg_by_game: float
+    avg_by_env: float = msgspec.field(name="avg_by_game")
     max: int
     peak: int
     area: float
@@ -179,7 +179,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return digests.Digest(
             episodes=self.episodes,
             avg=numbers.avg,
-            avg_by_game=numbers.avg_by_game,
+            avg_by_env=numbers.avg_by_env,
             max=numbers.max,
             peak=numbers.peak,
             area=numbers.area,
@@ -245,7 +245,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         reached=run.reached,
         finished=run.finished,
         episodes=digest.episodes,
-        figures=Figures(digest.avg, digest.avg_by_game, int(digest.max), int(digest.peak), digest.area),
+        figures=Figures(digest.avg, digest.avg_by_env, int(digest.max), int(digest.peak), digest.area),
         ended=_counts(digest.endings),
         length=digest.endings.length,
         last=Last(

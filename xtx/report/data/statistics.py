@@ -32,10 +32,10 @@ def average_score(scores: ArrayLike, last: int = LAST) -> float:
     return float(tail.mean()) if tail.size else float("nan")
 
 
-def average_score_by_game(scores: ArrayLike, games: ArrayLike, last: int = LAST) -> float:
-    """Avg as the authors' program has it: the mean over the last 100 episodes of each of the games played together."""
-    values, of = np.asarray(scores, np.float64), np.asarray(games)
-    tails = [values[of == game][-last:] for game in np.unique(of)]
+def average_score_by_env(scores: ArrayLike, envs: ArrayLike, last: int = LAST) -> float:
+    """Avg as the authors' program has it: the mean over the last 100 episodes of each of the envs stepped together."""
+    values, of = np.asarray(scores, np.float64), np.asarray(envs)
+    tails = [values[of == env][-last:] for env in np.unique(of)]
     return float(np.concatenate(tails).mean()) if tails else float("nan")
 
 

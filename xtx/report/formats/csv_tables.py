@@ -37,11 +37,11 @@ def _agents(board: Board) -> list[dict[str, object]]:
                 (avg, avg_std), (best, best_std) = mean_and_std(side.ours.avg), mean_and_std(side.ours.max)
                 line |= {"seeds": len(side.ours.runs), "steps": side.ours.steps, "finished": side.ours.finished}
                 line |= {"avg": avg, "avg_std": avg_std, "max": best, "max_std": best_std}
-                line |= {"avg_by_game": mean_and_std(side.ours.avg_by_game)[0]}
+                line |= {"avg_by_game": mean_and_std(side.ours.avg_by_env)[0]}
                 line |= {"normalised_avg": _normalised(avg, variant.maximum)}
                 line |= {"area_under_curve": mean_and_std(side.ours.area_at(side.ours.steps))[0]}
                 if side.paper:
-                    by_env = mean_and_std(side.ours.avg_by_game)[0]  # the authors' definition, so the paper's
+                    by_env = mean_and_std(side.ours.avg_by_env)[0]  # the authors' definition, so the paper's
                     line |= {"avg_difference": by_env - side.paper.avg, "max_difference": best - side.paper.max}
             if side.paper:
                 line |= {"paper_avg": side.paper.avg, "paper_avg_std": side.paper.avg_std}
@@ -66,7 +66,7 @@ def _runs(board: Board) -> list[dict[str, object]]:
                     "finished": run.finished,
                     "maximum": variant.maximum,
                     "avg": avg,
-                    "avg_by_game": run.digest.avg_by_game,
+                    "avg_by_game": run.digest.avg_by_env,
                     "max": run.digest.max,
                     "normalised_avg": _normalised(avg, variant.maximum),
                     "area_under_curve": run.digest.area,

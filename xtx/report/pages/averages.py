@@ -110,7 +110,7 @@ def _row(
             [float(normalise(values(group, at).mean(), group.variant.maximum or 1)) for group, at in pairs]
         )
 
-    by_env = Cell(DASH, "runs were cut at equal steps") if is_cut else over(lambda group, at: group.avg_by_game)
+    by_env = Cell(DASH, "runs were cut at equal steps") if is_cut else over(lambda group, at: group.avg_by_env)
     paper = [DASH, DASH]
     known = [figures for figures in published if figures is not None]
     if len(known) == len(groups):

@@ -133,11 +133,11 @@ def _row(side: Side, common_signs: Collection[str]) -> Row:
         return Row(cells, side.label, "absent")
     many = len(group.runs) > 1
     seeds = ", ".join(str(run.config.seed) for run in group.runs)
-    avg, best = float(group.avg_by_game.mean()), float(group.max.mean())
+    avg, best = float(group.avg_by_env.mean()), float(group.max.mean())
     return Row(
         [
             side.label,
-            format_over_seeds(group.avg_by_game),
+            format_over_seeds(group.avg_by_env),
             published[0],
             format_signed(avg - paper.avg) if paper else DASH,
             format_over_seeds(group.avg),
@@ -160,7 +160,7 @@ def format_over_seeds(values: Floats) -> str:
 def _duplicate(group: Group, run: RunData, common_signs: Collection[str]) -> Row:
     """A run whose seed is counted already: it is in no mean, but its figures are seen."""
     own = run.digest
-    figures = [format_number(own.avg_by_game), DASH, DASH, format_number(own.avg), format_number(own.max), DASH, DASH]
+    figures = [format_number(own.avg_by_env), DASH, DASH, format_number(own.avg), format_number(own.max), DASH, DASH]
     name = Cell(
         f"↳ seed {run.config.seed} again, not counted: {run.folder.name.removesuffix('.json')}", str(run.folder)
     )
@@ -209,7 +209,7 @@ def compute_comparable_averages(groups: Sequence[Group]) -> list[float]:
         return []
     ends = find_equal_steps(groups)
     if all(group.longest == ends[group.label] for group in groups):
-        return [float(group.avg_by_game.mean()) for group in groups]
+        return [float(group.avg_by_env.mean()) for group in groups]
     return [float(group.avg_at(ends[group.label]).mean()) for group in groups]
 
 

@@ -111,7 +111,7 @@ def _row(group: Group) -> Row:
     return Row(
         [
             group.label,
-            format_over_seeds(group.avg_by_game),
+            format_over_seeds(group.avg_by_env),
             format_over_seeds(group.avg),
             format_over_seeds(group.max),
             format_count(float(np.mean([run.digest.episodes for run in group.runs]))),

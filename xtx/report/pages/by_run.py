@@ -33,16 +33,15 @@ def make_section(
     board: Board, find_turns: FindTurns = lambda run: (), runs: Sequence[RunData] | None = None, title: str = "Runs"
 ) -> Section:
     """All runs of a board, or those that are given, folded."""
-    labels = {run.folder: g.label for g in board.groups for run in (*g.runs, *g.left_out)}
-    titles = {run.folder: g.variant.title for g in board.groups for run in (*g.runs, *g.left_out)}
-    games = {run.folder: g.variant.game for g in board.groups for run in (*g.runs, *g.left_out)}
-    not_counted = {run.folder for g in board.groups for run in g.left_out}
+    groups = {run.folder: group for group in board.groups for run in (*group.runs, *group.left_out)}
 
     def one(run: RunData) -> Section:
-        label, game = labels.get(run.folder, run.config.agent), titles.get(run.folder, run.config.game)
-        colour = board.colours.get(label, 0)
-        section = _run(run, label, game, games.get(run.folder, run.config.game), colour, find_turns)
-        return replace(section, title=f"{section.title} · not counted") if run.folder in not_counted else section
+        group = groups.get(run.folder)  # none if no run of it has an episode
+        if group is None:
+            return _run(run, run.config.agent, run.config.game, run.config.game, 0, find_turns)
+        variant = group.variant
+        section = _run(run, group.label, variant.title, variant.game, board.colours[group.label], find_turns)
+        return section if run in group.runs else replace(section, title=f"{section.title} · not counted")
 
     return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
 
@@ -62,7 +61,7 @@ def make_listing(board: Board) -> Section:
                 )
                 seed = str(run.config.seed) + ("" if run.folder in counted else " (not counted)")
                 figures = [
-                    format_number(own.avg_by_game),
+                    format_number(own.avg_by_env),
                     format_number(own.avg),
                     format_count(own.max),
                     format_count(own.peak),
@@ -79,7 +78,7 @@ def _pace(run: RunData) -> tuple[str, str]:
 
 
 def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
-    scored = f" · {AVG} {format_number(run.digest.avg_by_game)}, Max {format_count(run.digest.max)}"
+    scored = f" · {AVG} {format_number(run.digest.avg_by_env)}, Max {format_count(run.digest.max)}"
     heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"
     blocks: list[Block] = [Text(_summary(run))]
     if run.notes:

@@ -77,13 +77,13 @@ def _beside_paper(board: Board, leader: str) -> str:
     ]  # fmt: skip
     if not pairs:
         return ""
-    higher = sum(float(group.avg_by_game.mean()) > paper.avg for group, paper in pairs)
+    higher = sum(float(group.avg_by_env.mean()) > paper.avg for group, paper in pairs)
     if len(pairs) == 1:
         [(group, paper)] = pairs
-        avg = format_over_seeds(group.avg_by_game)
+        avg = format_over_seeds(group.avg_by_env)
         return f"{leader} on {group.variant.title}: Avg {avg}, the paper's {format_number(paper.avg)}."
     known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
-    ours = np.mean([float(normalise(group.avg_by_game.mean(), most)) for group, _, most in known])
+    ours = np.mean([float(normalise(group.avg_by_env.mean(), most)) for group, _, most in known])
     theirs = np.mean([float(normalise(paper.avg, most)) for _, paper, most in known])
     whole = sum(not group.fewer_steps for group, _ in pairs)
     return (
@@ -173,7 +173,7 @@ def _table(board: Board, variant: Variant, leader: str) -> list[Block]:
         marks = [mark for mark in list_marks(group) if mark.sign != SEARCH]
         cells: list[Cell | str] = [
             group.variant.title if by_game else group.label,
-            format_over_seeds(group.avg_by_game),
+            format_over_seeds(group.avg_by_env),
         ]
         cells += [published[0], format_over_seeds(group.max), published[1], make_steps_cell(group.steps, marks)]
         rows.append(

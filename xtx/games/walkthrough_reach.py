@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
 
 import msgspec
 import numpy as np
@@ -29,6 +30,9 @@ one than the world before are followed, so that a few are enough."""
 
 _ROUND_TRIPS = 8
 """Actions that are tried, at most, in looking for two that do nothing together."""
+
+_MOST_ORDERS, _MOST_WAITS = 24, 3
+"""Orders in which several actions are tried, and turns of waiting before or behind them, at most."""
 
 _LIST = re.compile(r"\band\b|\bthen\b|\.|\ball\b|\bboth\b|\beverything\b|\bexcept\b|\bbut\b")
 _SPEECH = re.compile(r"^(say|answer|shout|yell|scream|whisper|recite|sing|type|write|spell|speak)\b|[\"']")
@@ -61,6 +65,8 @@ class PlayedStep:
     """The score after it."""
     won: bool = False
     """Whether it won the game."""
+    lost: int = 0
+    """Points of the walkthrough that cannot be had any more because it was not offered."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,25 @@ class _Player:
         tree.entries(copy)[:, columns] = 0
         return copy.tobytes()
 
+    def play_rest(self, state: Snapshot, script: _Script, number: int, renamed: tuple[str, str] | None = None) -> int:
+        """The most points on the way if the steps of the walkthrough behind one are played from a state, as they are
+        written (but for a name that the player made up) and with its random numbers."""
+        emulator, best = self._emulator, 0
+        for command, at in zip(_renamed(script.commands[number:], renamed), script.states[number:], strict=False):
+            emulator.restore(msgspec.structs.replace(state, rng=at.rng))
+            if emulator.step(command) is not Status.DONE:
+                break
+            best = max(best, emulator.score)
+            if emulator.over:
+                break
+            state = emulator.save()
+        return best
+
+    def texts(self, state: Snapshot) -> tuple[str, str]:
+        """What can be read in a state."""
+        found = self._game.findings_in(state)
+        return found.look, found.inventory
+
     def offered(self, state: Snapshot) -> tuple[str, ...]:
         """The valid actions of a state, as an agent would get them."""
         return self._game.findings_in(state).actions
@@ -236,37 +261,148 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
     """The steps of the walkthrough as they can be played, one after the other; `limit` ends after so many, if not 0.
 
     Random numbers are those that the walkthrough itself meets at each step, so that a step that was left out does not
-    change what chance decides later. Steps that only let time pass are left out where no offered action does that; for
-    two of them in a row, two offered actions are played of which the second undoes the first, where there are such.
+    change what chance decides later. A step that is not offered is replaced by what leaves the rest of the walkthrough
+    the most points. Steps that only let time pass are left out where no offered action does that; for two of them in a
+    row, two offered actions are played of which the second undoes the first, where there are such.
     """
     emulator, player = game.emulator, _Player(game)
-    emulator.reset(emulator.walkthrough_seed)
-    script = emulator.save()
-    """Where the walkthrough as it is written stands."""
-    here = player.present()
+    script = _Script(emulator, limit)
+    emulator.restore(script.states[0])
+    here, to_come = player.present(), script.best
     idle = 0
     """Steps before this one that only let time pass and were left out."""
-    for number, command in enumerate(_spelled_out(emulator.walkthrough), 1):
-        works = player.changes_world(script, command)
-        state = msgspec.structs.replace(here.state, rng=script.rng)
+    for number in range(1, len(script.states) + 1):
+        command = script.commands[number - 1]
+        at = script.states[number - 1]
+        works = player.changes_world(at, command)
+        state = msgspec.structs.replace(here.state, rng=at.rng)
         here = _Outcome(state, here.key, here.world, here.score, here.over, here.won)
         offered = player.offered(state)
-        played, kind = _choose(game, player, here, command, offered, works)
-        idle = 0 if played or kind else idle + 1
-        if idle == 2:
-            played, idle = player.round_trip(here, offered), 0
+        choice = _Choice((command.lower(),), "", to_come)
+        if command.lower() not in offered:
+            played, kind = _choose(game, player, here, command, offered, works)
+            choice = _best_choice(player, script, number, here, offered, _Choice(played, kind, to_come))
+            idle = 0 if choice.played or choice.kind else idle + 1
+            if idle == 2:
+                idle, both = 0, player.round_trip(here, offered)
+                there = _rest(player, script, number, here, _Choice(both, "", 0))
+                choice = there if both and there.to_come >= choice.to_come else choice
+        else:
+            idle = 0
         emulator.restore(state)
         room = emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)]
-        for action in played:
+        for action in choice.played:
             after = player.outcome(here.state, action)
             assert after is not None  # it was tried from the same state before
             here = after
-        yield PlayedStep(number, command, room, played, kind, len(offered), here.score, here.won)
-        if here.over or number == limit:
+        if choice.renamed is not None:
+            script.commands[number:] = _renamed(script.commands[number:], choice.renamed)
+        lost, to_come = max(0, to_come - choice.to_come), choice.to_come
+        yield PlayedStep(number, command, room, choice.played, choice.kind, len(offered), here.score, here.won, lost)
+        if here.over:
             return
-        emulator.restore(script)
-        if emulator.step(command) is Status.DONE and not emulator.over:
-            script = emulator.save()
+
+
+class _Script:
+    """The walkthrough as it is written: the state before each step, up to the end of the game."""
+
+    def __init__(self, emulator: Emulator, limit: int = 0) -> None:
+        emulator.reset(emulator.walkthrough_seed)
+        self.commands = _spelled_out(emulator.walkthrough)[: limit or None]
+        self.states = [emulator.save()]
+        self.best = emulator.score
+        """The most points it has at any time."""
+        for command in self.commands:
+            done = emulator.step(command) is Status.DONE
+            self.best = max(self.best, emulator.score)
+            if not done or emulator.over:
+                break
+            self.states.append(emulator.save())
+        self.states = self.states[: len(self.commands)]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What may be played for a step."""
+
+    played: tuple[str, ...]
+    kind: str
+    to_come: int
+    """The most points that the walkthrough has at any time if it goes on from there as it is written."""
+    renamed: tuple[str, str] | None = None
+    """A word of the later steps, and the word that stands for it from now on: the player made up another name."""
+
+
+def _rest(player: _Player, script: _Script, number: int, here: _Outcome, choice: _Choice) -> _Choice:
+    """The choice with the most points from here on if it is played and then the walkthrough behind a step as it is
+    written, with its own random numbers; -1 if it cannot be played."""
+    best, place = here.score, here
+    for i, action in enumerate(choice.played):
+        after = player.outcome(place.state, action) if i == 0 or action in player.offered(place.state) else None
+        if after is None:
+            return replace(choice, to_come=-1)
+        best, place = max(best, after.score), after
+        if after.over:
+            return replace(choice, to_come=best)
+    return replace(choice, to_come=max(best, player.play_rest(place.state, script, number, choice.renamed)))
+
+
+def _best_choice(
+    player: _Player,
+    script: _Script,
+    number: int,
+    here: _Outcome,
+    offered: Sequence[str],
+    first: _Choice,
+) -> _Choice:
+    """What leaves the rest of the walkthrough as many points as the step itself would (`first.to_come`), or the most:
+    the first choice, the same with another name, in another order or with some waiting, offered actions that lead to
+    the same world, any offered action, those first that leave memory most like the step, or nothing at all."""
+    wanted, command = first.to_come, script.commands[number - 1].lower()
+    best = _rest(player, script, number, here, first)
+    goal = player.outcome(here.state, command)
+    if best.to_come >= wanted or goal is None:
+        return best
+    others = [_Choice((action,), "", 0, new) for action in offered if (new := _new_name(command, action))]
+    others += [_Choice(played, "", 0) for played in _variants(first.played, "wait" in offered)]
+    if len(first.played) == 1:
+        others.append(_Choice(player.replacements(here, goal, offered, MAX_REPLACEMENTS) or (), "", 0))
+    reached = [(a, after) for a in offered if (after := player.outcome(here.state, a)) is not None]
+    reached.sort(key=lambda one: one[1].memory_distance(goal))
+    others += [_Choice((), "", 0), *(_Choice((action,), "", 0) for action, _ in reached)]
+    for other in others:
+        choice = _rest(player, script, number, here, other)
+        if choice.to_come > best.to_come:
+            best = choice
+        if choice.to_come >= wanted:
+            return choice
+    return replace(best, kind=first.kind or classify_miss(command, False, player.texts(here.state)))
+
+
+def _new_name(command: str, action: str) -> tuple[str, str] | None:
+    """The word of a command for which an action has another one, before the same preposition: `write ash on cube`
+    gives the cube a name as well as `write oak on cube`."""
+    one, other = command.split(), action.split()
+    if len(one) < 4 or len(other) < 4 or one[1] == other[1] or (one[0], one[2]) != (other[0], other[2]):
+        return None
+    return (one[1], other[1]) if one[-1][:6] in action or other[-1] in command else None
+
+
+def _variants(played: Sequence[str], can_wait: bool) -> list[tuple[str, ...]]:
+    """Several actions in other orders, and with some turns of waiting: chance may be kinder then."""
+    if len(played) < 2:
+        return []
+    found = list(islice(permutations(played), 1, _MOST_ORDERS))
+    waits = [("wait",) * turns for turns in range(1, _MOST_WAITS + 1)] if can_wait else []
+    return [*found, *((*wait, *played) for wait in waits), *((*played, *wait) for wait in waits)]
+
+
+def _renamed(commands: Sequence[str], names: tuple[str, str] | None) -> list[str]:
+    """The commands with one word for another."""
+    if names is None:
+        return list(commands)
+    old, new = names
+    return [re.sub(rf"\b{re.escape(old)}\b", new, command, flags=re.IGNORECASE) for command in commands]
 
 
 def _spelled_out(walkthrough: Sequence[str]) -> list[str]:
@@ -321,8 +457,7 @@ def _choose(
     found = player.replacements(here, wanted, offered, most) if changes or not wanted.is_same(here) else None
     if found or not (changes or hidden or wanted.score != here.score):
         return found or (), ""
-    seen = game.findings_in(here.state)
-    return (), classify_miss(command, bool(flag & Verdict.RANDOM), (seen.look, seen.inventory))
+    return (), classify_miss(command, bool(flag & Verdict.RANDOM), player.texts(here.state))
 
 
 def _shared_words(one: str, other: str) -> int:
@@ -369,13 +504,6 @@ def _alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
 def measure_reach(game: StoryGame, steps: Sequence[PlayedStep], limit: int = 0) -> Reach:
     """The steps that were played beside what the walkthrough comes to as it is written."""
     emulator = game.emulator
-    emulator.reset(emulator.walkthrough_seed)
-    best = emulator.score
-    for command in emulator.walkthrough[: limit or None]:
-        if emulator.step(command) is not Status.DONE:
-            break
-        best = max(best, emulator.score)
-        if emulator.over:
-            break
+    best = _Script(emulator, limit).best
     score = max((step.score for step in steps), default=0)
     return Reach(tuple(steps), score, best, emulator.max_score, any(step.won for step in steps))

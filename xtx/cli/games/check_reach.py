@@ -30,7 +30,7 @@ def print_reach(console: Console, specs: Sequence[tuple[str, GameSpec]], limit: 
             kinds = ", ".join(f"{kind} {count}" for kind, count in reach.kinds.items())
             lines.append(f"{name}, {grammar}, by kind: {kinds}")
         for miss in reach.misses:
-            where = f"{miss.command!r} in {miss.room} ({miss.kind}), at {miss.score} points"
+            where = f"{miss.command!r} in {miss.room} ({miss.kind}), at {miss.score} points, {miss.lost} lost"
             lines.append(f"{name}, {grammar}, step {miss.step}: {where}")
         return [
             str(reach.score), str(reach.walkthrough_score), str(reach.max_score), str(len(reach.misses)),

@@ -68,7 +68,10 @@ _ABOUT_ONE = 0.35
 _SAMPLE = 100
 """Commands of the templates that leave the world alone, at most, from which it is seen what is remembered of them."""
 
-_MOST_FINER = 6
+_MOVING = ("take", "drop")
+"""Verbs that show which of two things that look the same a word means."""
+
+_MOST_FINER = 8
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
 _FINE_KINDS = 10
@@ -507,6 +510,7 @@ class Search:
             aliases=frozenset(alias for t in things for alias in t.aliases),
             text="\n".join((found.look, found.inventory, *(t.answer for t in things))),
             around="\n".join(name for _, name in self._names_around(state)),
+            twins=self._twins(searched),
             free_forms=tuple(searched.candidates.free_forms(searched.all_effects)),
         )
         if self._is_question(state):
@@ -516,9 +520,26 @@ class Search:
         real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
         if "wait" not in real and self._time_matters(state):
             added = [*added, "wait"]
+        if "look" not in (*real, *added) and self._looking_matters(state):
+            added = [*added, "look"]
         if not added:
             return found
         return msgspec.structs.replace(found, actions=tuple(dict.fromkeys((*real, *added))))
+
+    def _twins(self, searched: _Searched) -> dict[str, str]:
+        """Words that are answered like the name of a thing and yet mean another one, which moves when they are used,
+        with that name: one for each such thing."""
+        pairs = [(t.name, alias) for t in searched.things for alias in t.aliases if alias != t.name]
+        forms = [f"{verb} {{}}" for verb in _MOVING if verb in {t.split()[0] for t in self._templates}]
+        commands = [form.format(word) for form in forms for pair in pairs for word in pair]
+        if not commands:
+            return {}
+        moved = self._both_effects(searched.state, commands, searched.watched)[0].reshape(len(forms), len(pairs), 2)
+        found: dict[tuple[int, ...], tuple[str, str]] = {}
+        for i, (name, alias) in enumerate(pairs):
+            if ((moved[:, i, 0] != moved[:, i, 1]) & (moved[:, i] != 0).all(axis=1)).any():
+                found.setdefault(tuple(moved[:, i, 1].tolist()), (alias, name))
+        return dict(found.values())
 
     def _finer(self, searched: _Searched, actions: Sequence[str]) -> tuple[str, ...]:
         """Commands of the templates that leave the object tree like one of the actions does, but change something else
@@ -527,7 +548,13 @@ class Search:
         places = [i for i in np.flatnonzero(searched.effect).tolist() if searched.candidates[i] in chosen]
         fine = searched.fine.copy()
         fine[np.isin(fine, fine[places])] = 0
-        return self._choose(searched.candidates, fine)[:_MOST_FINER]
+        names = {word for t in searched.things for word in t.name.split()}
+        # Two that differ in a preposition only (push on button, push down button) differ in what the parser remembers.
+        distinct: dict[tuple[str, ...], str] = {}
+        for command in self._choose(searched.candidates, fine):
+            verb, *others = command.split()
+            distinct.setdefault((verb, *(word for word in others[:-1] if word in names), *others[-1:]), command)
+        return tuple(distinct.values())[:_MOST_FINER]
 
     def _is_question(self, state: Snapshot) -> bool:
         """Whether the story waits for something else than a command: a yes or no, mostly."""
@@ -557,6 +584,24 @@ class Search:
             if world.key(world.canonical(state.rng)) != key:
                 return True
         return False
+
+    def _looking_matters(self, state: Snapshot) -> bool:
+        """Whether to look around leads to another state every time, and not to the one to which waiting does: a story
+        that counts how often one looks."""
+        world, emulator = self._world, self._emulator
+        if world is None or not {"look", "wait"}.isdisjoint(self._excluded):
+            return False
+        keys, here = [world.key(state)], state
+        for _ in range(2):
+            if take_turn(emulator, self._engine, here, "look") is not Status.DONE or emulator.over:
+                return False
+            here = emulator.save()
+            keys.append(world.key(world.canonical(state.rng)))
+            if keys[-1] == keys[-2]:
+                return False
+        if take_turn(emulator, self._engine, state, "wait") is not Status.DONE or emulator.over:
+            return False
+        return keys[1] != world.key(world.canonical(state.rng))
 
     @cached_property
     def _words(self) -> WholeGrammar:

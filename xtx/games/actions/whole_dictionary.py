@@ -59,7 +59,9 @@ SETTINGS = frozenset(
 """Words that change how the program talks, or tell about the program."""
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
 """Forms for a person and a topic, or a topic and a person; lists of templates leave them out."""
-_SPEECH = ("say OBJ", 'say "OBJ"', 'answer "OBJ"', "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
+_SPOKEN = ("say", "answer", "shout", "type", "yell", "scream", "whisper", "recite", "chant", "sing", "speak")
+"""Verbs of which the object may be speech in quotes."""
+_SPEECH = (*(f'{verb} "OBJ"' for verb in _SPOKEN), "say OBJ", "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
 _CONSULT = ("look up OBJ in OBJ", "consult OBJ about OBJ", "read about OBJ in OBJ")
 """Forms for a thing and a topic."""
 _NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
@@ -70,12 +72,23 @@ _DIRECTIONS = frozenset(
     ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out")
 )
 _ERRANDS = ("push", "take", "open", "pull")
-"""What a person can be told to do elsewhere."""
+"""What a person can be told to do with what is out of sight."""
 _MOST_WAYS = 4
 """Ways, at most, that a person is sent with something to do."""
 _TRIED_NUMBER = "7"
 _SMALL = tuple(map(str, range(13)))
 _NUMBER = re.compile(r"\b\d{1,5}\b")
+_COUNT = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("fifteen", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred"),
+)
+_SPELLED_NUMBERS = dict(zip(_COUNT, map(str, (*range(13), 15, *range(20, 101, 10))), strict=True))
+_RANGE = re.compile(
+    rf"\b(\d{{1,5}}|{'|'.join(_COUNT)})(?: *(?:-|to|through) *| and )(\d{{1,5}}|{'|'.join(_COUNT)})\b", re.I
+)
+"""Numbers of which those between may be meant as well: a dial from 0 to 99."""
+_MOST_IN_RANGE = 101
+"""Longest range of which all numbers are tried, and offered beside other additions."""
 
 _REFUSED = re.compile(
     r"[Ww]hich .*(do you mean|one)|You used the word|can't use the word|sentence|noun missing|what you're referring to"
@@ -135,8 +148,18 @@ class Present:
     """What can be read here: `look`, `inventory` and descriptions."""
     around: str
     """The names of the objects that are here by the object tree, whether or not they can be seen."""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """Words of `aliases` that name another thing than the one of `names` beside them, although it looks the same."""
     free_forms: tuple[str, ...] = ()
     """Templates for two objects with the second filled in, of which the first can be any word."""
+
+    @cached_property
+    def open_forms(self) -> tuple[str, ...]:
+        """The same with what is true of things that look the same."""
+        twins = [
+            (form, twin) for form in self.free_forms for twin, name in self.twins.items() if form.endswith(f" {name}")
+        ]
+        return (*self.free_forms, *(f"{form.rsplit(' ', 1)[0]} {twin}" for form, twin in twins))
 
 
 @dataclass
@@ -224,7 +247,7 @@ class WholeGrammar:
     @cached_property
     def one_object(self) -> tuple[str, ...]:
         """The templates for one object, with those for speech."""
-        return tuple(dict.fromkeys((*self._one, *self._known(_SPEECH))))
+        return tuple(dict.fromkeys((*self._known(_SPEECH), *self._one)))
 
     @cached_property
     def two_objects(self) -> tuple[str, ...]:
@@ -272,8 +295,8 @@ class WholeGrammar:
         ]
         groups.sort(key=lambda one: (not one[1], one[0]))
         absent = next((word for word in self._nouns if word not in named), "")
-        likely = [name for name, is_told in groups if is_told]
-        return Named([name for name, _ in groups], likely, absent, frozenset(refusals))
+        likely = [*present.twins, *(name for name, is_told in groups if is_told)]
+        return Named([*present.twins, *(name for name, _ in groups)], likely, absent, frozenset(refusals))
 
     def _hardly_seen(self, said: Sequence[str], refusals: Collection[str], ask: Ask) -> dict[str, str]:
         """Words for which the first verb gets another refusal than most, and the next verb an answer: things that
@@ -366,7 +389,9 @@ class WholeGrammar:
             return []
         forms = self.one_object
         taking = self._taking([(form, form.replace("OBJ", named.absent)) for form in forms], named, ask)
-        return [form.replace("OBJ", word) for form in taking[:_MOST_OPEN] for word in self._nouns]
+        # What stands in quotes need not be a thing.
+        every = {form: self.words if '"' in form else self._nouns for form in taking[:_MOST_OPEN]}
+        return [form.replace("OBJ", word) for form, words in every.items() for word in words]
 
     def _taking(self, forms: Sequence[tuple[str, str]], named: Named, ask: Ask) -> list[str]:
         """The forms, given with a command that has a word which names nothing, of which the parser does not complain;
@@ -428,7 +453,8 @@ class WholeGrammar:
             for name, head in reversed(list(zip(named, said, strict=True)))
             if head and listens(head) and not self._is_refusal(head) and times[head] < _REFUSED_BY
         }
-        return sorted(persons.values())[:_MOST_PERSONS]
+        # Some stories have words for everybody who talks to a thing.
+        return sorted(persons.values(), key=lambda person: (not self._obeys(person, ask), person))[:_MOST_PERSONS]
 
     def _obeys(self, person: str, ask: Ask) -> bool:
         """Whether a person has different answers to different orders."""
@@ -452,6 +478,8 @@ class WholeGrammar:
         """Orders to a person about what is here, and about what is where the person is."""
         yield from (f"{person}, {order}" for order in self._plain)
         yield from self._errands(person, ask)
+        # What is to be had may be out of sight, for the person too.
+        yield from (f"{person}, {verb} {word}" for verb in self._known(_ERRANDS) for word in self._nouns)
         said = [head_of(answer) for answer in ask([(f"{person}, examine {word}", word) for word in self._nouns])]
         usual = Counter(said).most_common(1)[0][0] if said else ""
         there = {
@@ -511,7 +539,7 @@ class WholeGrammar:
         taking = [form for form, answer in zip(filled, said, strict=True) if not self._is_refusal(head_of(answer))]
         read = sorted(set(map(int, _NUMBER.findall(text))))[:_MOST_NUMBERS]
         told = [str(n) for number in read for n in ((number, number - 1, number + 1) if number > 12 else (number,))]
-        numbers = list(dict.fromkeys((*told, *self._numbers[:_MOST_NUMBERS], *_SMALL)))
+        numbers = list(dict.fromkeys((*told, *map(str, _ranged(text)), *self._numbers[:_MOST_NUMBERS], *_SMALL)))
         return [form.format(number) for form in taking for number in numbers]
 
     def free_commands(self, present: Present) -> list[str]:
@@ -519,7 +547,13 @@ class WholeGrammar:
         mind."""
         title = present.text.strip().split("\n", 1)[0].lower()
         words = [w for w in _SPELLED.findall(title) if self._dictionary.knows(w) and w not in self._unwanted]
-        return [form.replace("OBJ", word) for form in present.free_forms for word in words[:_MOST_FREE]]
+        return [form.replace("OBJ", word) for form in present.open_forms for word in words[:_MOST_FREE]]
+
+
+def _ranged(text: str) -> list[int]:
+    """The numbers of the ranges that a text speaks of."""
+    ends = [[int(_SPELLED_NUMBERS.get(end.lower(), end)) for end in pair] for pair in _RANGE.findall(text)]
+    return [n for first, last in ends if last - first < _MOST_IN_RANGE for n in range(first, last + 1)]
 
 
 def _halves(form: str) -> list[str]:
@@ -576,11 +610,14 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     before = [*known, *_PASSING]
     effects = trial.effects([*before, *tried])
     times = Counter(form for command in anything[::_SAMPLED] for form in _forms(command))
-    found = _Found({0, *effects[: len(before)].tolist()}, {form for form, count in times.items() if count > 1})
+    open_forms = {form for form, count in times.items() if count > 1}
+    free = frozenset(form.replace("OBJ", "*") for form in present.open_forms)
+    open_forms |= free
+    found = _Found({0, *effects[: len(before)].tolist()}, open_forms)
     found.add(tried, effects[len(before) :])
     working = {command.rsplit(" ", 1)[-1] for command in found.commands}
     paired = [*named.likely, *(name for name in named.names if name in working and name not in named.likely)]
-    two = list(grammar.pairs(paired[:_MOST_PAIRED], names))
+    two = [c for c in grammar.pairs(paired[:_MOST_PAIRED], names) if not free or free.isdisjoint(_forms(c))]
     if two:
         found.add(two, trial.effects(two))
     most = max(_MOST_ADDED, _FULL_LIST - len(known))
@@ -614,8 +651,12 @@ class _Found:
         real = [c for c in real if not (_ONESELF in c.split() and trial.is_fatal(c))]
         # Numbers that stand in the text, and the next ones, before those that were only guessed.
         told = {n for number in map(int, _NUMBER.findall(text)) for n in (number - 1, number, number + 1)}
-        real.sort(key=lambda c: any(word.isdigit() and int(word) not in told for word in c.split()))
-        return [grammar.spell_out(command, text) for command in real[:most]]
+        ranged = set(_ranged(text))
+        real.sort(key=lambda c: not _numbers_in(c) <= told | ranged)
+        # Where a text says from where to where a dial goes, one that has all of it does not crowd out other things.
+        dialled = [command for command in real if not _numbers_in(command).isdisjoint(ranged)]
+        others = [command for command in real if command not in dialled][:most]
+        return [grammar.spell_out(command, text) for command in (*others, *dialled[:_MOST_IN_RANGE])]
 
     def _careless(self, form: str) -> int:
         """From how many different effects on a form does not count: a story that lets anything be poured into the
@@ -628,6 +669,10 @@ def _forms(command: str) -> list[str]:
     """The command with each of its words but the first left open; numbers are meant to differ."""
     words = command.split()
     return [" ".join((*words[:i], "*", *words[i + 1 :])) for i in range(1, len(words)) if not words[i].isdigit()]
+
+
+def _numbers_in(command: str) -> set[int]:
+    return {int(word) for word in command.split() if word.isdigit()}
 
 
 def _most_natural(commands: Sequence[str], trial: CommandTrial) -> str:

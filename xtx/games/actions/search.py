@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.actions.candidates import Candidates, Grammar
+from xtx.games.actions.noisy_bytes import find_noise
 from xtx.games.actions.whole_dictionary import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
 from xtx.games.actions.wide_grammar import listens, wide_candidates
 from xtx.games.canonical.canonical_state import World, prompt_of
@@ -458,10 +459,27 @@ class Search:
         quiet = np.flatnonzero(searched.all_effects == 0)
         sample = [searched.candidates[i] for i in quiet[:: 1 + len(quiet) // _SAMPLE].tolist()]
         scratch = find_scratch(self._emulator, self._engine, searched.state, names, sample, self._excluded)
-        if not (searched.watched[scratch] > 0).any():
-            return searched
+        if (searched.watched[scratch] > 0).any():
+            searched = self._unwatched(searched, scratch)
+        if searched.is_noisy and self._engine is not None and _ASKING[0] not in self._excluded:
+            searched = self._unwatched(searched, self._noise(searched, self._engine))
+        return searched
+
+    def _noise(self, searched: _Searched, engine: Engine) -> npt.NDArray[np.bool_]:
+        """The bytes in which commands that leave the object tree alone leave traces of their own."""
+        asking = [c for c in _ASKING if c not in self._excluded]
+        found = self._judge(searched.state, searched.candidates.behind(asking), searched.watched)[0]
+        idle, tried = found.watches[: len(asking)], found.part(slice(len(asking), None))
+        alone = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & (tried.watches != 0)
+        places = np.flatnonzero(alone & ~np.isin(tried.watches, idle))
+        commands = [searched.candidates[i] for i in places.tolist()]
+        return find_noise(self._emulator, engine, searched.state, commands, tried.watches[places], asking[0])
+
+    def _unwatched(self, searched: _Searched, bytes_: npt.NDArray[np.bool_]) -> _Searched:
+        """The same with some bytes taken for none of the world's."""
+        assert searched.watched is not None
         watched = searched.watched.copy()
-        watched[scratch] = 0
+        watched[bytes_] = 0
         return self._judge_candidates(searched.state, searched.things, searched.candidates, watched)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:

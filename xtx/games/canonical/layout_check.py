@@ -93,9 +93,9 @@ class LayoutCheck:
                 mask[deadly] = 0xFF
                 layout = msgspec.structs.replace(layout, mask=bytes(mask), counters=counters)
                 continue
-            # Where something falls due this turn whatever is done, that is the clock's doing and says nothing of the
-            # commands.
-            due = np.count_nonzero(truth[:idle]) > 1
+            # Where something falls due this turn whatever is done, also with the first of all commands, that is the
+            # clock's doing and says nothing of the commands.
+            due = idle > 0 and truth[0] != 0 and np.count_nonzero(truth[:idle]) > 1
             if not wrong.any() or (due and wrong[:idle].sum() > 1):
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]

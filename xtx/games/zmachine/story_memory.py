@@ -128,6 +128,11 @@ def _letter(code: int, alphabet: int, memory: bytes | Ram, header: Header) -> st
     return _ALPHABETS[alphabet][code - 6]
 
 
+_FEWEST_ROOMS, _SHARE_OF_ROOMS, _FEWEST_FULL = 10, 10, 4
+"""An object that holds so many others in the story as it is shipped, and one in so many of all, holds the rooms, if so
+many of those hold something."""
+
+
 @dataclass(frozen=True)
 class ObjectTree:
     """The object tree of one game: where it lies in RAM, and the objects' names (which do not change)."""
@@ -187,15 +192,27 @@ class ObjectTree:
         return int(ram[address]) if self.header.small else word(ram, address)
 
     def around(self, ram: Ram, number: int) -> list[int]:
-        """What is around an object, from the nearest to the outermost that has a name: for the player, from the
-        chair to the room. In Infocom's games all rooms lie in one nameless container, which is left out."""
+        """What is around an object, from the nearest to the outermost: for the player, from the chair to the room. In
+        Infocom's games all rooms lie in one container, which is left out."""
         found: list[int] = []
         while len(found) < self.count:
             number = self.parent(ram, number)
-            if not 0 < number <= self.count or not self.names[number]:
+            if not 0 < number <= self.count:
                 break
             found.append(number)
+        while found and found[-1] in self._containers_of_rooms:
+            found.pop()
         return found
+
+    @cached_property
+    def _containers_of_rooms(self) -> frozenset[int]:
+        """Objects that hold many others at the beginning, of which several hold something themselves."""
+        parents = self.links(np.frombuffer(self.story, np.uint8))[1:, 0]
+        parents = np.where(parents <= self.count, parents, 0)
+        held = np.bincount(parents, minlength=self.count + 1)
+        holding = np.bincount(parents[held[1:] > 0], minlength=self.count + 1)
+        most = max(_FEWEST_ROOMS, self.count // _SHARE_OF_ROOMS)
+        return frozenset(np.flatnonzero((held >= most) & (holding >= _FEWEST_FULL)).tolist()) - {0}
 
     def room(self, ram: Ram, number: int) -> int:
         """The room in which an object is, or the object itself if it is nowhere."""

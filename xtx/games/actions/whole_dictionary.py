@@ -381,6 +381,21 @@ class WholeGrammar:
         last = {name.lower().split()[-1][:length] for name in (self._names[o] for o in sorted(owners)) if name.strip()}
         return min(words, key=lambda w: (w not in texts, w not in last, len(w), w))
 
+    def find_own(self, names: Sequence[str], named: Named, ask: Ask) -> list[str]:
+        """Names before which `my` makes a difference: my name is another one than the name in general."""
+        verbs = self._known(_PROBES[1:2])
+        if not verbs or not self._dictionary.knows("my"):
+            return []
+        own = [f"my {name}" for name in names if " " not in name]
+        said = list(map(head_of, ask([(f"{verbs[0]} {name}", name[3:]) for name in own])))
+        usual = map(head_of, ask([(f"{verbs[0]} {name[3:]}", name[3:]) for name in own]))
+        times = Counter(said)
+        return [
+            name
+            for name, head, without in zip(own, said, usual, strict=True)
+            if head not in (without, *named.refusals) and not self._is_refusal(head) and times[head] < _REFUSED_BY
+        ]
+
     # --- what to try ----------------------------------------------------------------------------------------------
 
     def open_commands(self, named: Named, ask: Ask) -> list[str]:
@@ -390,7 +405,8 @@ class WholeGrammar:
         forms = self.one_object
         taking = self._taking([(form, form.replace("OBJ", named.absent)) for form in forms], named, ask)
         # What stands in quotes need not be a thing.
-        every = {form: self.words if '"' in form else self._nouns for form in taking[:_MOST_OPEN]}
+        spoken = [word for word in self.words if word not in self._settings]
+        every = {form: spoken if '"' in form else self._nouns for form in taking[:_MOST_OPEN]}
         return [form.replace("OBJ", word) for form, words in every.items() for word in words]
 
     def _taking(self, forms: Sequence[tuple[str, str]], named: Named, ask: Ask) -> list[str]:
@@ -616,7 +632,8 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     found = _Found({0, *effects[: len(before)].tolist()}, open_forms)
     found.add(tried, effects[len(before) :])
     working = {command.rsplit(" ", 1)[-1] for command in found.commands}
-    paired = [*named.likely, *(name for name in named.names if name in working and name not in named.likely)]
+    own = grammar.find_own(names, named, trial.ask)
+    paired = [*own, *named.likely, *(name for name in named.names if name in working and name not in named.likely)]
     two = [c for c in grammar.pairs(paired[:_MOST_PAIRED], names) if not free or free.isdisjoint(_forms(c))]
     if two:
         found.add(two, trial.effects(two))

@@ -227,24 +227,30 @@ def _silent_changes(
     idle: npt.NDArray[np.uint64],
 ) -> list[int]:
     """Commands that do not even touch the object tree and yet change something in the world, such as what the player
-    knows: reading a book. Most such changes are the parser's, so few count: those of commands with an object, that few
-    commands bring about, with a verb that does not do so with many things."""
+    knows: reading a book. Most such changes are the parser's, so few count: those of commands with an object, or of
+    orders of one word, that few commands bring about, with a verb (or to a person) that does not do so with many."""
     nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED)) == 0
     places = np.flatnonzero(nothing & (watches != 0) & ~np.isin(watches, idle)).tolist()
     by_verb: dict[str, set[int]] = {}
     times = Counter(int(watches[i]) for i in places)
     for i in places:
-        by_verb.setdefault(candidates[i].split(" ", 1)[0], set()).add(int(watches[i]))
+        by_verb.setdefault(_verb_of(candidates[i]), set()).add(int(watches[i]))
     return [
         i
         for i in places
         if times[int(watches[i])] <= _SILENT_COMMANDS
-        and len(by_verb[candidates[i].split(" ", 1)[0]]) <= _SILENT_KINDS
+        and len(by_verb[_verb_of(candidates[i])]) <= _SILENT_KINDS
         and 2 <= len(candidates[i].split()) <= 4
         and _NO_SILENT_CHANGE.isdisjoint(candidates[i].split())
-        and "," not in candidates[i]
+        and ("," not in candidates[i] or len(candidates[i].split()) == 2)
         and not _DIGIT.search(candidates[i])
     ]
+
+
+def _verb_of(command: str) -> str:
+    """The first word of a command; of an order of several words also what is ordered."""
+    words = command.split(" ")
+    return " ".join(words[:2]) if words[0].endswith(",") and len(words) > 2 else words[0]
 
 
 @dataclass(frozen=True)

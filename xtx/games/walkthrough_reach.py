@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from itertools import chain, islice, permutations
 
 import msgspec
 import numpy as np
@@ -33,6 +33,12 @@ _ROUND_TRIPS = 8
 
 _MOST_ORDERS, _MOST_WAITS = 24, 3
 """Orders in which several actions are tried, and turns of waiting before or behind them, at most."""
+
+_NEAREST_FIRST, _NEAREST_SECOND = 3, 10
+"""Actions, and second ones after each of them, that are tried together, at most."""
+
+_SECOND_VERBS = frozenset(("drop", "take", "get", "open", "close", "put", "throw", "push", "pull", "go", "give", "eat"))
+"""What follows `and` is another command if it begins with one of these."""
 
 _LIST = re.compile(r"\band\b|\bthen\b|\.|\ball\b|\bboth\b|\beverything\b|\bexcept\b|\bbut\b")
 _SPEECH = re.compile(r"^(say|answer|shout|yell|scream|whisper|recite|sing|type|write|spell|speak)\b|[\"']")
@@ -242,6 +248,21 @@ class _Player:
             paths = [(place, path) for _, place, path in best]
         return None
 
+    def follow(self, start: _Outcome, commands: Sequence[str]) -> tuple[str, ...]:
+        """For each of some commands the offered action that leaves memory most like it; none if one cannot be
+        ended."""
+        played: list[str] = []
+        here, before = start, start
+        for command in commands:
+            goal = self.outcome(before.state, command)
+            reached = [(a, one) for a in self.offered(here.state) if (one := self.outcome(here.state, a)) is not None]
+            if goal is None or goal.over or not reached:
+                return ()
+            action, here = min(reached, key=lambda one: (not one[1].is_same(goal), one[1].memory_distance(goal)))
+            before = goal
+            played.append(action)
+        return tuple(played)
+
     def round_trip(self, start: _Outcome, offered: Sequence[str]) -> tuple[str, ...]:
         """Two offered actions of which the second undoes the first, so that only time passes; none if there are no
         such."""
@@ -364,19 +385,49 @@ def _best_choice(
     if best.to_come >= wanted or goal is None:
         return best
     others = [_Choice((action,), "", 0, new) for action in offered if (new := _new_name(command, action))]
+    parts = _parts(command)
+    if len(parts) > 1:
+        in_parts = player.follow(here, parts)
+        others += [_Choice(played, "", 0) for played in (in_parts, *_variants(in_parts, "wait" in offered))]
     others += [_Choice(played, "", 0) for played in _variants(first.played, "wait" in offered)]
     if len(first.played) == 1:
         others.append(_Choice(player.replacements(here, goal, offered, MAX_REPLACEMENTS) or (), "", 0))
     reached = [(a, after) for a in offered if (after := player.outcome(here.state, a)) is not None]
     reached.sort(key=lambda one: one[1].memory_distance(goal))
     others += [_Choice((), "", 0), *(_Choice((action,), "", 0) for action, _ in reached)]
-    for other in others:
+    for other in chain(others, _two_steps(player, reached, goal)):
         choice = _rest(player, script, number, here, other)
         if choice.to_come > best.to_come:
             best = choice
         if choice.to_come >= wanted:
             return choice
     return replace(best, kind=first.kind or classify_miss(command, False, player.texts(here.state)))
+
+
+def _parts(command: str) -> list[str]:
+    """The commands that a list stands for: `give bag, coin and map to troll`, `remove hat and drop it`."""
+    match = re.match(r"(\w+) (.+?)(| (?:to|in|into|on|onto|from|under|with) .+)$", command)
+    if match is None:
+        return [command]
+    verb, things, rest = match.groups()
+    several = [part for part in re.split(r" *, *and +| *, *| +and +| +then +|\. *", things) if part]
+    verbs = [part.split()[0] for part in several]
+    return [
+        f"{verb} {part}{rest}" if i == 0 or verbs[i] not in _SECOND_VERBS else f"{part}{rest}"
+        for i, part in enumerate(several)
+    ]
+
+
+def _two_steps(player: _Player, reached: Sequence[tuple[str, _Outcome]], goal: _Outcome) -> Iterator[_Choice]:
+    """Two actions in a row that leave memory much like a step: the nearest ones, and what is nearest after them."""
+    for action, place in reached[:_NEAREST_FIRST]:
+        if place.over:
+            continue
+        there = [
+            (a, after) for a in player.offered(place.state) if (after := player.outcome(place.state, a)) is not None
+        ]
+        there.sort(key=lambda one: one[1].memory_distance(goal))
+        yield from (_Choice((action, other), "", 0) for other, _ in there[:_NEAREST_SECOND])
 
 
 def _new_name(command: str, action: str) -> tuple[str, str] | None:

@@ -12,7 +12,16 @@ import pytest
 from xtx.games.actions.search import Findings
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.walkthrough_reach import FOLLOWS, classify_miss, measure_reach, play_reach
+from xtx.games.walkthrough_reach import (
+    FOLLOWS,
+    _new_name,
+    _parts,
+    _renamed,
+    _variants,
+    classify_miss,
+    measure_reach,
+    play_reach,
+)
 
 LOWWATER = Path(__file__).parents[2] / "xtx/games/catalog/data/lowwater.z5"
 HANG = Path(__file__).parents[2] / "stories/hang/hang.z5"
@@ -60,7 +69,27 @@ def test_a_step_that_is_not_offered_is_left_out_and_blocks(monkeypatch: pytest.M
     assert [(step.played, step.kind) for step in steps] == [(("take coin",), ""), ((), "single word"), ((), FOLLOWS)]
     assert reach.kinds == {"single word": 1, FOLLOWS: 1}
     assert [miss.command for miss in reach.causes] == ["down"]
+    assert [step.lost for step in steps] == [0, 1, 0]
     assert not reach.won and reach.score <= reach.walkthrough_score
+
+
+def test_a_list_is_told_apart_into_commands() -> None:
+    assert _parts("give bag, coin and map to troll") == ["give bag to troll", "give coin to troll", "give map to troll"]
+    assert _parts("remove hat and drop it") == ["remove hat", "drop it"]
+    assert _parts("north") == ["north"]
+
+
+def test_another_name_stands_for_one_that_the_player_makes_up() -> None:
+    assert _new_name("write oak on cube", "write ash on cube") == ("oak", "ash")
+    assert _new_name("write oak on cube", "put ash on cube") is None
+    assert _new_name("take oak", "take ash") is None
+    assert _renamed(["put OAK cube in box", "oaken door"], ("oak", "ash")) == ["put ash cube in box", "oaken door"]
+
+
+def test_several_actions_are_tried_in_other_orders() -> None:
+    assert _variants(("a", "b"), can_wait=False) == [("b", "a")]
+    assert ("wait", "a", "b") in _variants(("a", "b"), can_wait=True)
+    assert _variants(("a",), can_wait=True) == []
 
 
 def _without_down(found: Findings) -> Findings:

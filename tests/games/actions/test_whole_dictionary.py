@@ -15,6 +15,7 @@ from xtx.games.actions.search import RANDOM_STATES, Search, _common_changes, _si
 from xtx.games.actions.whole_dictionary import WORD_MARK, Named, Present, WholeGrammar, find_added_actions, head_of
 from xtx.games.catalog.known_games import find_story
 from xtx.games.emulator.frotz import Emulator, Verdict
+from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.zmachine.story_memory import Dictionary, read_initial_numbers, read_name_words
 from xtx.games.zset.command_responses import CommandResponses
 from xtx.games.zset.engine import Engine
@@ -103,6 +104,54 @@ def test_persons_are_sent_on_errands() -> None:
     says |= {"guard, north": "He leaves."} | {f"guard, examine {word}": "He sees no such thing." for word in NOUNS}
     commands = list(grammar.talk(["guard"], (), Named(), Story({}, says).ask))
     assert {"guard, north and south", "guard, north and push red"} <= set(commands)
+
+
+def test_persons_can_be_told_to_get_what_is_out_of_sight() -> None:
+    grammar = WholeGrammar(Dictionary(DICTIONARY.words, 6, NOUNS), ("take OBJ",), {}, (), lambda a: a)
+    says = {"guard, wait": "He waits.", "guard, take all": "He takes nothing.", "guard, north": "He shrugs."}
+    commands = list(grammar.talk(["guard"], (), Named(), Story({}, says).ask))
+    assert {"guard, take pebble", "guard, take red"} <= set(commands)
+
+
+def test_persons_that_obey_come_first() -> None:
+    grammar = WholeGrammar(Dictionary(DICTIONARY.words | {"north"}, 6, NOUNS), TEMPLATES, {}, (), lambda a: a)
+    says = {f"{thing}, {order}": f"Talking to the {thing}, of {i} letters?" for i, thing in enumerate(("box", "lamp"))
+            for order in ("wait", "north", "take all")}  # fmt: skip
+    says |= {"pebble, wait": "It waits.", "pebble, north": "It leaves.", "pebble, take all": "It takes nothing."}
+    assert grammar.find_persons(("box", "lamp", "pebble"), Story({}, says).ask)[0] == "pebble"
+
+
+def test_any_word_can_be_said_in_quotes() -> None:
+    verbs = DICTIONARY.words | {"type", "plugh"}
+    grammar = WholeGrammar(Dictionary(verbs, 6, NOUNS), ("rub OBJ",), {}, (), lambda a: "" if "can't" in a else a)
+    says = {f'type "{word}"': "The keys click." for word in NOUNS}
+    commands = grammar.open_commands(Named(absent="pebble"), Story({}, says).ask)
+    assert 'type "plugh"' in commands  # no noun
+    assert "rub red" not in commands
+
+
+def test_all_positions_of_a_dial_are_tried_and_crowd_nothing_out() -> None:
+    verbs = DICTIONARY.words | {"turn", "to"}
+    grammar = WholeGrammar(Dictionary(verbs, 6, NOUNS), ("touch OBJ",), {}, (), lambda a: "" if "can't see" in a else a)
+    text = "The lamp has a dial, calibrated from one to sixty."
+    does = {f"turn lamp to {n}": 100 + n for n in range(1, 61)} | {"touch box": 7}
+    present = Present(("lamp",), frozenset(("lamp",)), text, "")
+    story = Story(does, {"turn lamp to 7": "Click."})
+    added = find_added_actions(grammar, present, (), story)
+    assert {"turn lamp to 47", "turn lamp to 60", "touch box"} <= set(added)
+    assert not any(command.endswith(" 61") for command in added)
+
+
+def test_my_name_is_another_thing_than_the_name() -> None:
+    nouns = NOUNS | {"my"}
+    grammar = WholeGrammar(Dictionary(nouns | DICTIONARY.words, 6, nouns), (), {}, (), lambda a: a)
+    says = {"touch red": "You feel red.", "touch my red": "Huh?", "touch lamp": "Warm.", "touch my lamp": "Warm."}
+    assert grammar.find_own(("red", "lamp"), Named(), Story({}, says).ask) == ["my red"]
+
+
+def test_what_looks_the_same_takes_the_same_words() -> None:
+    present = Present(("box",), frozenset(("box", "crate")), "Cave", "", {"crate": "box"}, ("say OBJ to box",))
+    assert present.open_forms == ("say OBJ to box", "say OBJ to crate")
 
 
 def test_what_is_in_sight_is_no_news() -> None:
@@ -232,6 +281,13 @@ def test_a_change_that_shows_nowhere_counts_if_few_commands_make_it() -> None:
     assert [commands[i] for i in found] == ["read book", "examine book"]
 
 
+def test_orders_of_one_word_count_where_only_a_variable_changes() -> None:
+    commands = ["mouse, north", "mouse, south", *(f"mouse, take {i}" for i in "abcdefghij")]
+    flags = np.zeros(len(commands), dtype=np.uint8)
+    watches = np.arange(1, len(commands) + 1, dtype=np.uint64)
+    assert _silent_changes(commands, flags, watches, np.zeros(1, dtype=np.uint64)) == [0, 1]
+
+
 def test_the_head_of_an_answer_leaves_out_what_happens_afterwards() -> None:
     assert head_of("Taken.\nA bird sings.") == "Taken."
     assert head_of("(the lamp)\nTaken.\nA bird sings.") == "(the lamp)\nTaken."
@@ -340,3 +396,32 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
     with _search(real_story("zork2")) as (emulator, search):
         templates, added = _actions(emulator, search, 79)
     assert 'say "well"' in added and 'say "well"' not in templates
+
+
+@pytest.mark.roms
+@pytest.mark.parametrize(
+    ("name", "step", "action"),
+    [
+        ("wishbringer", 137, "push joystick west"),  # the same change of the object tree in four directions
+        ("hhgg", 71, 'type "bleem"'),
+        ("hhgg", 101, "look"),  # which counts how often one looks
+        ("hhgg", 133, "write my name in memorial"),
+        ("planetfall", 282, "floyd, take shiny"),
+        ("anchor", 93, "turn large to 47"),
+        ("balances", 48, "write chasm on featureless"),  # beside a cube that looks the same
+        ("snacktime", 22, "push bumpy"),  # where nearly every command leaves a trace of its own
+        ("trinity", 49, "east"),  # through a door that is open, seconds before it is too late
+        ("curses", 88, "hole, north"),  # an order that only a variable shows
+    ],
+)
+def test_kinds_that_blocked_games_are_offered(
+    real_story: Callable[[str], Path], name: str, step: int, action: str
+) -> None:
+    game = StoryGame(GameSpec(str(real_story(name)), actions="whole"))
+    emulator = game.emulator
+    emulator.reset(emulator.walkthrough_seed)
+    for command in emulator.walkthrough[: step - 1]:
+        emulator.step(command)
+    found = game.findings_in(emulator.save())
+    game.close()
+    assert action in found.actions

@@ -238,3 +238,24 @@ def test_damaged_links_end_walks(version: int, data: st.DataObject) -> None:
 def test_a_link_outside_the_table_is_no_object() -> None:
     forest = Forest(5, [0, 1, 1])
     assert forest.tree.parent(forest.ram, 0) == forest.tree.parent(forest.ram, 4) == 0
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_container_of_all_rooms_is_no_room(is_named: bool) -> None:
+    # 1 holds the rooms 2 to 13, of which several hold things; the player, 14, sits on the chair 15 in room 2.
+    forest = Forest(5, [0, *[1] * 12, *[3, 4, 5, 6]])
+    tree = ObjectTree(forest.ram.tobytes(), forest.tree.header, forest.count)
+    tree.__dict__["names"] = ("", *("thing" if is_named else "" for _ in range(forest.count)))
+    player, chair, room = 14, 15, 2
+    links = tree.links(forest.ram)
+    for number, parent in ((chair, room), (player, chair)):
+        tree.unlink(forest.ram, links, number)
+        tree.insert(forest.ram, links, number, parent)
+    assert tree.around(forest.ram, player) == [chair, room]
+    assert tree.room(forest.ram, player) == room
+
+
+def test_a_room_with_many_things_is_a_room() -> None:
+    forest = Forest(5, [0, *[1] * 20])  # no thing holds another
+    tree = ObjectTree(forest.ram.tobytes(), forest.tree.header, forest.count)
+    assert tree.room(forest.ram, 5) == 1

@@ -207,6 +207,8 @@ class ObjectTree:
     @cached_property
     def _containers_of_rooms(self) -> frozenset[int]:
         """Objects that hold many others at the beginning, of which several hold something themselves."""
+        if len(self.story) < self.header.object_address(self.count + 1):
+            return frozenset()
         parents = self.links(np.frombuffer(self.story, np.uint8))[1:, 0]
         parents = np.where(parents <= self.count, parents, 0)
         held = np.bincount(parents, minlength=self.count + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,11 +13,11 @@ import pytest
 from xtx.games.actions.search import Findings
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
+from xtx.games.walkthrough_player import rename
 from xtx.games.walkthrough_reach import (
     FOLLOWS,
     _new_name,
     _parts,
-    _renamed,
     _variants,
     classify_miss,
     measure_reach,
@@ -69,8 +70,24 @@ def test_a_step_that_is_not_offered_is_left_out_and_blocks(monkeypatch: pytest.M
     assert [(step.played, step.kind) for step in steps] == [(("take coin",), ""), ((), "single word"), ((), FOLLOWS)]
     assert reach.kinds == {"single word": 1, FOLLOWS: 1}
     assert [miss.command for miss in reach.causes] == ["down"]
-    assert [step.lost for step in steps] == [0, 1, 0]
     assert not reach.won and reach.score <= reach.walkthrough_score
+
+
+def test_a_step_that_is_left_out_says_what_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = _hang(monkeypatch, "take coin", "down", "north")
+    found = game.search.findings
+
+    def without_coin(*given: Any) -> Findings:
+        of = found(*given)
+        return msgspec.structs.replace(of, actions=tuple(a for a in of.actions if "coin" not in a and "all" not in a))
+
+    monkeypatch.setattr(game.search, "findings", without_coin)
+    steps = list(play_reach(game))
+    reach = measure_reach(game, steps)
+    game.close()
+    assert (reach.score, reach.walkthrough_score) == (0, 1)
+    assert [step.lost for step in steps if step.command == "take coin"] == [1]
+    assert not any(step.lost for step in steps[1:])
 
 
 def test_a_list_is_told_apart_into_commands() -> None:
@@ -83,7 +100,7 @@ def test_another_name_stands_for_one_that_the_player_makes_up() -> None:
     assert _new_name("write oak on cube", "write ash on cube") == ("oak", "ash")
     assert _new_name("write oak on cube", "put ash on cube") is None
     assert _new_name("take oak", "take ash") is None
-    assert _renamed(["put OAK cube in box", "oaken door"], ("oak", "ash")) == ["put ash cube in box", "oaken door"]
+    assert rename(["put OAK cube in box", "oaken door"], ("oak", "ash")) == ["put ash cube in box", "oaken door"]
 
 
 def test_several_actions_are_tried_in_other_orders() -> None:

@@ -16,20 +16,13 @@ from itertools import chain, islice, permutations
 import msgspec
 import numpy as np
 
-from xtx.games.actions.search import RANDOM_STATES
-from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Verdict, Verdicts
+from xtx.games.emulator.frotz import Verdict, Verdicts
 from xtx.games.story_game import StoryGame
+from xtx.games.walkthrough_player import Outcome, Player, Script, rename
 
 MAX_REPLACEMENTS, MAX_FOR_ALL = 4, 16
 """Most offered actions that may stand for one step of the walkthrough, and for one that says `all`, which stands for as
 many commands as there are things."""
-
-_BEAM = 6
-"""Worlds from which the search for a replacement goes on, at each depth. Only worlds that differ less from the wanted
-one than the world before are followed, so that a few are enough."""
-
-_ROUND_TRIPS = 8
-"""Actions that are tried, at most, in looking for two that do nothing together."""
 
 _MOST_ORDERS, _MOST_WAITS = 24, 3
 """Orders in which several actions are tried, and turns of waiting before or behind them, at most."""
@@ -114,33 +107,6 @@ class Reach:
         return sum(counts) / len(counts)
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """Where a command leads."""
-
-    state: Snapshot
-    key: bytes
-    """Key of the canonical state, or of the whole state at a prompt of another kind."""
-    world: bytes
-    """The canonical RAM, but for the order in which things lie in the same place: how near two outcomes are."""
-    score: int
-    over: bool
-    won: bool
-
-    def is_same(self, other: _Outcome) -> bool:
-        return (self.key, self.score, self.over, self.won) == (other.key, other.score, other.over, other.won)
-
-    def distance(self, other: _Outcome) -> int:
-        """In how many bytes the two worlds differ."""
-        ours, theirs = np.frombuffer(self.world, np.uint8), np.frombuffer(other.world, np.uint8)
-        return int(np.count_nonzero(ours != theirs)) + (self.score != other.score)
-
-    def memory_distance(self, other: _Outcome) -> int:
-        """In how many bytes of RAM the two states differ, also where no key knows of it."""
-        ours, theirs = np.frombuffer(self.state.ram, np.uint8), np.frombuffer(other.state.ram, np.uint8)
-        return int(np.count_nonzero(ours != theirs))
-
-
 def classify_miss(command: str, is_chance: bool, texts: Sequence[str]) -> str:
     """The kind of a step that is not offered, from its wording, from whether it draws random numbers, and from
     `texts`, what can be read where it is due."""
@@ -164,120 +130,6 @@ def classify_miss(command: str, is_chance: bool, texts: Sequence[str]) -> str:
     return "thing in sight" if words[-1][:6] in seen else "thing that no text names"
 
 
-class _Player:
-    """Plays commands from given states and says where they lead."""
-
-    def __init__(self, game: StoryGame) -> None:
-        self._game = game
-        self._emulator: Emulator = game.emulator
-
-    def outcome(self, state: Snapshot, command: str) -> _Outcome | None:
-        """Where the command leads from a state; None if the emulator cannot finish it."""
-        emulator = self._emulator
-        emulator.restore(state)
-        if emulator.step(command) is not Status.DONE:
-            return None
-        return self.present()
-
-    def present(self) -> _Outcome:
-        """The state that the emulator is in."""
-        emulator, world = self._emulator, self._game.world
-        score, over, won = emulator.score, emulator.over, emulator.won
-        state = emulator.save()
-        if over:
-            return _Outcome(state, b"over", state.ram, score, over, won)
-        canonical = world.canonical(RANDOM_STATES[0])
-        return _Outcome(state, world.key(canonical), self._without_order(canonical.ram), score, over, won)
-
-    def changes_world(self, state: Snapshot, command: str) -> bool:
-        """Whether the command changes the world, the score, or ends the game."""
-        self._emulator.restore(state)
-        before, after = self.present(), self.outcome(state, command)
-        return after is not None and not after.is_same(before)
-
-    def _without_order(self, ram: bytes) -> bytes:
-        """The RAM without the links to siblings and children, which follow from what holds what, but for its order."""
-        tree, copy = self._emulator.tree, np.frombuffer(ram, np.uint8).copy()
-        columns = slice(5, 7) if tree.header.small else slice(8, 12)
-        tree.entries(copy)[:, columns] = 0
-        return copy.tobytes()
-
-    def play_rest(self, state: Snapshot, script: _Script, number: int, renamed: tuple[str, str] | None = None) -> int:
-        """The most points on the way if the steps of the walkthrough behind one are played from a state, as they are
-        written (but for a name that the player made up) and with its random numbers."""
-        emulator, best = self._emulator, 0
-        for command, at in zip(_renamed(script.commands[number:], renamed), script.states[number:], strict=False):
-            emulator.restore(msgspec.structs.replace(state, rng=at.rng))
-            if emulator.step(command) is not Status.DONE:
-                break
-            best = max(best, emulator.score)
-            if emulator.over:
-                break
-            state = emulator.save()
-        return best
-
-    def texts(self, state: Snapshot) -> tuple[str, str]:
-        """What can be read in a state."""
-        found = self._game.findings_in(state)
-        return found.look, found.inventory
-
-    def offered(self, state: Snapshot) -> tuple[str, ...]:
-        """The valid actions of a state, as an agent would get them."""
-        return self._game.findings_in(state).actions
-
-    def replacements(
-        self, start: _Outcome, wanted: _Outcome, offered: Sequence[str], most: int
-    ) -> tuple[str, ...] | None:
-        """The shortest sequence of at most so many offered actions that leads to the wanted world; None if none was
-        found."""
-        paths: list[tuple[_Outcome, tuple[str, ...]]] = [(start, ())]
-        for depth in range(most):
-            nearer: dict[bytes, tuple[int, _Outcome, tuple[str, ...]]] = {}
-            for place, path in paths:
-                before = place.distance(wanted)
-                for action in offered if depth == 0 else self.offered(place.state):
-                    after = self.outcome(place.state, action)
-                    if after is None:
-                        continue
-                    distance = after.distance(wanted)
-                    if after.is_same(wanted) or (distance == 0 and after.over == wanted.over):
-                        return (*path, action)
-                    if not after.over and distance < before and after.key not in nearer:
-                        nearer[after.key] = distance, after, (*path, action)
-            best = sorted(nearer.values(), key=lambda one: (one[0], one[2]))[:_BEAM]
-            paths = [(place, path) for _, place, path in best]
-        return None
-
-    def follow(self, start: _Outcome, commands: Sequence[str]) -> tuple[str, ...]:
-        """For each of some commands the offered action that leaves memory most like it; none if one cannot be
-        ended."""
-        played: list[str] = []
-        here, before = start, start
-        for command in commands:
-            goal = self.outcome(before.state, command)
-            reached = [(a, one) for a in self.offered(here.state) if (one := self.outcome(here.state, a)) is not None]
-            if goal is None or goal.over or not reached:
-                return ()
-            action, here = min(reached, key=lambda one: (not one[1].is_same(goal), one[1].memory_distance(goal)))
-            before = goal
-            played.append(action)
-        return tuple(played)
-
-    def round_trip(self, start: _Outcome, offered: Sequence[str]) -> tuple[str, ...]:
-        """Two offered actions of which the second undoes the first, so that only time passes; none if there are no
-        such."""
-        # What is taken can be dropped, mostly; other actions more seldom.
-        for action in sorted(offered, key=lambda a: not a.startswith(("take ", "drop ", "get ")))[:_ROUND_TRIPS]:
-            there = self.outcome(start.state, action)
-            if there is None or there.over or there.score != start.score:
-                continue
-            for other in self.offered(there.state):
-                back = self.outcome(there.state, other)
-                if back is not None and back.is_same(start):
-                    return action, other
-        return ()
-
-
 def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
     """The steps of the walkthrough as they can be played, one after the other; `limit` ends after so many, if not 0.
 
@@ -286,8 +138,8 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
     the most points. Steps that only let time pass are left out where no offered action does that; for two of them in a
     row, two offered actions are played of which the second undoes the first, where there are such.
     """
-    emulator, player = game.emulator, _Player(game)
-    script = _Script(emulator, limit)
+    emulator, player = game.emulator, Player(game)
+    script = Script(emulator, limit)
     emulator.restore(script.states[0])
     here, to_come = player.present(), script.best
     idle = 0
@@ -297,7 +149,7 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
         at = script.states[number - 1]
         works = player.changes_world(at, command)
         state = msgspec.structs.replace(here.state, rng=at.rng)
-        here = _Outcome(state, here.key, here.world, here.score, here.over, here.won)
+        here = Outcome(state, here.key, here.world, here.score, here.over, here.won)
         offered = player.offered(state)
         choice = _Choice((command.lower(),), "", to_come)
         if command.lower() not in offered:
@@ -317,29 +169,11 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
             assert after is not None  # it was tried from the same state before
             here = after
         if choice.renamed is not None:
-            script.commands[number:] = _renamed(script.commands[number:], choice.renamed)
+            script.commands[number:] = rename(script.commands[number:], choice.renamed)
         lost, to_come = max(0, to_come - choice.to_come), choice.to_come
         yield PlayedStep(number, command, room, choice.played, choice.kind, len(offered), here.score, here.won, lost)
         if here.over:
             return
-
-
-class _Script:
-    """The walkthrough as it is written: the state before each step, up to the end of the game."""
-
-    def __init__(self, emulator: Emulator, limit: int = 0) -> None:
-        emulator.reset(emulator.walkthrough_seed)
-        self.commands = _spelled_out(emulator.walkthrough)[: limit or None]
-        self.states = [emulator.save()]
-        self.best = emulator.score
-        """The most points it has at any time."""
-        for command in self.commands:
-            done = emulator.step(command) is Status.DONE
-            self.best = max(self.best, emulator.score)
-            if not done or emulator.over:
-                break
-            self.states.append(emulator.save())
-        self.states = self.states[: len(self.commands)]
 
 
 @dataclass(frozen=True)
@@ -354,7 +188,7 @@ class _Choice:
     """A word of the later steps, and the word that stands for it from now on: the player made up another name."""
 
 
-def _rest(player: _Player, script: _Script, number: int, here: _Outcome, choice: _Choice) -> _Choice:
+def _rest(player: Player, script: Script, number: int, here: Outcome, choice: _Choice) -> _Choice:
     """The choice with the most points from here on if it is played and then the walkthrough behind a step as it is
     written, with its own random numbers; -1 if it cannot be played."""
     best, place = here.score, here
@@ -369,10 +203,10 @@ def _rest(player: _Player, script: _Script, number: int, here: _Outcome, choice:
 
 
 def _best_choice(
-    player: _Player,
-    script: _Script,
+    player: Player,
+    script: Script,
     number: int,
-    here: _Outcome,
+    here: Outcome,
     offered: Sequence[str],
     first: _Choice,
 ) -> _Choice:
@@ -418,7 +252,7 @@ def _parts(command: str) -> list[str]:
     ]
 
 
-def _two_steps(player: _Player, reached: Sequence[tuple[str, _Outcome]], goal: _Outcome) -> Iterator[_Choice]:
+def _two_steps(player: Player, reached: Sequence[tuple[str, Outcome]], goal: Outcome) -> Iterator[_Choice]:
     """Two actions in a row that leave memory much like a step: the nearest ones, and what is nearest after them."""
     for action, place in reached[:_NEAREST_FIRST]:
         if place.over:
@@ -448,25 +282,8 @@ def _variants(played: Sequence[str], can_wait: bool) -> list[tuple[str, ...]]:
     return [*found, *((*wait, *played) for wait in waits), *((*played, *wait) for wait in waits)]
 
 
-def _renamed(commands: Sequence[str], names: tuple[str, str] | None) -> list[str]:
-    """The commands with one word for another."""
-    if names is None:
-        return list(commands)
-    old, new = names
-    return [re.sub(rf"\b{re.escape(old)}\b", new, command, flags=re.IGNORECASE) for command in commands]
-
-
-def _spelled_out(walkthrough: Sequence[str]) -> list[str]:
-    """The steps with what is to be done again in full: another action may have been played for it."""
-    steps: list[str] = []
-    for command in walkthrough:
-        again = command.strip().lower() in ("again", "g") and steps
-        steps.append(steps[-1] if again else command)
-    return steps
-
-
 def _choose(
-    game: StoryGame, player: _Player, here: _Outcome, command: str, offered: Sequence[str], works: bool
+    game: StoryGame, player: Player, here: Outcome, command: str, offered: Sequence[str], works: bool
 ) -> tuple[tuple[str, ...], str]:
     """The offered actions to be played for a step, and the kind of miss if there are none although it does
     something. `works`: whether it changes the world in the walkthrough."""
@@ -531,12 +348,12 @@ def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
     return [offered[i] for i in np.flatnonzero(alike).tolist()]
 
 
-def _shows_same(game: StoryGame, one: _Outcome, other: _Outcome) -> bool:
+def _shows_same(game: StoryGame, one: Outcome, other: Outcome) -> bool:
     """Whether `look`, `inventory` and valid actions are the same in two worlds."""
     return game.findings_in(one.state) == game.findings_in(other.state)
 
 
-def _leads_to(player: _Player, here: _Outcome, action: str, wanted: _Outcome) -> bool:
+def _leads_to(player: Player, here: Outcome, action: str, wanted: Outcome) -> bool:
     """Whether an action leads to the wanted world."""
     after = player.outcome(here.state, action)
     return after is not None and after.is_same(wanted)
@@ -555,6 +372,6 @@ def _alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
 def measure_reach(game: StoryGame, steps: Sequence[PlayedStep], limit: int = 0) -> Reach:
     """The steps that were played beside what the walkthrough comes to as it is written."""
     emulator = game.emulator
-    best = _Script(emulator, limit).best
+    best = Script(emulator, limit).best
     score = max((step.score for step in steps), default=0)
     return Reach(tuple(steps), score, best, emulator.max_score, any(step.won for step in steps))

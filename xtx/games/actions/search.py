@@ -75,6 +75,9 @@ _MOVING = ("take", "drop")
 _MOST_FINER = 8
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
+_MOST_ELSEWHERE = 6
+"""Where more commands than that change what counts in other rooms only, that is something of the parser's."""
+
 _FINE_KINDS = 10
 """Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it: eight
 buttons of a machine that fills a flask."""
@@ -529,6 +532,7 @@ class Search:
         others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
         found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
         things, finer = searched.things, self._finer(searched, found.actions)
+        finer = (*finer, *self._counting_elsewhere(searched))
         present = Present(
             names=tuple(t.name for t in things),
             aliases=frozenset(alias for t in things for alias in t.aliases),
@@ -579,6 +583,29 @@ class Search:
             verb, *others = command.split()
             distinct.setdefault((verb, *(word for word in others[:-1] if word in names), *others[-1:]), command)
         return tuple(distinct.values())[:_MOST_FINER]
+
+    def _counting_elsewhere(self, searched: _Searched) -> tuple[str, ...]:
+        """Commands of the templates for one object that do nothing but change what belongs to the world in other rooms:
+        a spell is learned that is of use in one place."""
+        if self._world is None:
+            return ()
+        watched = self._world.watched_elsewhere(np.frombuffer(searched.state.ram, np.uint8))
+        if watched is None:
+            return ()
+        one = np.array([template.count("OBJ") == 1 for template in self._grammar.templates])
+        places = np.flatnonzero((searched.fine == 0) & (searched.all_effects == 0) & one[searched.candidates.forms])
+        commands = [searched.candidates[i] for i in places.tolist()]
+        if not commands:
+            return ()
+        asking = [c for c in _ASKING if c not in self._excluded]
+        found = self._judge(searched.state, Commands.of(commands).behind(asking), watched)[0]
+        tried = found.part(slice(len(asking), None))
+        flags = tried.flags & ~np.uint8(Verdict.EVENT)
+        silent = _silent_changes(commands, flags, tried.watches, found.watches[: len(asking)])
+        effect = np.zeros(len(commands), dtype=np.uint64)
+        effect[silent] = tried.watches[silent]
+        chosen = self._choose(commands, effect)
+        return chosen if len(chosen) <= _MOST_ELSEWHERE else ()
 
     def _is_question(self, state: Snapshot) -> bool:
         """Whether the story waits for something else than a command: a yes or no, mostly."""

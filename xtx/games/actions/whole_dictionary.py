@@ -52,15 +52,15 @@ _QUANTITIES = frozenset(
 )  # fmt: skip
 """Words that parsers take for "so many of what is here", or for whatever is."""
 SETTINGS = frozenset(
-    ("pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "normal", "long", "short", "score", "fullscore",
-     "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author",
-     "authors", "places", "objects"),
+    ("pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "super", "normal", "long", "short", "score",
+     "fullscore", "full", "version", "script", "about", "help", "info", "hint", "hints", "credits", "release", "author",
+     "authors", "places", "objects", "diagnose"),
 )  # fmt: skip
 """Words that change how the program talks, or tell about the program."""
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
 """Forms for a person and a topic, or a topic and a person; lists of templates leave them out."""
-_SPOKEN = ("say", "answer", "shout", "type", "yell", "scream", "whisper", "recite", "chant", "sing", "speak")
-"""Verbs of which the object may be speech in quotes."""
+_SPOKEN = ("say", "answer", "type")
+"""Verbs of which the object may be speech in quotes. More of them find little but commands to oneself."""
 _SPEECH = (*(f'{verb} "OBJ"' for verb in _SPOKEN), "say OBJ", "answer OBJ", "shout OBJ", "order OBJ", "buy OBJ")
 _CONSULT = ("look up OBJ in OBJ", "consult OBJ about OBJ", "read about OBJ in OBJ")
 """Forms for a thing and a topic."""

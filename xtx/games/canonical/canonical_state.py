@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -213,6 +214,29 @@ class World:
         self._emulator.tree.entries(mask)[:] = 0  # changes of the tree are seen anyway
         mask[self._counters] = 0
         return mask
+
+    def watched_elsewhere(self, ram: Ram) -> Ram | None:
+        """The bytes that belong to the world in some room, but not in the one of a state with that RAM: what is learned
+        here may count there. None if there are none."""
+        here = self.layout.local.get(self._emulator.tree.room(ram, self._emulator.player), ())
+        elsewhere = self._local_bytes.difference(here)
+        if not elsewhere:
+            return None
+        mask = np.zeros_like(self._watched)
+        mask[list(elsewhere)] = 0xFF
+        mask[self._watched != 0] = 0
+        return mask
+
+    @cached_property
+    def _local_bytes(self) -> frozenset[int]:
+        """The bytes that belong to the world in some rooms only, but for clocks and objects."""
+        emulator = self._emulator
+        mask = np.zeros_like(self._watched)
+        mask[[byte for some in self.layout.local.values() for byte in some]] = 1
+        emulator.tree.entries(mask)[:] = 0
+        mask[self._counters] = 0
+        mask[[*emulator.moves_addresses, *emulator.score_addresses]] = 0
+        return frozenset(np.flatnonzero(mask).tolist())
 
     def _folds_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
         """Addresses of the bytes that are folded in a room, and a row of new values for each."""

@@ -235,7 +235,8 @@ class World:
         mask[[byte for some in self.layout.local.values() for byte in some]] = 1
         emulator.tree.entries(mask)[:] = 0
         mask[self._counters] = 0
-        mask[[*emulator.moves_addresses, *emulator.score_addresses]] = 0
+        memory = emulator.world_memory
+        mask[[*memory.moves_addresses, *memory.score_addresses]] = 0
         return frozenset(np.flatnonzero(mask).tolist())
 
     def _folds_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:

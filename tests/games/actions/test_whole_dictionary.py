@@ -412,6 +412,8 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("snacktime", 22, "push bumpy"),  # where nearly every command leaves a trace of its own
         ("trinity", 49, "east"),  # through a door that is open, seconds before it is too late
         ("curses", 88, "hole, north"),  # an order that only a variable shows
+        ("partyfoul", 5, "west"),  # into a scene that waits for a key
+        ("enchanter", 247, "learn gondar"),  # a spell that counts in one room only
     ],
 )
 def test_kinds_that_blocked_games_are_offered(

@@ -33,7 +33,7 @@ from xtx.games.zset.command_list import Commands
 from xtx.games.zset.command_responses import CommandResponses
 from xtx.games.zset.command_verdicts import judge_each, take_turn
 from xtx.games.zset.effects import effects_of
-from xtx.games.zset.engine import ENGINE, Engine
+from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 from xtx.search_versions import SEARCH_VERSION
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -77,6 +77,10 @@ _MOST_FINER = 8
 
 _MOST_ELSEWHERE = 6
 """Where more commands than that change what counts in other rooms only, that is something of the parser's."""
+
+_PAUSING_WORDS, _MOST_PAUSING = 2, 32
+"""Words of commands that may make the story wait for a key, at most; where they make more different changes beyond the
+object tree than that, commands of one word."""
 
 _FINE_KINDS = 10
 """Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it: eight
@@ -532,7 +536,7 @@ class Search:
         others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
         found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
         things, finer = searched.things, self._finer(searched, found.actions)
-        finer = (*finer, *self._counting_elsewhere(searched))
+        finer = (*finer, *self._counting_elsewhere(searched), *self._pausing(searched))
         present = Present(
             names=tuple(t.name for t in things),
             aliases=frozenset(alias for t in things for alias in t.aliases),
@@ -606,6 +610,32 @@ class Search:
         effect[silent] = tried.watches[silent]
         chosen = self._choose(commands, effect)
         return chosen if len(chosen) <= _MOST_ELSEWHERE else ()
+
+    def _pausing(self, searched: _Searched) -> tuple[str, ...]:
+        """Short commands that do nothing yet but make the story wait for something else than a command: for a key, in
+        the middle of a scene."""
+        watched = self._watched(searched.state)
+        if self._engine is None or watched is None or searched.watched is None:
+            return ()
+        words = searched.candidates.words
+        short = np.flatnonzero((searched.all_effects == 0) & (words <= _PAUSING_WORDS))
+        kinds = self._silent_kinds(searched, short, searched.watched)
+        # Of what is taken for the parser's, commands of one word are the fewest.
+        if len(kinds) > _MOST_PAUSING or not np.array_equal(watched, searched.watched):
+            kinds = kinds if len(kinds) <= _MOST_PAUSING else {}
+            kinds |= self._silent_kinds(searched, short[words[short] == 1], watched)
+        self._emulator.note(ENGINE)
+        waiting = [(c, self._engine.step(searched.state, c)) for c in sorted(set(kinds.values()))]
+        usual = searched.state.opcode
+        return tuple(c for c, (flags, after) in waiting if not flags & UNJUDGED and after.opcode != usual)
+
+    def _silent_kinds(self, searched: _Searched, places: npt.NDArray[np.intp], watched: Ram) -> dict[int, str]:
+        """The first of those candidates that make a change beyond the object tree, for each such change."""
+        commands = [searched.candidates[i] for i in places.tolist()]
+        asking = [c for c in _ASKING if c not in self._excluded]
+        found = self._judge(searched.state, Commands.of(commands).behind(asking), watched)[0]
+        watches, idle = found.watches[len(asking) :].tolist(), {0, *found.watches[: len(asking)].tolist()}
+        return {w: c for w, c in reversed(list(zip(watches, commands, strict=True))) if w not in idle}
 
     def _is_question(self, state: Snapshot) -> bool:
         """Whether the story waits for something else than a command: a yes or no, mostly."""

@@ -35,6 +35,7 @@ class Outcome:
     won: bool
 
     def is_same(self, other: Outcome) -> bool:
+        """Whether the two have the same key, score and end."""
         return (self.key, self.score, self.over, self.won) == (other.key, other.score, other.over, other.won)
 
     def distance(self, other: Outcome) -> int:

@@ -170,7 +170,10 @@ const zoom = (svg, range, log = plot(svg).log) => {
   }
   for (const x of log ? powers(value(left), value(right)) : ticks(...(range || [x0, x1])))
     svg.append(draw("text", { class: "tick", x: across(x), y: bottom + 16, "text-anchor": "middle" }, small(x)));
-  for (const [kind, y] of levels) pane.append(draw("line", { class: kind, x1: left, x2: right, y1: up(y), y2: up(y) }));
+  for (const [kind, y, said] of levels) {
+    pane.append(draw("line", { class: kind, x1: left, x2: right, y1: up(y), y2: up(y) }));
+    pane.append(draw("text", { class: "level", x: right - 4, y: up(y) - 5, "text-anchor": "end" }, said));
+  }
   [...svg.querySelectorAll("g[data-agent]")].forEach((group, number) => {
     const one = series[number];
     group.querySelector(".line").setAttribute("d", way(one.x, one.y, across, up, one.steps));

@@ -211,11 +211,15 @@ def draw_line_plot(
 def _line_across(axes: _Axes, value: float, name: str = "") -> str:
     """A level across the plot: the most points there are, or what is named."""
     y, kind = axes.up(value), "reference" if name else "top"
-    said = f"{name} {format_number(value)}"
+    said = _name_level(name, value)
     label = (
         f'<text class="level" x="{axes.right - 4}" y="{y - 5}" text-anchor="end">{escape(said)}</text>' if name else ""
     )
     return f'<line class="{kind}" x1="{axes.left}" x2="{axes.right}" y1="{y}" y2="{y}"/>{label}'
+
+
+def _name_level(name: str, value: float) -> str:
+    return f"{name} {format_number(value)}"
 
 
 def _marks(axes: _Axes, line: Line) -> list[str]:
@@ -271,9 +275,8 @@ def _data(axes: _Axes, lines: Sequence[Line], unit: str, top: float | None, refe
             one |= {"low": rounded(line.low), "high": rounded(line.high)}
         series.append(one)
     frame = [axes.left, axes.right, TOP, axes.height - BOTTOM, axes.x0, axes.x1, axes.y0, axes.y1]
-    levels = [
-        [kind, value] for kind, value in (("top", top), ("reference", reference and reference[1])) if value is not None
-    ]
+    levels: list[list[str | float]] = [] if top is None else [["top", top, ""]]
+    levels += [["reference", reference[1], _name_level(*reference)]] if reference else []
     data = {"frame": frame, "unit": unit, "levels": levels, "series": series}
     return json.dumps(data, separators=(",", ":"))
 

@@ -39,7 +39,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from xtx.agents.q_learning.learner import QLearner
 from xtx.agents.q_learning.plain_engine import PARTS, PlainEngine
-from xtx.agents.state_ids import Library, Seen
+from xtx.agents.state_ids import EncodedState, StateIds
 from xtx.agents.xtx import imitation
 from xtx.agents.xtx.imitation import Context, ImitationPolicy
 from xtx.agents.xtx.imitation_training import Batch, EagerSteps, Example
@@ -125,8 +125,8 @@ def walk(path: str, states: int) -> list[tuple[Observation, str, Observation, bo
 class PackedEngine(PlainEngine):
     """The plain way: PyTorch's GRU over packed rows, and nothing kept of what the target network said."""
 
-    def __init__(self, model: PlainEngine, library: Library, every_row: bool) -> None:
-        super().__init__(*QUESTION, library, torch.device("cpu"))
+    def __init__(self, model: PlainEngine, state_ids: StateIds, every_row: bool) -> None:
+        super().__init__(*QUESTION, state_ids, torch.device("cpu"))
         self.network.load_state_dict(model.network.state_dict())
         self._every_row = every_row
         self._target = PackedTarget(self)  # type: ignore[assignment]
@@ -160,7 +160,7 @@ class PackedTarget:
 
     def values(self, batch: NDArray[np.void]) -> NDArray[np.float32]:
         """max_a' Q(o', a') of each row; 0 where there are no actions."""
-        lists = [self._engine._library.action_sets.actions(number) for number in batch["next_actions"]]
+        lists = [self._engine._state_ids.action_sets.actions(number) for number in batch["next_actions"]]
         alive = [row for row, actions in enumerate(lists) if len(actions)]
         texts = np.column_stack([batch[f"next_{part}"][alive] for part in PARTS])
         q = self._engine.q_values(texts, [lists[row] for row in alive])
@@ -177,11 +177,11 @@ class Questions:
     """A learner that has seen the walk, and the plain engines beside its own, all with the same weights."""
 
     def __init__(self, transitions: Sequence[tuple[Observation, str, Observation, bool]]) -> None:
-        self.library = Library(TextSettings())
-        self.learner = QLearner(*QUESTION, self.library, 1, 0, torch.device("cpu"))
-        self.before = [self.library.see(before) for before, *_ in transitions]
-        self.after = [self.library.see(after) for *_, after, _ in transitions]
-        self.actions = [self.library.texts.id(action) for _, action, *_ in transitions]
+        self.state_ids = StateIds(TextSettings())
+        self.learner = QLearner(*QUESTION, self.state_ids, 1, 0, torch.device("cpu"))
+        self.before = [self.state_ids.encode(before) for before, *_ in transitions]
+        self.after = [self.state_ids.encode(after) for *_, after, _ in transitions]
+        self.actions = [self.state_ids.texts.id(action) for _, action, *_ in transitions]
         for number, (_, _, after, ended) in enumerate(transitions):
             seen = self.after[number]
             row = (*self.before[number][:3], self.actions[number], *seen[:3], seen.actions, 0.0, ended)
@@ -191,8 +191,8 @@ class Questions:
         self.batch = self.learner.memory.sample()
         assert isinstance(self.learner.engine, PlainEngine)
         self.ours: PlainEngine = self.learner.engine
-        self.every_row = PackedEngine(self.ours, self.library, every_row=True)
-        self.distinct = PackedEngine(self.ours, self.library, every_row=False)
+        self.every_row = PackedEngine(self.ours, self.state_ids, every_row=True)
+        self.distinct = PackedEngine(self.ours, self.state_ids, every_row=False)
         self.engines = self.every_row, self.distinct, self.ours
 
     def check(self) -> None:
@@ -228,7 +228,7 @@ class Questions:
         })  # fmt: skip
         states = range(0, len(self.before), len(self.before) // GAMES)[:GAMES]
         before, after = self._texts(self.before, states), self._texts(self.after, states)
-        lists = self.library.actions([self.before[state] for state in states])
+        lists = self.state_ids.actions([self.before[state] for state in states])
         actions = np.array([self.actions[state] for state in states], np.int32)
         sheet.add(f"Q-values of {GAMES} states", {
             "every row packed": lambda: every_row.q_values(before, lists),
@@ -241,7 +241,7 @@ class Questions:
             "ours": lambda: ours.surprises(before, actions, after),
         })  # fmt: skip
 
-    def _texts(self, seen: Sequence[Seen], states: Sequence[int]) -> Ints:
+    def _texts(self, seen: Sequence[EncodedState], states: Sequence[int]) -> Ints:
         return np.array([seen[state][:3] for state in states], np.int32)
 
     def _encode(self, engine: PlainEngine, gradients: bool = False) -> None:
@@ -397,8 +397,8 @@ def measure(path: str, options: argparse.Namespace, console: Console) -> None:
     questions.check()
     lengths = [len(example.tokens) for example in imitating.examples]
     console.print(
-        f"{len(questions.before)} transitions, {len(questions.library.texts)} texts; {len(lengths)} pairs to imitate, "
-        f"{np.mean(lengths):.0f} tokens each, at most {max(lengths)}; threads: {options.threads}"
+        f"{len(questions.before)} transitions, {len(questions.state_ids.texts)} texts; {len(lengths)} pairs to "
+        f"imitate, {np.mean(lengths):.0f} tokens each, at most {max(lengths)}; threads: {options.threads}"
     )
     sheet = Sheet(time.process_time if options.threads == 1 else time.perf_counter)
     questions.measure(sheet)

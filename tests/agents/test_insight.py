@@ -82,7 +82,7 @@ def play(agent: Agent, ask: bool) -> tuple[list[str], list[dict[str, float]]]:
 def test_a_hint_leaves_no_trace(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(xtx.agents.state_ids, "FIRST_SWEEP", 60)  # numbers are freed and given again
+    monkeypatch.setattr(xtx.agents.state_ids, "MIN_IDS_TO_DROP", 60)  # numbers are freed and given again
     alone, asked = small(name), small(name)
     assert play(alone, ask=False) == play(asked, ask=True)
     for agent, file in ((alone, "alone"), (asked, "asked")):
@@ -94,14 +94,14 @@ def test_texts_in_passing_are_forgotten_also_after_an_error() -> None:
     table = TextTable(Vocabulary(16), 9)
     for text in ("one", "two", "three", "four"):
         table.id(text)
-    table.sweep([table.id("two")])
+    table.drop_unused([table.id("two")])
     before = table.state()
-    with table.in_passing() as freed:
+    with table.restore_afterwards() as freed:
         given = [table.id(text) for text in ("five", "two", "six", "one", "seven", "eight")]
         assert given == [0, 1, 2, 3, 4, 5]
         assert not freed
     assert sorted(freed) == [0, 2, 3, 4, 5]
-    with pytest.raises(KeyError), table.in_passing():
+    with pytest.raises(KeyError), table.restore_afterwards():
         table.id("nine and ten")
         raise KeyError
     after = table.state()
@@ -114,7 +114,7 @@ def test_texts_in_passing_are_forgotten_also_after_an_error() -> None:
 def test_rows_in_passing_where_none_are_free() -> None:
     rows = Ragged()
     rows.add(np.array([1, 2], np.int32))
-    with rows.in_passing():
+    with rows.restore_afterwards():
         rows.add(np.arange(5000, dtype=np.int32))
         assert rows.size == 2
     assert rows.size == 1

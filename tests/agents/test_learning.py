@@ -132,7 +132,7 @@ def test_nothing_grows_with_the_number_of_episodes(
     agent: str, episodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the second half of a run holds is compared with what the first half held."""
-    monkeypatch.setattr(xtx.agents.state_ids, "FIRST_SWEEP", episodes // 10)
+    monkeypatch.setattr(xtx.agents.state_ids, "MIN_IDS_TO_DROP", episodes // 10)
     settings = None if agent == "random" else hasty(agent)
     config = RunConfig(TOY, agent, asdict(settings) if settings else {}, steps=10**9, log_every=1000)
     brief = Brief(config.num_envs, 0)
@@ -144,11 +144,11 @@ def test_nothing_grows_with_the_number_of_episodes(
 
         def on_step(progress: Progress) -> bool:
             if agent != "random" and progress.steps % 80 == 0:
-                library = player._library  # type: ignore[attr-defined]
+                state_ids = player._state_ids  # type: ignore[attr-defined]
                 counts = {
-                    "texts": len(library.texts),
-                    "lists": len(library.action_sets),
-                    "rows": library.texts.rows.size,
+                    "texts": len(state_ids.texts),
+                    "lists": len(state_ids.action_sets),
+                    "rows": state_ids.texts.rows.size,
                 }
                 most.update({name: max(most.get(name, 0), count) for name, count in counts.items()})
             if progress.episodes >= episodes * (len(sizes) + 1) // 4:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from xtx.agents.q_learning.drrn_agents import DrrnAgent, InvDyAgent
 from xtx.agents.q_learning.learner import QLearner
 from xtx.agents.q_learning.plain_engine import _Codes, _encode, make_network
-from xtx.agents.state_ids import Library, Seen
+from xtx.agents.state_ids import EncodedState, StateIds
 from xtx.config.settings import DrrnSettings, InvDySettings, InverseSettings, QSettings, TextSettings
 from xtx.core import Brief, Decision, Observation, State, Transition
 from xtx.text.text_table import START
@@ -26,9 +26,9 @@ INVERSE = InverseSettings(alpha1=0.7, alpha2=0.6, alpha3=0.3)
 class Plain:
     """Q-network and inverse dynamics out of torch.nn, with the weights of a saved engine."""
 
-    def __init__(self, weights: State, library: Library) -> None:
+    def __init__(self, weights: State, state_ids: StateIds) -> None:
         self._weights = {name: torch.from_numpy(array.copy()) for name, array in weights.items()}
-        self._library = library
+        self._state_ids = state_ids
         self.embedding = self._weights["texts.embedding"]
         self.grus = {part: self._gru(f"texts.{part}") for part in (*PARTS, "action")}
         self.inverse = "decoder.weight_ih" in weights
@@ -48,7 +48,7 @@ class Plain:
         return self._weights[f"{name}.weight"] @ x + self._weights[f"{name}.bias"]
 
     def code(self, part: str, text: int) -> Tensor:
-        tokens = torch.from_numpy(self._library.texts.tokens(text).astype(np.int64))
+        tokens = torch.from_numpy(self._state_ids.texts.tokens(text).astype(np.int64))
         return self.grus[part](self.embedding[tokens][None])[1][0, 0]
 
     def state(self, texts: Sequence[int]) -> Tensor:
@@ -60,7 +60,7 @@ class Plain:
         return self._linear("value_layer", self._linear("hidden_layer", both).clamp(min=0))[0]
 
     def best(self, texts: Sequence[int], actions: int) -> float:
-        values = [self.q(texts, int(a)).item() for a in self._library.action_sets.actions(actions)]
+        values = [self.q(texts, int(a)).item() for a in self._state_ids.action_sets.actions(actions)]
         return max(values, default=0.0)
 
     def guess(self, before: Sequence[int], after: Sequence[int]) -> Tensor:
@@ -70,7 +70,7 @@ class Plain:
 
     def surprise(self, start: Tensor, action: int) -> list[Tensor]:
         state, said, found = start[None], START, []
-        for token in self._library.texts.tokens(int(action))[1:]:
+        for token in self._state_ids.texts.tokens(int(action))[1:]:
             state = self._decoder(self.embedding[said][None], state)
             chances = torch.log_softmax(self._linear("words", state[0]), 0)
             found.append(-chances[int(token)])
@@ -100,9 +100,9 @@ class Plain:
         return numbers
 
 
-def plain(learner: QLearner, library: Library, *, target: bool = False) -> Plain:
+def plain(learner: QLearner, state_ids: StateIds, *, target: bool = False) -> Plain:
     engine = learner.state()["engine"]
-    return Plain(engine["target"]["network"] if target else engine["network"], library)
+    return Plain(engine["target"]["network"] if target else engine["network"], state_ids)
 
 
 def flat(state: State) -> str:
@@ -117,9 +117,9 @@ class Play:
 
     def __init__(self, inverse: InverseSettings | None, games: int = 4, **q: object) -> None:
         settings = {"hidden": HIDDEN, "batch_size": 12, "capacity": 200, "target_every": 5, "learning_rate": 1e-2, **q}
-        self.library = Library(TextSettings(64, 12))
+        self.state_ids = StateIds(TextSettings(64, 12))
         self.settings = QSettings(**settings)  # type: ignore[arg-type]
-        self.learner = QLearner(self.settings, inverse, self.library, games, 3, torch.device("cpu"))
+        self.learner = QLearner(self.settings, inverse, self.state_ids, games, 3, torch.device("cpu"))
         self.random = np.random.default_rng(5)
         self.now = [self.observation() for _ in range(games)]
 
@@ -143,11 +143,11 @@ class Play:
             found.append(Transition(game, before, Decision(action), reward, after, over, limit))
         return found
 
-    def seen(self, transitions: Sequence[Transition]) -> tuple[list[Seen], list[int], list[Seen]]:
+    def seen(self, transitions: Sequence[Transition]) -> tuple[list[EncodedState], list[int], list[EncodedState]]:
         return (
-            [self.library.see(t.before) for t in transitions],
-            [self.library.texts.id(t.decision.action) for t in transitions],
-            [self.library.see(t.after) for t in transitions],
+            [self.state_ids.encode(t.before) for t in transitions],
+            [self.state_ids.texts.id(t.decision.action) for t in transitions],
+            [self.state_ids.encode(t.after) for t in transitions],
         )
 
     def step(self) -> tuple[list[Transition], dict[str, float]]:
@@ -162,12 +162,12 @@ def test_values_are_those_of_a_plain_network(inverse: InverseSettings | None) ->
     play = Play(inverse)
     for _ in range(12):
         play.step()
-    states = [play.library.see(play.observation()) for _ in range(6)]
-    slow = plain(play.learner, play.library)
+    states = [play.state_ids.encode(play.observation()) for _ in range(6)]
+    slow = plain(play.learner, play.state_ids)
     found = play.learner.q_values([*states, states[0]])
     assert [len(values) for values in found] == [3] * 7
     for state, values in zip([*states, states[0]], found, strict=True):
-        actions = play.library.action_sets.actions(state.actions)
+        actions = play.state_ids.action_sets.actions(state.actions)
         expected = [slow.q(state[:3], int(action)).item() for action in actions]
         np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
 
@@ -183,7 +183,7 @@ def test_updates_report_the_losses_of_a_plain_network(
     monkeypatch.setattr(memory, "sample", lambda: batches.append(sample()) or batches[-1])
     compared = 0
     for _ in range(16):
-        seen = plain(play.learner, play.library), plain(play.learner, play.library, target=True)
+        seen = plain(play.learner, play.state_ids), plain(play.learner, play.state_ids, target=True)
         _, numbers = play.step()
         if not numbers:
             continue
@@ -245,7 +245,7 @@ def test_a_clipped_update_differs_and_reports_the_norm_before() -> None:
 def test_intrinsic_reward_is_the_surprise_before_the_update_and_is_stored_with_the_games_own() -> None:
     play = Play(INVERSE)
     for _ in range(12):
-        slow = plain(play.learner, play.library)
+        slow = plain(play.learner, play.state_ids)
         transitions, _ = play.step()
         before, actions, after = play.seen(transitions)
         rows = play.learner.memory.ordinary.rows()[-len(transitions) :]
@@ -254,9 +254,9 @@ def test_intrinsic_reward_is_the_surprise_before_the_update_and_is_stored_with_t
             assert rows[i]["reward"] == pytest.approx(t.reward + 0.7 * surprise, rel=1e-4, abs=1e-4)
             assert bool(rows[i]["terminal"]) == t.ended == (t.terminated or t.truncated)
             if t.terminated:  # and it still earned its bonus
-                assert play.library.texts.text(int(rows[i]["next_look"])) == "unknown"
-                assert play.library.texts.text(int(rows[i]["next_inventory"])) == "unknown"
-                assert rows[i]["next_actions"] == play.library.action_sets.none
+                assert play.state_ids.texts.text(int(rows[i]["next_look"])) == "unknown"
+                assert play.state_ids.texts.text(int(rows[i]["next_inventory"])) == "unknown"
+                assert rows[i]["next_actions"] == play.state_ids.action_sets.none
                 assert rows[i]["reward"] > t.reward
 
 
@@ -285,9 +285,9 @@ def test_episodes_with_the_best_final_score_enter_the_priority_part() -> None:
 
 
 def test_presets_of_the_paper() -> None:
-    inv_dy = QLearner(QSettings(), InverseSettings(), Library(TextSettings()), 8, 0, torch.device("cpu")).memory
+    inv_dy = QLearner(QSettings(), InverseSettings(), StateIds(TextSettings()), 8, 0, torch.device("cpu")).memory
     assert (inv_dy.ordinary.capacity, inv_dy.priority.capacity, inv_dy.batch_size) == (6_000, 4_000, 64)
-    drrn = QLearner(DrrnSettings().q, None, Library(TextSettings()), 8, 0, torch.device("cpu")).memory
+    drrn = QLearner(DrrnSettings().q, None, StateIds(TextSettings()), 8, 0, torch.device("cpu")).memory
     assert (drrn.ordinary.capacity, drrn.priority.capacity, drrn.batch_size) == (250_000, 250_000, 64)
     for memory, parts in ((inv_dy, (25, 39)), (drrn, (32, 32))):
         rows = np.zeros(64, memory.dtype)
@@ -302,9 +302,9 @@ def test_a_learner_goes_on_exactly(inverse: InverseSettings | None) -> None:
     play, again = Play(inverse), Play(inverse)
     for _ in range(9):
         assert play.step()[1] == again.step()[1]
-    saved, texts = again.learner.state(), again.library.state()
-    again.library.load(texts)
-    again.learner = QLearner(again.settings, inverse, again.library, 4, 99, torch.device("cpu"))
+    saved, texts = again.learner.state(), again.state_ids.state()
+    again.state_ids.load(texts)
+    again.learner = QLearner(again.settings, inverse, again.state_ids, 4, 99, torch.device("cpu"))
     again.learner.load(saved)
     # What the target said is kept too: worked out again in other company, its last bits may differ.
     assert len(saved["engine"]["target"]["values"]) > 0
@@ -321,7 +321,7 @@ def test_what_a_gpu_saved_goes_on_here() -> None:
     saved = again.learner.state()
     del saved["engine"]["target"]["codes"]
     saved["engine"]["numbers"] = {"loss_td": 1.0}
-    again.learner = QLearner(again.settings, INVERSE, again.library, 4, 99, torch.device("cpu"))
+    again.learner = QLearner(again.settings, INVERSE, again.state_ids, 4, 99, torch.device("cpu"))
     again.learner.load(saved)
     for _ in range(12):
         assert again.step()[1] == pytest.approx(play.step()[1], rel=1e-3, abs=1e-4)
@@ -336,7 +336,7 @@ def test_learning_before_the_actions_are_known_is_the_same(inverse: InverseSetti
         _, numbers = play.step()
         transitions = early.build_transitions()
         before, actions, after = early.seen(transitions)
-        glimpsed = [early.library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
+        glimpsed = [early.state_ids.encode_without_actions(t.after, t.ended, i) for i, t in enumerate(transitions)]
         assert [seen[:3] for seen in glimpsed] == [seen[:3] for seen in after]
         early.learner.remember(transitions, before, actions, glimpsed)
         first = dict(early.learner.update())
@@ -361,8 +361,8 @@ def test_forgetting_texts_does_not_change_what_is_learned() -> None:
         numbers, others = play.step()[1], forgetful.step()[1]
         assert numbers == pytest.approx(others, rel=1e-4, abs=1e-5)
         if step % 4 == 3:
-            forgetful.learner.sweep([forgetful.library.see(o) for o in forgetful.now])
-    assert len(forgetful.library.texts) < 0.7 * len(play.library.texts)
+            forgetful.learner.drop_unused([forgetful.state_ids.encode(o) for o in forgetful.now])
+    assert len(forgetful.state_ids.texts) < 0.7 * len(play.state_ids.texts)
 
 
 @pytest.mark.parametrize("kind", [DrrnAgent, InvDyAgent])
@@ -374,9 +374,9 @@ def test_agents_draw_from_the_softmax_of_their_values(kind: type[DrrnAgent] | ty
     seen = Observation("a b", "c", "d", ("a", "b c", "d"), 0, 0)
     chances = agent.insight(seen, ()).probabilities
     assert sum(chances.values()) == pytest.approx(1)
-    slow = Plain(agent.state()["learner"]["engine"]["network"], agent._library)
-    state = agent._library.see(seen)
-    actions = agent._library.action_sets.actions(state.actions)
+    slow = Plain(agent.state()["learner"]["engine"]["network"], agent._state_ids)
+    state = agent._state_ids.encode(seen)
+    actions = agent._state_ids.action_sets.actions(state.actions)
     values = torch.stack([slow.q(state[:3], int(a)) for a in actions])
     expected = torch.softmax(values / 0.2, 0).tolist()
     assert list(chances.values()) == pytest.approx(expected, rel=1e-3)
@@ -387,21 +387,21 @@ def test_agents_draw_from_the_softmax_of_their_values(kind: type[DrrnAgent] | ty
 
 def test_the_target_has_room_only_for_what_it_was_asked() -> None:
     """Else every copy of the target network would cost the more the more texts are known."""
-    library = Library(TextSettings(64, 12))
-    numbers = np.array([library.texts.id(f"text {number}") for number in range(5000)])
+    state_ids = StateIds(TextSettings(64, 12))
+    numbers = np.array([state_ids.texts.id(f"text {number}") for number in range(5000)])
     network = make_network(None, 64, HIDDEN)
     encoder, embedding = network.texts.look, network.texts.embedding
-    codes = _Codes(encoder, embedding, library)
+    codes = _Codes(encoder, embedding, state_ids)
     asked = numbers[[4999, 3, 3, 2000]]
     with torch.no_grad():
         first = codes.of(asked)
         again = codes.of(numbers[1990:2100])
         assert torch.equal(codes.of(asked), first)
         assert torch.equal(again[10], first[3])
-        assert torch.allclose(first, _encode(encoder, embedding, library, asked), atol=1e-6)
+        assert torch.allclose(first, _encode(encoder, embedding, state_ids, asked), atol=1e-6)
     assert len(codes._codes) < 200
     saved = codes.state()
-    other = _Codes(encoder, embedding, library)
+    other = _Codes(encoder, embedding, state_ids)
     other.load(saved)
     assert saved["texts"].tolist() == [3, *range(1990, 2100), 4999]
     assert torch.equal(other.of(asked), first)

@@ -18,7 +18,7 @@ from xtx.agents.rc_dqn.object_history import ObjectHistory
 from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_exploration, is_stuck
 from xtx.agents.rc_dqn.reading_inputs import Read, Reader, present, with_past
 from xtx.agents.registry import make_preset
-from xtx.agents.state_ids import Library
+from xtx.agents.state_ids import StateIds
 from xtx.cli.training_session import make_agent
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
 from xtx.core import FALLBACK_ACTIONS, Brief, Decision, Observation, Transition
@@ -94,17 +94,19 @@ def observation(
     return Observation(text, look, inventory, actions, score, step)
 
 
-def library_and_reader(settings: RcDqnSettings = SMALL) -> tuple[Library, Reader]:
-    library = Library(settings.text)
-    return library, Reader(settings, library)
+def library_and_reader(settings: RcDqnSettings = SMALL) -> tuple[StateIds, Reader]:
+    state_ids = StateIds(settings.text)
+    return state_ids, Reader(settings, state_ids)
 
 
 def test_a_reading_by_hand() -> None:
-    library, reader = library_and_reader()
-    text = library.texts.id("A lamp | a rope | lamp")
-    actions = [library.texts.id(a) for a in ("east", "take lamp", "take rope", "tie rope to lamp", "take key")]
-    made = reader.reading([reader.asked(Read(text, library.action_sets.id(actions))), reader.single(text, actions[1])])
-    word = library.texts.vocabulary.id
+    state_ids, reader = library_and_reader()
+    text = state_ids.texts.id("A lamp | a rope | lamp")
+    actions = [state_ids.texts.id(a) for a in ("east", "take lamp", "take rope", "tie rope to lamp", "take key")]
+    made = reader.reading(
+        [reader.asked(Read(text, state_ids.action_sets.id(actions))), reader.single(text, actions[1])]
+    )
+    word = state_ids.texts.vocabulary.id
     take, obj = word("take"), word(OBJECT)
     # START a lamp | a rope | lamp END
     # 0     1 2    3 4 5    6 7    8
@@ -123,10 +125,10 @@ def test_a_reading_by_hand() -> None:
 
 
 def test_a_second_object_that_is_not_mentioned_is_read_at_the_last_place() -> None:
-    library, reader = library_and_reader(replace(SMALL, text=TextSettings(vocabulary=128, longest=8)))
-    text = library.texts.id("A lamp | a rope | a lamp and a key")  # six words and two marks are read
-    actions = [library.texts.id(a) for a in ("tie lamp to sword", "tie sword to lamp", "take key", "east")]
-    found = reader.asked(Read(text, library.action_sets.id(actions)))
+    state_ids, reader = library_and_reader(replace(SMALL, text=TextSettings(vocabulary=128, longest=8)))
+    text = state_ids.texts.id("A lamp | a rope | a lamp and a key")  # six words and two marks are read
+    actions = [state_ids.texts.id(a) for a in ("tie lamp to sword", "tie sword to lamp", "take key", "east")]
+    found = reader.asked(Read(text, state_ids.action_sets.id(actions)))
     # START a lamp | a rope | END
     # 0     1 2    3 4 5    6 7     the second lamp and the key are cut off: they count as the last place
     assert found.first == [(2, 7), (0,), (7,), (3, 6)]
@@ -135,16 +137,16 @@ def test_a_second_object_that_is_not_mentioned_is_read_at_the_last_place() -> No
 
 def test_only_the_first_actions_are_compared() -> None:
     settings = replace(SMALL, most_actions=2, longest_question=1)
-    library, reader = library_and_reader(settings)
-    numbers = [library.texts.id(a) for a in ("open lamp", "take lamp", "north")]
-    found = reader.asked(Read(library.texts.id("a lamp"), library.action_sets.id(numbers)))
+    state_ids, reader = library_and_reader(settings)
+    numbers = [state_ids.texts.id(a) for a in ("open lamp", "take lamp", "north")]
+    found = reader.asked(Read(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
     assert len(found.which) == 2
     assert [len(question) for question in found.questions] == [1, 1]
 
 
 def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
-    library, reader = library_and_reader()
-    learner = RcLearner(SMALL, library, reader, 1, 0, torch.device("cpu"))
+    state_ids, reader = library_and_reader()
+    learner = RcLearner(SMALL, state_ids, reader, 1, 0, torch.device("cpu"))
     with torch.no_grad():
         for parameter in learner.network.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -152,8 +154,8 @@ def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
     states = []
     for i in range(30):
         text = " ".join(words[j % 5] for j in range(1 + 7 * i % 30)) + f" | {i}"
-        actions = library.action_sets.id([library.texts.id(f"take {w}") for w in words[: 1 + i % 5]])
-        states.append(Read(library.texts.id(text), actions))
+        actions = state_ids.action_sets.id([state_ids.texts.id(f"take {w}") for w in words[: 1 + i % 5]])
+        states.append(Read(state_ids.texts.id(text), actions))
     together = learner._evaluate(learner.network, [reader.asked(state) for state in states])
     assert [len(values) for values in together] == [1 + i % 5 for i in range(30)]
     for state, values in zip(states, together, strict=True):
@@ -192,7 +194,7 @@ def test_the_oldest_words_make_room_for_the_present() -> None:
 
 def see(agent: RcDqnAgent, o: Observation) -> str:
     agent.act([o])
-    return agent._library.texts.text(agent._states[0].text)
+    return agent._state_ids.texts.text(agent._states[0].text)
 
 
 def test_only_mprc_dqn_reads_the_past_of_its_episode() -> None:
@@ -309,7 +311,7 @@ def test_what_is_stored() -> None:
     rows = memory.ordinary.rows()
     assert rows["reward"].tolist() == [1, -1, 0, -1]
     assert rows["terminal"].tolist() == [False, True, False, True]
-    texts = agent._library.texts.text
+    texts = agent._state_ids.texts.text
     assert [texts(row["text"]) for row in rows[:2]] == [present(here), present(there)]
     assert [texts(row["action"]) for row in rows[:2]] == ["north", "take rope"]
     assert texts(rows["next_text"][0]) == present(there)
@@ -342,8 +344,8 @@ def test_an_episode_ends_where_no_valid_action_is_found() -> None:
 
 
 def test_most_of_a_batch_is_from_the_better_episodes() -> None:
-    library, reader = library_and_reader()
-    learner = RcLearner(RcDqnSettings(), library, reader, 1, 0, torch.device("cpu"))
+    state_ids, reader = library_and_reader()
+    learner = RcLearner(RcDqnSettings(), state_ids, reader, 1, 0, torch.device("cpu"))
     learner.memory.ordinary.add((0, 0, 0, 0, 1.0, False))
     assert learner.memory.batch_parts() == (0, 64)
     learner.memory.priority.add((0, 0, 0, 0, 1.0, False))
@@ -352,15 +354,15 @@ def test_most_of_a_batch_is_from_the_better_episodes() -> None:
 
 def test_unused_texts_are_swept() -> None:
     agent = RcDqnAgent(replace(SMALL, capacity=20), Brief(1, 0))
-    agent._library._sweep_at = 60
+    agent._state_ids._sweep_at = 60
     for i in range(80):
         here = observation(f"room {i} a lamp", "Nothing", "Hm", ("take lamp", "north"), i)
         agent.act([here])
         after = observation(f"room {i + 1} a lamp", "Nothing", "Hm", ("take lamp", "north"), i + 1)
         agent.learn([step(here, "north", 0, after)])
-        agent._library._sweep_at = 60
-    assert len(agent._library.texts) <= 60
-    assert agent._library.texts.text(agent._learner.memory.ordinary.rows()["text"][-1]) == present(here)
+        agent._state_ids._sweep_at = 60
+    assert len(agent._state_ids.texts) <= 60
+    assert agent._state_ids.texts.text(agent._learner.memory.ordinary.rows()["text"][-1]) == present(here)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

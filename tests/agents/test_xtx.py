@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import xtx.agents.state_ids
 from xtx.agents.action_choice import draw, softmax, uniform
 from xtx.agents.registry import AGENTS, make_preset
-from xtx.agents.state_ids import Seen
+from xtx.agents.state_ids import EncodedState
 from xtx.agents.xtx.retrace import TrajectoryReplay
 from xtx.agents.xtx.xtx_agent import EXPLOIT, EXPLORE, ReturnTarget, XtxAgent
 from xtx.config.config_file import replace_old_settings
@@ -192,16 +192,16 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
 def test_a_way_is_known_by_its_texts() -> None:
     """At the same step first, else the last time that it came by."""
     way = TrajectoryReplay(np.array([[1, 2, 3, 10], [4, 2, 3, 11], [1, 2, 3, 12]], np.int32))
-    assert [way.action(Seen(1, 2, 3, 0), step) for step in (0, 1, 2, 3)] == [10, 12, 12, 12]
-    assert way.action(Seen(4, 2, 3, 7), 0) == 11
-    assert way.action(Seen(1, 2, 4, 0), 0) is None
+    assert [way.action(EncodedState(1, 2, 3, 0), step) for step in (0, 1, 2, 3)] == [10, 12, 12, 12]
+    assert way.action(EncodedState(4, 2, 3, 7), 0) == 11
+    assert way.action(EncodedState(1, 2, 4, 0), 0) is None
 
 
 def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its texts come again; the imitation policy is asked elsewhere, and the exploring one as often as ever."""
     agent = XtxAgent(tiny("xtx-no-mix", retrace=True), Brief(num_envs=2, seed=0))
     fixed = Fixed(agent, monkeypatch)
-    text = agent._library.texts.id
+    text = agent._state_ids.texts.id
     known, new = observation(0, 0), observation(0, 0, text="elsewhere")
     beyond = observation(10, 0)
     rows = [[text(known.text), text(known.look), text(known.inventory), text(known.actions[-1])]]
@@ -240,9 +240,9 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     other = XtxAgent(settings, Brief(num_envs=2, seed=1))
     other.load(agent.state())
     assert [way.steps.tolist() for way in other._replays] == [way.steps.tolist() for way in agent._replays]
-    before = [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()]
-    agent._sweep([agent._library.see(o) for o in script.now])
-    assert [agent._library.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()] == before
+    before = [agent._state_ids.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()]
+    agent._sweep([agent._state_ids.encode(o) for o in script.now])
+    assert [agent._state_ids.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()] == before
 
 
 def test_what_goes_past_the_paper_is_said_by_the_name() -> None:
@@ -450,7 +450,7 @@ def test_what_is_remembered_is_what_was_done() -> None:
     agent._imitation.train = spy  # type: ignore[method-assign, assignment]
     for _ in range(7):
         script.step()
-    text = agent._library.texts.text
+    text = agent._state_ids.texts.text
     done = {game: [decisions[game].action for decisions in script.decisions[:5]] for game in range(2)}
     [prefixes] = trained
     assert {len(prefix) for prefix in prefixes} == {1, 2, 3, 4, 5}
@@ -472,14 +472,14 @@ def test_forgetting_texts_in_the_middle_changes_nothing(name: str, monkeypatch: 
     """Numbers of texts are given to other texts, and the run does not notice."""
 
     def run(first_sweep: int) -> tuple[list[dict[str, float]], list[list[Decision]], int]:
-        monkeypatch.setattr(xtx.agents.state_ids, "FIRST_SWEEP", first_sweep)
+        monkeypatch.setattr(xtx.agents.state_ids, "MIN_IDS_TO_DROP", first_sweep)
         small = replace(TINY.q, capacity=60)
         agent = XtxAgent(tiny(name, q=small, explore_steps=40), Brief(num_envs=3, seed=1))
         script = Script(agent, 3, lambda game, step: min(step, 4), lambda game, step: step == 6)
         for place in range(60):
             script.now = [replace(o, text=f"{o.text} {place % 37}") for o in script.now]
             script.step()
-        return script.numbers, script.decisions, len(agent._library.texts)
+        return script.numbers, script.decisions, len(agent._state_ids.texts)
 
     plain, decided, many = run(10_000)
     swept, again, few = run(20)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from xtx.agents.q_learning.plain_engine import PlainEngine
-from xtx.agents.state_ids import Library
+from xtx.agents.state_ids import StateIds
 from xtx.config.settings import InverseSettings, QSettings, TextSettings
 from xtx.memory import ROW
 from xtx.text.text_table import Ints
@@ -27,7 +27,7 @@ class Scene:
 
     def __init__(self, seed: int = 0, vocabulary: int = 512) -> None:
         self.random = np.random.default_rng(seed)
-        self.library = Library(TextSettings(vocabulary=vocabulary, longest=96))
+        self.library = StateIds(TextSettings(vocabulary=vocabulary, longest=96))
         text = self.library.texts.id
         self.texts = np.array([text(self.words(1, 60)) for _ in range(200)], np.int32)
         self.actions = np.array([text(self.words(1, 5)) for _ in range(60)], np.int32)

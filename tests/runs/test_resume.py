@@ -168,7 +168,7 @@ def test_killed_runs_go_on_exactly(agent: str, tmp_path: Path) -> None:
 
 def test_forgetting_and_a_full_vocabulary_survive_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are forgotten every few steps and most words share rows, before and after the stop."""
-    monkeypatch.setattr(xtx.agents.state_ids, "FIRST_SWEEP", 12)
+    monkeypatch.setattr(xtx.agents.state_ids, "MIN_IDS_TO_DROP", 12)
     for agent in ("inv-dy", "xtx", "xtx-uniform"):
         settings = replace(tiny(agent), text=TextSettings(24, 16))
         settings = replace(settings, q=replace(settings.q, capacity=40))

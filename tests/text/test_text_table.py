@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtx.agents import state_ids
-from xtx.agents.state_ids import UNKNOWN, Library
+from xtx.agents.state_ids import UNKNOWN, StateIds
 from xtx.config.settings import TextSettings
 from xtx.core import Observation
 from xtx.text.text_table import END, MARKS, PAD, SEP, START, ActionSets, Ragged, TextTable, Vocabulary, split
@@ -102,7 +102,7 @@ def test_a_resumed_vocabulary_goes_on_as_if_never_stopped(
 
     def go(table: TextTable, text: str | None, place: int) -> None:
         if text is None:
-            table.sweep([number for number in range(table.rows.size) if number % 3 == place % 3])
+            table.drop_unused([number for number in range(table.rows.size) if number % 3 == place % 3])
         else:
             table.id(text)
 
@@ -138,7 +138,7 @@ def test_a_sweep_keeps_the_numbers_of_what_is_needed(steps: list[tuple[str, bool
         texts[number] = text
         if forget:
             live = [known for known in texts if known % 2 == 0]
-            freed = table.sweep([*live, *live])
+            freed = table.drop_unused([*live, *live])
             assert sorted(freed.tolist()) == sorted(set(texts) - set(live))
             texts = {known: texts[known] for known in live}
         assert len(table) == len(texts)
@@ -151,7 +151,7 @@ def test_freed_numbers_are_given_again_the_lowest_first() -> None:
     table = TextTable(Vocabulary(100), 10)
     for text in "abcdef":
         table.id(text)
-    assert table.sweep([1, 4]).tolist() == [0, 2, 3, 5]
+    assert table.drop_unused([1, 4]).tolist() == [0, 2, 3, 5]
     assert [table.id(text) for text in "xyezbw"] == [0, 2, 4, 3, 1, 5]
     assert table.rows.size == 6
 
@@ -178,7 +178,7 @@ def test_action_sets() -> None:
     assert sets.actions(sets.none).tolist() == []
     assert sorted(sets.live_texts().tolist()) == [3, 5]
     third = sets.id([9])
-    assert sets.sweep([third]).tolist() == sorted([first, second])
+    assert sets.drop_unused([third]).tolist() == sorted([first, second])
     assert sets.live_texts().tolist() == [9]
     again = ActionSets()
     again.load(sets.state())
@@ -194,48 +194,48 @@ def observation(text: str, actions: tuple[str, ...] = ("wait",), look: str = "A 
 
 
 def test_what_a_library_sees() -> None:
-    library = Library(TextSettings(100, 20))
-    seen = library.see(observation("Hello", ("go", "wait")))
+    library = StateIds(TextSettings(100, 20))
+    seen = library.encode(observation("Hello", ("go", "wait")))
     texts = library.texts
     assert [texts.text(number) for number in seen[:3]] == ["Hello", "A room.", "Nothing."]
     assert [texts.text(number) for number in library.actions([seen])[0]] == ["go", "wait"]
-    over = library.see(Observation("You died.", "", "", (), 3, 7))
+    over = library.encode(Observation("You died.", "", "", (), 3, 7))
     assert [texts.text(number) for number in over[:3]] == ["You died.", UNKNOWN, UNKNOWN]
     assert over.actions == library.action_sets.none
 
 
 def test_forgetting_costs_little_however_long_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_ids, "FIRST_SWEEP", 10)
-    library = Library(TextSettings(1000, 20))
+    monkeypatch.setattr(state_ids, "MIN_IDS_TO_DROP", 10)
+    library = StateIds(TextSettings(1000, 20))
     sweeps = []
     for number in range(3000):
-        seen = library.see(observation(f"text {number}", (f"do {number}",)))
-        if library.crowded():
+        seen = library.encode(observation(f"text {number}", (f"do {number}",)))
+        if library.is_crowded():
             sweeps.append(number)
-            library.sweep(np.array(seen[:3]), np.array([seen.actions]))
+            library.drop_unused(np.array(seen[:3]), np.array([seen.actions]))
             assert len(library.texts) == 4
             assert len(library.action_sets) == 2
-            assert library.see(observation(f"text {number}", (f"do {number}",))) == seen
+            assert library.encode(observation(f"text {number}", (f"do {number}",))) == seen
     assert max(np.diff(sweeps)) <= 6
     # Where much is needed, the next time is only when as much again has come.
-    needed = [library.see(observation(f"needed {number}")) for number in range(100)]
+    needed = [library.encode(observation(f"needed {number}")) for number in range(100)]
     numbers = np.array(needed)
-    library.sweep(numbers[:, :3].ravel(), numbers[:, 3])
+    library.drop_unused(numbers[:, :3].ravel(), numbers[:, 3])
     assert len(library.texts) == 103
     for number in range(102):
-        library.see(observation(f"new {number}"))
-        assert not library.crowded()
+        library.encode(observation(f"new {number}"))
+        assert not library.is_crowded()
     for number in range(102, 104):
-        library.see(observation(f"new {number}"))
-    assert library.crowded()
+        library.encode(observation(f"new {number}"))
+    assert library.is_crowded()
 
 
 def test_a_library_is_saved_whole() -> None:
-    library = Library(TextSettings(100, 20))
-    seen = [library.see(observation(f"text {number}", (f"do {number % 3}", "wait"))) for number in range(9)]
-    again = Library(TextSettings(100, 20))
+    library = StateIds(TextSettings(100, 20))
+    seen = [library.encode(observation(f"text {number}", (f"do {number % 3}", "wait"))) for number in range(9)]
+    again = StateIds(TextSettings(100, 20))
     again.load(library.state())
     assert again.describe() == library.describe()
-    assert [again.see(observation(f"text {number}", (f"do {number % 3}", "wait"))) for number in range(9)] == seen
+    assert [again.encode(observation(f"text {number}", (f"do {number % 3}", "wait"))) for number in range(9)] == seen
     for state in seen:
         assert again.actions([state])[0].tolist() == library.actions([state])[0].tolist()

@@ -16,18 +16,18 @@ from xtx.text.text_table import ActionSets, Ints, TextTable, Vocabulary
 UNKNOWN = "unknown"
 """Text in the place of look and inventory at the end of a game, where they are empty, as in the authors' program."""
 
-FIRST_SWEEP = 50_000
+MIN_IDS_TO_DROP = 50_000
 """Number of texts, or of action sets, at which unused ones are first deleted. So many take some tens of megabytes."""
 
 
-class Seen(NamedTuple):
+class EncodedState(NamedTuple):
     """A state as ids: those of its three texts and of its set of valid actions."""
 
     narration: int
     look: int
     inventory: int
     actions: int
-    """Id of an action set; negative while the actions are unknown, see `Library.glimpse`."""
+    """Id of an action set; negative while the actions are unknown, see `StateIds.encode_without_actions`."""
 
 
 def unknown_actions(place: int) -> int:
@@ -35,60 +35,60 @@ def unknown_actions(place: int) -> int:
     return -1 - place
 
 
-class Library:
+class StateIds:
     """All texts and action sets that an agent has met, each with its id."""
 
     def __init__(self, settings: TextSettings) -> None:
         self.texts = TextTable(Vocabulary(settings.vocabulary), settings.longest)
         self.action_sets = ActionSets()
-        self._sweep_at = FIRST_SWEEP
+        self._sweep_at = MIN_IDS_TO_DROP
 
-    def see(self, observation: Observation) -> Seen:
+    def encode(self, observation: Observation) -> EncodedState:
         """Return the ids of an observation; new texts and actions are given ids."""
         texts = self._text_ids(observation)
-        return Seen(*texts, self.action_sets.id([self.texts.id(action) for action in observation.actions]))
+        return EncodedState(*texts, self.action_sets.id([self.texts.id(action) for action in observation.actions]))
 
-    def glimpse(self, observation: Observation, ended: bool, place: int) -> Seen:
+    def encode_without_actions(self, observation: Observation, ended: bool, place: int) -> EncodedState:
         """Return the ids of an observation whose actions are not known yet.
 
         `unknown_actions(place)` stands for them, unless the episode `ended`: no action follows then. `place` is the
         index of the observation's game in the vector step.
         """
-        return Seen(*self._text_ids(observation), self.action_sets.none if ended else unknown_actions(place))
+        return EncodedState(*self._text_ids(observation), self.action_sets.none if ended else unknown_actions(place))
 
     def _text_ids(self, observation: Observation) -> tuple[int, int, int]:
         """Return the ids of narration, look and inventory."""
         text = self.texts.id
         return text(observation.text), text(observation.look or UNKNOWN), text(observation.inventory or UNKNOWN)
 
-    def actions(self, states: Sequence[Seen]) -> list[Ints]:
+    def actions(self, states: Sequence[EncodedState]) -> list[Ints]:
         """Return for each state the text ids of its valid actions."""
         return [self.action_sets.actions(state.actions) for state in states]
 
     @contextmanager
-    def in_passing(self) -> Iterator[list[int]]:
+    def restore_afterwards(self) -> Iterator[list[int]]:
         """Delete the texts and action sets that are met in the block when it ends.
 
         Yields a list that holds the ids of those texts afterwards. Caches must drop them, since they will be given to
         other texts.
         """
-        with self.texts.in_passing() as freed, self.action_sets.in_passing():
+        with self.texts.restore_afterwards() as freed, self.action_sets.restore_afterwards():
             yield freed
 
-    def crowded(self) -> bool:
-        """Return whether there are so many texts or action sets that `sweep` is worth its time."""
+    def is_crowded(self) -> bool:
+        """Return whether there are so many texts or action sets that `drop_unused` is worth its time."""
         return len(self.texts) >= self._sweep_at or len(self.action_sets) >= self._sweep_at
 
-    def sweep(self, texts: NDArray[np.integer], action_sets: NDArray[np.integer]) -> None:
+    def drop_unused(self, texts: NDArray[np.integer], action_sets: NDArray[np.integer]) -> None:
         """Delete all texts and action sets but those with the given ids, and their texts.
 
-        The next sweep is due when the number of those left has doubled, so that the cost per step stays bounded however
-        long the run.
+        `is_crowded` is True again when the number of those left has doubled, so that the cost per step stays bounded
+        however long the run is.
         """
-        self.action_sets.sweep(action_sets)
+        self.action_sets.drop_unused(action_sets)
         live = np.concatenate((texts, self.action_sets.live_texts()))
-        self.texts.sweep(live[live >= 0])
-        self._sweep_at = max(FIRST_SWEEP, 2 * max(len(self.texts), len(self.action_sets)))
+        self.texts.drop_unused(live[live >= 0])
+        self._sweep_at = max(MIN_IDS_TO_DROP, 2 * max(len(self.texts), len(self.action_sets)))
 
     def describe(self) -> Mapping[str, float]:
         """Return the numbers of words and texts, for the log."""

@@ -1,4 +1,4 @@
-"""Collects the text ids that stored data uses, which a sweep of the text table must keep."""
+"""Collects the text ids that stored data uses, which the text table must keep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Converts texts to ids: a vocabulary of bounded size, and tables that store each distinct text and action set once.
 
-Replay memories and trajectories hold text ids only. An id stays the same as long as its text is in use; a sweep frees
-the ids of all other texts.
+Replay memories and trajectories hold text ids only. An id stays the same as long as its text is in use; `drop_unused`
+frees the ids of all other texts.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Vocabulary:
         return np.array([START, *map(self.id, words), END], np.int32)
 
     @contextmanager
-    def in_passing(self) -> Iterator[None]:
+    def restore_afterwards(self) -> Iterator[None]:
         """Remove the words that are met in the block when it ends."""
         size, shared, sharing = len(self._ids), self.shared, dict(self._shared)
         try:
@@ -162,7 +162,7 @@ class Ragged:
         return freed
 
     @contextmanager
-    def in_passing(self) -> Iterator[list[int]]:
+    def restore_afterwards(self) -> Iterator[list[int]]:
         """Remove the rows that are added in the block when it ends; yields a list that holds their ids afterwards,
         newest
         first."""
@@ -234,18 +234,18 @@ class TextTable:
         return self.rows.row(number)
 
     @contextmanager
-    def in_passing(self) -> Iterator[list[int]]:
+    def restore_afterwards(self) -> Iterator[list[int]]:
         """Remove the texts and words that are met in the block when it ends; yields a list that holds the ids of those
         texts afterwards."""
         size = len(self._ids)
-        with self.vocabulary.in_passing(), self.rows.in_passing() as freed:
+        with self.vocabulary.restore_afterwards(), self.rows.restore_afterwards() as freed:
             try:
                 yield freed
             finally:
                 while len(self._ids) > size:
                     del self._texts[self._ids.popitem()[1]]
 
-    def sweep(self, live: Iterable[int]) -> NDArray[np.int64]:
+    def drop_unused(self, live: Iterable[int]) -> NDArray[np.int64]:
         """Remove all texts but those with the ids in `live`, and return the freed ids."""
         freed = self.rows.keep(np.unique(np.fromiter(live, np.int64)))
         for number in freed:
@@ -304,17 +304,17 @@ class ActionSets:
         return row[row >= 0]
 
     @contextmanager
-    def in_passing(self) -> Iterator[None]:
+    def restore_afterwards(self) -> Iterator[None]:
         """Remove the lists that are met in the block when it ends."""
         size = len(self._ids)
-        with self.rows.in_passing():
+        with self.rows.restore_afterwards():
             try:
                 yield
             finally:
                 while len(self._ids) > size:
                     self._ids.popitem()
 
-    def sweep(self, live: Iterable[int]) -> NDArray[np.int64]:
+    def drop_unused(self, live: Iterable[int]) -> NDArray[np.int64]:
         """Remove all lists but those with the ids in `live` and the empty one, and return the freed ids."""
         keep = np.unique(np.fromiter((self.none, *live), np.int64))
         freed = set(map(int, self.rows.keep(keep)))

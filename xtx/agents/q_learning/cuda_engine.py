@@ -16,7 +16,7 @@ from torch import Tensor
 
 from xtx.agents.network_arrays import load_module, module_state, optimiser_state
 from xtx.agents.q_learning.plain_engine import PARTS, KeptValues, make_network
-from xtx.agents.state_ids import Library
+from xtx.agents.state_ids import StateIds
 from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State
 from xtx.kernels.cpu.word_order import order_words
@@ -45,12 +45,14 @@ NUMBERS = ("loss_td", "q", "reward", "gradient_norm", "loss_inverse", "loss_deco
 class CudaEngine:
     """The engine for GPUs; see `Engine` in learner.py for its methods."""
 
-    def __init__(self, q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> None:
+    def __init__(
+        self, q: QSettings, inverse: InverseSettings | None, state_ids: StateIds, device: torch.device
+    ) -> None:
         self._q = q
         self._inverse = inverse
-        self._library = library
+        self._state_ids = state_ids
         self._device = device
-        self._vocabulary = library.texts.vocabulary.capacity
+        self._vocabulary = state_ids.texts.vocabulary.capacity
         self.network = make_network(inverse, self._vocabulary, q.hidden).to(device)
         self._target = make_network(inverse, self._vocabulary, q.hidden).to(device).requires_grad_(False)
         self._target.load_state_dict(self.network.state_dict())
@@ -58,12 +60,12 @@ class CudaEngine:
             self.network.parameters(), lr=q.learning_rate, fused=True, capturable=True
         )  # fmt: skip
         self._start_optimiser()
-        self._device_texts = DeviceTextTable(library.texts, device)
+        self._device_texts = DeviceTextTable(state_ids.texts, device)
         self._frozen = KernelWeights(self.network)
         self._frozen_target = KernelWeights(self._target)
         self._values = RecordedQValues(self._frozen, self._device_texts, device)
         self._target_values = RecordedQValues(self._frozen_target, self._device_texts, device)
-        self._kept = KeptValues(library)
+        self._kept = KeptValues(state_ids)
         sides, size = 2 if inverse is not None else 1, q.batch_size
         self._encoders = np.repeat(np.arange(4, dtype=np.int32), [sides * size] * 3 + [size])
         """The encoder of each row of an update."""
@@ -135,7 +137,7 @@ class CudaEngine:
 
     def _decoded(self, actions: Ints) -> int:
         """Return the decoder steps that the longest action needs, rounded up so that few sizes are recorded."""
-        return next_power_of_two(int(self._library.texts.rows.lengths[actions].max()) - 1, 4)
+        return next_power_of_two(int(self._state_ids.texts.rows.lengths[actions].max()) - 1, 4)
 
     def _action_tokens(self, actions: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Return the actions' tokens [n, length + 1], and a mask of the real ones after the first [n, length]."""
@@ -168,13 +170,13 @@ class CudaEngine:
         actions[: len(batch)] = batch["action"]
         flat = np.concatenate((texts.ravel(), actions))
         self._device_texts.copy_texts(flat)
-        lengths = np.where(flat >= 0, self._library.texts.rows.lengths[flat], 0)
+        lengths = np.where(flat >= 0, self._state_ids.texts.rows.lengths[flat], 0)
         room = next_power_of_two(int(np.add.reduceat(lengths, self._first_of_each).max()), 2048)
         step = self._step_for(room, self._decoded(batch["action"]))
         rows = len(flat)
         page, at, first, places = np.split(step.ints.array, (rows, 2 * rows, 2 * rows + 4 * self._vocabulary + 1))
         page[:] = flat
-        order_words(self._library.texts.rows, page, self._encoders, self._vocabulary, room, at, first, places)
+        order_words(self._state_ids.texts.rows, page, self._encoders, self._vocabulary, room, at, first, places)
         step.ints.send()
         floats = step.floats.array.reshape(4, size)
         floats.fill(0)

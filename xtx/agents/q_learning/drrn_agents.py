@@ -9,7 +9,7 @@ import torch
 
 from xtx.agents.action_choice import draw, draw_known, softmax
 from xtx.agents.q_learning.learner import QLearner
-from xtx.agents.state_ids import Library, Seen
+from xtx.agents.state_ids import EncodedState, StateIds
 from xtx.config.settings import DrrnSettings, InvDySettings
 from xtx.core import Agent, Brief, Decision, Insight, Observation, State, Transition
 
@@ -23,14 +23,14 @@ class QAgent(Agent):
         self._temperature = settings.q.temperature
         self._limit = settings.episode_limit
         inverse = settings.inverse if isinstance(settings, InvDySettings) else None
-        self._library = Library(settings.text)
+        self._state_ids = StateIds(settings.text)
         self._learner = QLearner(
-            settings.q, inverse, self._library, brief.num_envs, brief.seed, torch.device(brief.device)
+            settings.q, inverse, self._state_ids, brief.num_envs, brief.seed, torch.device(brief.device)
         )  # fmt: skip
         self._random = np.random.default_rng(brief.seed)
         self._preview_random = np.random.default_rng(brief.seed)
         """Set to the state of `_random` to preview its next numbers."""
-        self._states: list[Seen] = []
+        self._states: list[EncodedState] = []
         self._early_numbers: dict[str, float] | None = None
         """What `glimpse` returned for the log, until `learn` takes it."""
 
@@ -42,7 +42,7 @@ class QAgent(Agent):
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """Draw an action for each game from the softmax of its Q-values."""
         with self._clock.part("tokenising"):
-            self._states = [self._library.see(o) for o in observations]
+            self._states = [self._state_ids.encode(o) for o in observations]
         with self._clock.part("acting: Q"):
             values = self._learner.q_values(self._states)
         return [
@@ -56,8 +56,8 @@ class QAgent(Agent):
         random = self._preview_random
         random.bit_generator.state = self._random.bit_generator.state
         known = [game for game, observation in enumerate(observations) if observation.actions]
-        with self._learner.in_passing():
-            values = self._learner.q_values([self._library.see(observations[game]) for game in known])
+        with self._learner.restore_afterwards():
+            values = self._learner.q_values([self._state_ids.encode(observations[game]) for game in known])
         chances = {game: softmax(q, self._temperature) for game, q in zip(known, values, strict=True)}
         drawn = draw_known(random, chances, len(observations))
         return {game: observations[game].actions[index] for game, index in drawn.items()}
@@ -65,8 +65,8 @@ class QAgent(Agent):
     def glimpse(self, transitions: Sequence[Transition]) -> None:
         """Compute the intrinsic reward, store the transitions, and update, unless the batch contains one of them."""
         with self._clock.part("tokenising"):
-            actions = [self._library.texts.id(t.decision.action) for t in transitions]
-            after = [self._library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
+            actions = [self._state_ids.texts.id(t.decision.action) for t in transitions]
+            after = [self._state_ids.encode_without_actions(t.after, t.ended, i) for i, t in enumerate(transitions)]
         with self._clock.part("intrinsic reward, storing"):
             bonus = self._learner.remember(transitions, self._states, actions, after)
         with self._clock.part("update"):
@@ -78,35 +78,35 @@ class QAgent(Agent):
             self.glimpse(transitions)
         numbers, self._early_numbers = self._early_numbers or {}, None
         with self._clock.part("tokenising"):
-            after = [self._library.see(t.after) for t in transitions]
+            after = [self._state_ids.encode(t.after) for t in transitions]
         with self._clock.part("update"):
             numbers |= self._learner.complete(transitions, after)
-        if self._library.crowded():
-            self._learner.sweep(after)
+        if self._state_ids.is_crowded():
+            self._learner.drop_unused(after)
         return numbers
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """Return the softmax of the Q-values of a state."""
-        with self._learner.in_passing():
-            [values] = self._learner.q_values([self._library.see(observation)])
+        with self._learner.restore_afterwards():
+            [values] = self._learner.q_values([self._state_ids.encode(observation)])
         chances = softmax(values, self._temperature)
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
     def describe(self) -> Mapping[str, float]:
         """Return how many words, texts and action sets were met, for the log."""
-        return self._library.describe()
+        return self._state_ids.describe()
 
     def state(self) -> State:
         """Return networks, memory, texts and random state for `load`."""
         return {
-            "library": self._library.state(),
+            "library": self._state_ids.state(),
             "learner": self._learner.state(),
             "random": self._random.bit_generator.state,
         }
 
     def load(self, state: State) -> None:
         """Restore what `state` returned, so that the run continues exactly."""
-        self._library.load(state["library"])
+        self._state_ids.load(state["library"])
         self._learner.load(state["learner"])
         self._random.bit_generator.state = state["random"]
 

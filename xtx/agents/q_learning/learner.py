@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.q_learning.plain_engine import PlainEngine
-from xtx.agents.state_ids import Library, Seen, unknown_actions
+from xtx.agents.state_ids import EncodedState, StateIds, unknown_actions
 from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State, Transition
 from xtx.memory import ReplayMemory
@@ -57,14 +57,16 @@ class UpdateEngine(Protocol):
         """Restore what `state` returned."""
 
 
-def make_engine(q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> UpdateEngine:
+def make_engine(
+    q: QSettings, inverse: InverseSettings | None, state_ids: StateIds, device: torch.device
+) -> UpdateEngine:
     """Make the fastest engine that the device and the settings allow."""
     if device.type == "cuda":
         from xtx.agents.q_learning.cuda_engine import CudaEngine
 
         if CudaEngine.is_supported(q):
-            return CudaEngine(q, inverse, library, device)
-    return PlainEngine(q, inverse, library, device)
+            return CudaEngine(q, inverse, state_ids, device)
+    return PlainEngine(q, inverse, state_ids, device)
 
 
 class QLearner:
@@ -74,35 +76,37 @@ class QLearner:
         self,
         q: QSettings,
         inverse: InverseSettings | None,
-        library: Library,
+        state_ids: StateIds,
         games: int,
         seed: int,
         device: torch.device,
     ) -> None:
         """`inverse`: None for the learner of DRRN, otherwise that of INV-DY and XTX."""
         self._inverse = inverse
-        self._library = library
+        self._state_ids = state_ids
         torch.manual_seed(seed)
-        self.engine = make_engine(q, inverse, library, device)
+        self.engine = make_engine(q, inverse, state_ids, device)
         self.memory = ReplayMemory(q.capacity, q.priority_share, q.batch_size, games, seed)
         self._postponed: NDArray[np.void] | None = None
         """The batch of an update that waits for `complete`, because the next actions of some of its rows are
         unknown."""
 
-    def q_values(self, states: Sequence[Seen]) -> list[Floats]:
+    def q_values(self, states: Sequence[EncodedState]) -> list[Floats]:
         """Return for each state the values of its actions."""
-        lists = self._library.actions(states)
+        lists = self._state_ids.actions(states)
         values = self.engine.q_values(_texts(states), lists)
         return np.split(values, np.cumsum([len(actions) for actions in lists])[:-1])
 
     @contextmanager
-    def in_passing(self) -> Iterator[None]:
+    def restore_afterwards(self) -> Iterator[None]:
         """Delete the states that are met in the block, and their values, when it ends."""
-        with self._library.in_passing() as freed:
+        with self._state_ids.restore_afterwards() as freed:
             yield
         self.engine.forget_asked(freed)
 
-    def intrinsic_rewards(self, before: Sequence[Seen], actions: Sequence[int], after: Sequence[Seen]) -> Floats:
+    def intrinsic_rewards(
+        self, before: Sequence[EncodedState], actions: Sequence[int], after: Sequence[EncodedState]
+    ) -> Floats:
         """Return alpha1 * L_inv(o, a, o') with the current weights; zeros without inverse dynamics."""
         if self._inverse is None:
             return np.zeros(len(before), np.float32)
@@ -113,14 +117,14 @@ class QLearner:
     def remember(
         self,
         transitions: Sequence[Transition],
-        before: Sequence[Seen],
+        before: Sequence[EncodedState],
         actions: Sequence[int],
-        after: Sequence[Seen],
+        after: Sequence[EncodedState],
     ) -> float:
         """Store the transitions with their intrinsic reward, and return the mean of that.
 
         An episode that the step limit ended counts as ended, as in the authors' program: no value follows it. The
-        actions of the states `after` may be unknown (`Library.glimpse`); `complete` must be called then.
+        actions of the states `after` may be unknown (`StateIds.glimpse`); `complete` must be called then.
         """
         bonus = self.intrinsic_rewards(before, actions, after)
         for i, t in enumerate(transitions):
@@ -143,7 +147,7 @@ class QLearner:
             return {}
         return self.engine.update(batch)
 
-    def complete(self, transitions: Sequence[Transition], after: Sequence[Seen]) -> Mapping[str, float]:
+    def complete(self, transitions: Sequence[Transition], after: Sequence[EncodedState]) -> Mapping[str, float]:
         """Fill in the next actions of the transitions that were stored last, make the update that waits for them if
         there is one, and return its losses."""
         for i, (t, state) in enumerate(zip(transitions, after, strict=True)):
@@ -156,10 +160,10 @@ class QLearner:
             batch["next_actions"][batch["next_actions"] == unknown_actions(i)] = state.actions
         return self.engine.update(batch)
 
-    def sweep(self, current: Sequence[Seen], texts: NDArray[np.integer] = _NONE) -> None:
+    def drop_unused(self, current: Sequence[EncodedState], texts: NDArray[np.integer] = _NONE) -> None:
         """Delete from the library what neither the memory, nor the current states, nor the given texts use."""
         states = np.array(current, np.int32)
-        self._library.sweep(
+        self._state_ids.drop_unused(
             np.concatenate((self.memory.live_texts(), states[:, :3].ravel(), texts)),
             np.concatenate((self.memory.live_texts(["next_actions"]), states[:, 3])),
         )
@@ -175,6 +179,6 @@ class QLearner:
         self.memory.load(state["memory"])
 
 
-def _texts(states: Sequence[Seen]) -> Ints:
+def _texts(states: Sequence[EncodedState]) -> Ints:
     """Return the ids of narration, look and inventory, [n, 3]."""
     return np.array(states, np.int32)[:, :3]

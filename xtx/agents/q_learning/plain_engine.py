@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xtx.agents.network_arrays import load_module, load_optimiser, module_state, optimiser_state
-from xtx.agents.state_ids import Library
+from xtx.agents.state_ids import StateIds
 from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State
 from xtx.kernels.cpu.gru import PrefixTree
@@ -30,14 +30,16 @@ Floats = NDArray[np.float32]
 class PlainEngine:
     """The engine for any device; see `Engine` in learner.py for its methods."""
 
-    def __init__(self, q: QSettings, inverse: InverseSettings | None, library: Library, device: torch.device) -> None:
+    def __init__(
+        self, q: QSettings, inverse: InverseSettings | None, state_ids: StateIds, device: torch.device
+    ) -> None:
         self._q = q
         self._inverse = inverse
-        self._library = library
+        self._state_ids = state_ids
         self._device = device
-        vocabulary = library.texts.vocabulary.capacity
+        vocabulary = state_ids.texts.vocabulary.capacity
         self.network = make_network(inverse, vocabulary, q.hidden).to(device)
-        self._target = _Target(make_network(inverse, vocabulary, q.hidden).to(device), library)
+        self._target = _Target(make_network(inverse, vocabulary, q.hidden).to(device), state_ids)
         self._target.copy(self.network)
         self._optimiser = torch.optim.Adam(self.network.parameters(), lr=q.learning_rate, fused=True)
         self.updates = 0
@@ -110,11 +112,11 @@ class PlainEngine:
         return torch.cat([self._encode(part, texts[:, i]) for i, part in enumerate(parts)], dim=1)
 
     def _encode(self, encoder: Encoder, texts: NDArray[np.integer]) -> Tensor:
-        return _encode(encoder, self.network.texts.embedding, self._library, texts)
+        return _encode(encoder, self.network.texts.embedding, self._state_ids, texts)
 
     def _padded(self, texts: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
         """Return the texts' tokens [n, L], padded with zeros, and their lengths [n]."""
-        rows = self._library.texts.rows
+        rows = self._state_ids.texts.rows
         flat, offsets = rows.gather(texts)
         lengths = np.diff(offsets)
         tokens = np.zeros((len(texts), lengths.max()), np.int64)
@@ -148,11 +150,11 @@ class PlainEngine:
 class _Target:
     """The target network, with a cache of its codes of texts and its values of states since the last copy."""
 
-    def __init__(self, network: DrrnNetwork | InvDyNetwork, library: Library) -> None:
+    def __init__(self, network: DrrnNetwork | InvDyNetwork, state_ids: StateIds) -> None:
         self.network = network.requires_grad_(False)
-        self._library = library
+        self._state_ids = state_ids
         self._codes: dict[str, _Codes] = {}
-        self._values = KeptValues(library)
+        self._values = KeptValues(state_ids)
         self.forget()
 
     def copy(self, network: DrrnNetwork | InvDyNetwork) -> None:
@@ -164,7 +166,7 @@ class _Target:
         """Clear the caches."""
         texts = self.network.texts
         encoders = {"action": texts.action, **{part: getattr(texts, part) for part in PARTS}}
-        self._codes = {name: _Codes(encoder, texts.embedding, self._library) for name, encoder in encoders.items()}
+        self._codes = {name: _Codes(encoder, texts.embedding, self._state_ids) for name, encoder in encoders.items()}
         self._values.clear()
 
     @torch.no_grad()
@@ -201,8 +203,8 @@ class _Target:
 class KeptValues:
     """A cache of state values by the target network: the value of the best action of each state."""
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    def __init__(self, state_ids: StateIds) -> None:
+        self._state_ids = state_ids
         self._values: dict[bytes, float] = {}
 
     def clear(self) -> None:
@@ -223,7 +225,7 @@ class KeptValues:
         return np.array([self._values[name] for name in names], np.float32)
 
     def _best(self, keys: Ints, q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
-        lists = [self._library.action_sets.actions(number) for number in keys[:, 3]]
+        lists = [self._state_ids.action_sets.actions(number) for number in keys[:, 3]]
         counts = np.array([len(actions) for actions in lists])
         values = np.zeros(len(keys), np.float32)
         alive = np.flatnonzero(counts)
@@ -252,10 +254,10 @@ class _Codes:
     texts each time would cost more the more texts are known.
     """
 
-    def __init__(self, encoder: Encoder, embedding: Tensor, library: Library) -> None:
+    def __init__(self, encoder: Encoder, embedding: Tensor, state_ids: StateIds) -> None:
         self._encoder = encoder
         self._embedding = embedding
-        self._library = library
+        self._state_ids = state_ids
         self._places: Ints = np.zeros(0, np.int32)  # by text id, the row in `_codes`; -1 if not cached
         self._used = 0
         self._codes = torch.zeros(64, encoder.weight_hh.shape[1], device=embedding.device)
@@ -265,11 +267,11 @@ class _Codes:
         self._reserve()
         new = np.unique(texts[self._places[texts] < 0])
         if len(new):
-            self._put(new, _encode(self._encoder, self._embedding, self._library, new))
+            self._put(new, _encode(self._encoder, self._embedding, self._state_ids, new))
         return self._codes[torch.from_numpy(self._places[texts])]
 
     def _reserve(self) -> None:
-        size = self._library.texts.rows.size
+        size = self._state_ids.texts.rows.size
         if size > len(self._places):
             grown = np.full(max(size, 2 * len(self._places)), -1, np.int32)
             grown[: len(self._places)] = self._places
@@ -295,10 +297,10 @@ class _Codes:
         self._put(state["texts"], torch.from_numpy(state["codes"]).to(self._codes.device))
 
 
-def _encode(encoder: Encoder, embedding: Tensor, library: Library, texts: NDArray[np.integer]) -> Tensor:
+def _encode(encoder: Encoder, embedding: Tensor, state_ids: StateIds, texts: NDArray[np.integer]) -> Tensor:
     """Return the texts' codes, [n, hidden]; a text that occurs several times is encoded once."""
     distinct, where = np.unique(texts, return_inverse=True)
-    codes = encoder(PrefixTree(*library.texts.rows.gather(distinct)), embedding)
+    codes = encoder(PrefixTree(*state_ids.texts.rows.gather(distinct)), embedding)
     return torch.as_tensor(codes[torch.from_numpy(where).to(codes.device)])
 
 

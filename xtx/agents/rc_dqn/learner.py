@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xtx.agents.network_arrays import load_module, load_optimiser, module_state, optimiser_state
 from xtx.agents.rc_dqn.reading_inputs import Read, Reader, StateQuestions
-from xtx.agents.state_ids import Library
+from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import State
 from xtx.memory import AboveRunningMean, ReplayMemory
@@ -40,14 +40,14 @@ class RcLearner:
     """Learns the values of actions from every transition."""
 
     def __init__(
-        self, settings: RcDqnSettings, library: Library, reader: Reader, games: int, seed: int, device: torch.device
+        self, settings: RcDqnSettings, state_ids: StateIds, reader: Reader, games: int, seed: int, device: torch.device
     ) -> None:
         self._settings = settings
-        self._library = library
+        self._state_ids = state_ids
         self._reader = reader
         self._device = device
         torch.manual_seed(seed)
-        shape = (library.texts.vocabulary.capacity, settings.embedding, settings.hidden)
+        shape = (state_ids.texts.vocabulary.capacity, settings.embedding, settings.hidden)
         self.network = RcNetwork(*shape).to(device)
         self.target = RcNetwork(*shape).to(device).requires_grad_(False)
         self.target.load_state_dict(self.network.state_dict())
@@ -75,7 +75,7 @@ class RcLearner:
         authors' program, nor a state without actions."""
         clipped = float(np.sign(reward))
         self._outcomes[game] += clipped
-        terminal = ended or after.actions == self._library.action_sets.none
+        terminal = ended or after.actions == self._state_ids.action_sets.none
         self.memory.add(game, (before, action, after.text, after.actions, clipped, terminal))
         if ended:
             self.memory.end_episode(game, self._outcomes[game])
@@ -120,7 +120,7 @@ class RcLearner:
     def _evaluate(self, network: RcNetwork, asked: Sequence[StateQuestions]) -> list[Floats]:
         """Return the values of the actions of each. Texts of similar length are computed together, for little
         padding."""
-        lengths = [int(self._library.texts.rows.lengths[a.text]) for a in asked]
+        lengths = [int(self._state_ids.texts.rows.lengths[a.text]) for a in asked]
         order = sorted(range(len(asked)), key=lengths.__getitem__)
         found: dict[int, Floats] = {}
         group: list[int] = []
@@ -146,9 +146,9 @@ class RcLearner:
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def sweep(self, current: Sequence[Read]) -> None:
+    def drop_unused(self, current: Sequence[Read]) -> None:
         """Delete from the library what neither the memory nor the current states use."""
-        self._library.sweep(
+        self._state_ids.drop_unused(
             np.concatenate((self.memory.live_texts(("text", "action", "next_text")), [s.text for s in current])),
             np.concatenate((self.memory.live_texts(("next_actions",)), [s.actions for s in current])),
         )

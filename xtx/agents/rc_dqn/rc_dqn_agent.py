@@ -17,7 +17,7 @@ from xtx.agents.rc_dqn.action_templates import find_object_words
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
 from xtx.agents.rc_dqn.reading_inputs import Read, Reader, present, with_past
-from xtx.agents.state_ids import Library
+from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observation, State, Transition
 
@@ -49,10 +49,10 @@ class RcDqnAgent(Agent):
 
     def __init__(self, settings: RcDqnSettings, brief: Brief) -> None:
         super().__init__(settings, brief)
-        self._library = Library(settings.text)
-        self._reader = Reader(settings, self._library)
+        self._state_ids = StateIds(settings.text)
+        self._reader = Reader(settings, self._state_ids)
         self._learner = RcLearner(
-            settings, self._library, self._reader, brief.num_envs, brief.seed, torch.device(brief.device)
+            settings, self._state_ids, self._reader, brief.num_envs, brief.seed, torch.device(brief.device)
         )
         self._random = np.random.default_rng(brief.seed)
         self._histories = [ObjectHistory(settings.history_window) for _ in range(brief.num_envs)]
@@ -99,21 +99,21 @@ class RcDqnAgent(Agent):
             after.append(state)
             if self._stuck[t.game]:
                 continue
-            action = self._library.texts.id(t.decision.action)
+            action = self._state_ids.texts.id(t.decision.action)
             template = self._reader.passage(before.text).ask(t.decision.action).template
             self._used[template] = self._used.get(template, 0) + 1
             self._learner.remember(t.game, before.text, action, state, t.reward, ended)
         self._steps += len(transitions)
         numbers = self._learner.update()
-        if self._library.crowded():
-            self._learner.sweep(after)
+        if self._state_ids.is_crowded():
+            self._learner.drop_unused(after)
         return numbers
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """Return the epsilon-greedy probabilities. The earlier observations of the episode are not available here, so
         MPRC-DQN answers without its history."""
         exploring = compute_epsilon(self.settings, self._steps)
-        with self._reader.in_passing():
+        with self._reader.restore_afterwards():
             state = self._see(observation, ObjectHistory())
             chances = exploring * compute_exploration(self._counts(observation, state))
             chances[int(self._learner.q_values([state])[0].argmax())] += 1 - exploring
@@ -122,7 +122,7 @@ class RcDqnAgent(Agent):
     def describe(self) -> Mapping[str, float]:
         """Return the numbers of words, texts and templates, and epsilon, for the log."""
         return {
-            **self._library.describe(),
+            **self._state_ids.describe(),
             "templates": len(self._used),
             "epsilon": compute_epsilon(self.settings, self._steps),
         }
@@ -153,13 +153,13 @@ class RcDqnAgent(Agent):
         text = present(observation)
         if history.looks:
             text = with_past(text, history.recall(_objects(observation)), self._reader.words)
-        number = self._library.texts.id
-        return Read(number(text), self._library.action_sets.id([number(action) for action in observation.actions]))
+        number = self._state_ids.texts.id
+        return Read(number(text), self._state_ids.action_sets.id([number(action) for action in observation.actions]))
 
     def state(self) -> State:
         """Return networks, memory, texts, counts, histories and random state for `load`."""
         return {
-            "library": self._library.state(),
+            "library": self._state_ids.state(),
             "learner": self._learner.state(),
             "random": self._random.bit_generator.state,
             "histories": [history.looks for history in self._histories],
@@ -171,7 +171,7 @@ class RcDqnAgent(Agent):
 
     def load(self, state: State) -> None:
         """Goes on exactly."""
-        self._library.load(state["library"])
+        self._state_ids.load(state["library"])
         self._learner.load(state["learner"])
         self._random.bit_generator.state = state["random"]
         # Checkpoints of earlier versions have no objects; such an episode continues as if none had been seen.

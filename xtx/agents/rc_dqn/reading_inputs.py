@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.rc_dqn.action_templates import MARK, OBJECT, Passage, TemplateQuestion
-from xtx.agents.state_ids import UNKNOWN, Library
+from xtx.agents.state_ids import UNKNOWN, StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import Observation
 from xtx.networks.reading_comprehension import EncodedReading
@@ -57,21 +57,21 @@ def with_past(text: str, past: Sequence[str], longest: int) -> str:
 class Reader:
     """Turns texts and actions into questions and object positions, with a cache."""
 
-    def __init__(self, settings: RcDqnSettings, library: Library) -> None:
-        self._library = library
+    def __init__(self, settings: RcDqnSettings, state_ids: StateIds) -> None:
+        self._state_ids = state_ids
         self._max_actions = settings.most_actions
         self._longest_question = settings.longest_question
         self.words = settings.text.longest - 2
         """Longest text in words, without its start and end marks."""
         self._asked: dict[Read, StateQuestions] = {}
         self._single: dict[tuple[int, int], StateQuestions] = {}
-        library.texts.vocabulary.id(OBJECT)
+        state_ids.texts.vocabulary.id(OBJECT)
 
     @contextmanager
-    def in_passing(self) -> Iterator[None]:
+    def restore_afterwards(self) -> Iterator[None]:
         """Delete the states that are met in the block, and their questions, when it ends."""
         asked, single = len(self._asked), len(self._single)
-        with self._library.in_passing():
+        with self._state_ids.restore_afterwards():
             try:
                 yield
             finally:
@@ -86,13 +86,13 @@ class Reader:
 
     def passage(self, text: int) -> Passage:
         """Return a text with an index of its words."""
-        return Passage(self._library.texts.text(text), self.words)
+        return Passage(self._state_ids.texts.text(text), self.words)
 
     def asked(self, state: Read) -> StateQuestions:
         """Return the questions of the state's first `most_actions` actions."""
         known = self._asked.get(state)
         if known is None:
-            actions = self._library.action_sets.actions(state.actions)[: self._max_actions]
+            actions = self._state_ids.action_sets.actions(state.actions)[: self._max_actions]
             known = self._asked[state] = self._ask(state.text, actions.tolist())
         return known
 
@@ -105,7 +105,7 @@ class Reader:
 
     def _ask(self, text: int, actions: Sequence[int]) -> StateQuestions:
         passage = self.passage(text)
-        questions = [passage.ask(self._library.texts.text(action)) for action in actions]
+        questions = [passage.ask(self._state_ids.texts.text(action)) for action in actions]
         tokens = [self._tokens(question) for question in questions]
         distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
         last = len(passage.words) + 1  # the end mark; the start mark has place 0
@@ -121,7 +121,7 @@ class Reader:
     def _tokens(self, question: TemplateQuestion) -> Tokens:
         # A question must have a token; an action without any word has never been met, but is possible.
         words = question.words[: self._longest_question] or (OBJECT,)
-        return tuple(map(self._library.texts.vocabulary.id, words))
+        return tuple(map(self._state_ids.texts.vocabulary.id, words))
 
     def reading(self, asked: Sequence[StateQuestions]) -> EncodedReading:
         """Build the network's input for all these actions, concatenated; each distinct text, question and pair once."""
@@ -134,7 +134,7 @@ class Reader:
             numbers = [questions.setdefault(question, len(questions)) for question in a.questions]
             places = [pairs.setdefault((text, number), len(pairs)) for number in numbers]
             action_pair.extend(places[which] for which in a.which)
-        tokens, offsets = self._library.texts.rows.gather(np.array(list(texts)))
+        tokens, offsets = self._state_ids.texts.rows.gather(np.array(list(texts)))
         pair = np.array(list(pairs), np.int64).reshape(-1, 2)
         first, firsts = _padded([places for a in asked for places in a.first])
         second, seconds = _padded([places for a in asked for places in a.second])

@@ -136,7 +136,7 @@ class ImitationPolicy:
         return lambda: self._score(rows, action_tokens)
 
     @contextmanager
-    def in_passing(self) -> Iterator[None]:
+    def restore_afterwards(self) -> Iterator[None]:
         """Restore the cache when the block ends, so that what is computed within leaves no trace."""
         cached = dict(self._cached)
         try:

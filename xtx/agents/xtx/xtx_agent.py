@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xtx.agents.action_choice import draw, draw_known, softmax, uniform
 from xtx.agents.q_learning.learner import QLearner
-from xtx.agents.state_ids import Library, Seen
+from xtx.agents.state_ids import EncodedState, StateIds
 from xtx.agents.xtx.imitation import ImitationPolicy
 from xtx.agents.xtx.retrace import TrajectoryReplay
 from xtx.config.settings import XtxSettings
@@ -56,14 +56,14 @@ class XtxAgent(Agent):
         self._settings = settings
         self._clock = brief.clock
         device = torch.device(brief.device)
-        self._library = Library(settings.text)
+        self._state_ids = StateIds(settings.text)
         self._learner = (
             None
             if settings.uniform
-            else QLearner(settings.q, settings.inverse, self._library, brief.num_envs, brief.seed, device)
+            else QLearner(settings.q, settings.inverse, self._state_ids, brief.num_envs, brief.seed, device)
         )
         self._imitation = ImitationPolicy(
-            settings.imitation, self._library.texts, settings.text.vocabulary, seed=brief.seed, device=device
+            settings.imitation, self._state_ids.texts, settings.text.vocabulary, seed=brief.seed, device=device
         )
         tried = settings.trajectories
         self._trajectories = TrajectoryStore(
@@ -83,7 +83,7 @@ class XtxAgent(Agent):
         self._next_training = settings.first_training
         self._ended = 0
         """Episodes since the last imitation training."""
-        self._states: list[Seen] = []
+        self._states: list[EncodedState] = []
         self._early_numbers: dict[str, float] | None = None
         """What `glimpse` returned for the log, until `learn` takes it."""
         self._replayed_share: float | None = None
@@ -106,7 +106,7 @@ class XtxAgent(Agent):
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """Draw an action for each game, from the imitation policy or the exploring policy by phase and mixture."""
         with self._clock.part("tokenising"):
-            self._states = [self._library.see(o) for o in observations]
+            self._states = [self._state_ids.encode(o) for o in observations]
         for game, observation in enumerate(observations):
             if observation.step == 0:
                 self._previous[game] = (-1, -1)
@@ -126,7 +126,7 @@ class XtxAgent(Agent):
             drawn = EXPLORE if exploring[game] else EXPLOIT
             phase = self._target_of(game).phase(observation) if self._settings.phases else drawn
             decisions.append(Decision(action, phase))
-            self._previous[game] = (self._previous[game][1], self._library.texts.id(action))
+            self._previous[game] = (self._previous[game][1], self._state_ids.texts.id(action))
         return decisions
 
     def foresee(self, observations: Sequence[Observation]) -> Mapping[int, str]:
@@ -143,8 +143,8 @@ class XtxAgent(Agent):
         known = [game for game, o in enumerate(observations) if o.actions and exploring[game]]
         if not known:
             return {}
-        with self._library.in_passing() if self._learner is None else self._learner.in_passing():
-            found = self._explore([self._library.see(observations[game]) for game in known])
+        with self._state_ids.restore_afterwards() if self._learner is None else self._learner.restore_afterwards():
+            found = self._explore([self._state_ids.encode(observations[game]) for game in known])
         chances = dict(zip(known, found, strict=True))
         drawn = draw_known(random, chances, len(observations))
         return {game: observations[game].actions[index] for game, index in drawn.items()}
@@ -172,7 +172,7 @@ class XtxAgent(Agent):
         beyond = self._settings.explore_steps if self._settings.mix_over == "limit" else 0
         return self._settings.mix / (target.l_max + beyond)
 
-    def _replay(self, state: Seen, step: int, target: ReturnTarget) -> NDArray[np.float64] | None:
+    def _replay(self, state: EncodedState, step: int, target: ReturnTarget) -> NDArray[np.float64] | None:
         """Return probability 1 for the action that the target's trajectory took in this state.
 
         None without the setting `retrace`, if the trajectory was never in this state, or if its action is not valid
@@ -181,12 +181,12 @@ class XtxAgent(Agent):
         if not 0 <= target.trajectory < len(self._replays):
             return None
         action = self._replays[target.trajectory].action(state, step)
-        certain = self._library.actions([state])[0] == (-1 if action is None else action)
+        certain = self._state_ids.actions([state])[0] == (-1 if action is None else action)
         return certain.astype(np.float64) if certain.any() else None
 
     def _chances(
         self,
-        states: Sequence[Seen],
+        states: Sequence[EncodedState],
         previous: Sequence[tuple[int, int]],
         exploring: Sequence[bool],
         replayed: Sequence[NDArray[np.float64] | None],
@@ -201,7 +201,7 @@ class XtxAgent(Agent):
         explorers = [place for place, explores in enumerate(exploring) if explores]
         returning = [place for place, explores in enumerate(exploring) if not explores and place not in chances]
         contexts = [(*previous[place], *states[place][:3]) for place in returning]
-        lists = [actions.tolist() for actions in self._library.actions([states[place] for place in returning])]
+        lists = [actions.tolist() for actions in self._state_ids.actions([states[place] for place in returning])]
         with clock.part("acting: imitation"):
             imitated = self._imitation.ask(contexts, lists)
         if explorers:
@@ -212,20 +212,20 @@ class XtxAgent(Agent):
             chances.update(zip(returning, imitated(), strict=True))
         return chances
 
-    def _explore(self, states: Sequence[Seen]) -> list[NDArray[np.float64]]:
+    def _explore(self, states: Sequence[EncodedState]) -> list[NDArray[np.float64]]:
         """Return the exploring policy's probabilities: the softmax of the Q-values, or uniform ones."""
         if self._learner is None:
-            return [uniform(len(actions)) for actions in self._library.actions(states)]
+            return [uniform(len(actions)) for actions in self._state_ids.actions(states)]
         return [softmax(values, self._settings.q.temperature) for values in self._learner.q_values(states)]
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """Return the mixture of both policies in this state, under the shared plan."""
         share = min(1.0, self._explore_share(observation, self._plan))
         mixture = np.zeros(len(observation.actions))
-        library = self._learner if self._learner is not None else self._library
-        with library.in_passing(), self._imitation.in_passing():
-            state = self._library.see(observation)
-            last = [-1, -1, *(self._library.texts.id(action) for action in previous[-2:])][-2:]
+        state_ids = self._learner if self._learner is not None else self._state_ids
+        with state_ids.restore_afterwards(), self._imitation.restore_afterwards():
+            state = self._state_ids.encode(observation)
+            last = [-1, -1, *(self._state_ids.texts.id(action) for action in previous[-2:])][-2:]
             replayed = [self._replay(state, observation.step, self._plan)]
             for explores, weight in ((True, share), (False, 1 - share)):
                 if weight > 0:
@@ -239,8 +239,8 @@ class XtxAgent(Agent):
     def glimpse(self, transitions: Sequence[Transition]) -> None:
         """Compute the intrinsic reward, store the transitions, and update, unless the batch contains one of them."""
         with self._clock.part("tokenising"):
-            actions = [self._library.texts.id(t.decision.action) for t in transitions]
-            after = [self._library.glimpse(t.after, t.ended, i) for i, t in enumerate(transitions)]
+            actions = [self._state_ids.texts.id(t.decision.action) for t in transitions]
+            after = [self._state_ids.encode_without_actions(t.after, t.ended, i) for i, t in enumerate(transitions)]
         numbers = self._early_numbers = {}
         if self._learner is not None:
             with self._clock.part("intrinsic reward, storing"):
@@ -264,14 +264,14 @@ class XtxAgent(Agent):
             numbers["retraced"] = self._replayed_share
         self._vector_steps += 1
         with self._clock.part("tokenising"):
-            after = [self._library.see(t.after) for t in transitions]
+            after = [self._state_ids.encode(t.after) for t in transitions]
         if self._learner is not None:
             with self._clock.part("update"):
                 numbers |= self._learner.complete(transitions, after)
         if self._is_training_due():
             with self._clock.part("imitation training"):
                 numbers |= self._imitate()
-        if self._library.crowded():
+        if self._state_ids.is_crowded():
             self._sweep(after)
         return numbers
 
@@ -305,11 +305,11 @@ class XtxAgent(Agent):
     def describe(self) -> Mapping[str, float]:
         """Return the plan and the numbers of words and texts, for the log."""
         plan = {"target_score": self._plan.target_score, "l_max": self._plan.l_max, "episode_limit": self.episode_limit}
-        return {**plan, **self._library.describe()}
+        return {**plan, **self._state_ids.describe()}
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def _sweep(self, current: Sequence[Seen]) -> None:
+    def _sweep(self, current: Sequence[EncodedState]) -> None:
         """Delete from the library what neither memories, nor episodes, nor the current states use."""
         self._imitation.forget()
         texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
@@ -317,14 +317,14 @@ class XtxAgent(Agent):
         texts += [replay.steps.ravel() for replay in self._replays]
         if self._learner is None:
             states = np.array(current, np.int32)
-            self._library.sweep(np.concatenate((*texts, states[:, :3].ravel())), states[:, 3])
+            self._state_ids.drop_unused(np.concatenate((*texts, states[:, :3].ravel())), states[:, 3])
         else:
-            self._learner.sweep(current, np.concatenate(texts))
+            self._learner.drop_unused(current, np.concatenate(texts))
 
     def state(self) -> State:
         """Return everything for `load`."""
         return {
-            "library": self._library.state(),
+            "library": self._state_ids.state(),
             "learner": self._learner.state() if self._learner is not None else None,
             "imitation": self._imitation.state(),
             "trajectories": self._trajectories.state(),
@@ -342,7 +342,7 @@ class XtxAgent(Agent):
 
     def load(self, state: State) -> None:
         """Restore what `state` returned, so that the run continues exactly."""
-        self._library.load(state["library"])
+        self._state_ids.load(state["library"])
         if self._learner is not None:
             self._learner.load(state["learner"])
         self._imitation.load(state["imitation"])
@@ -368,7 +368,7 @@ class _CurrentEpisode:
         self._rows: list[tuple[int, int, int, int]] = []
         self._scores: list[int] = []
 
-    def add(self, state: Seen, action: int, score: int) -> None:
+    def add(self, state: EncodedState, action: int, score: int) -> None:
         """Add a step: the state, the text id of the action taken there, and the score afterwards."""
         self._rows.append((state.narration, state.look, state.inventory, action))
         self._scores.append(score)

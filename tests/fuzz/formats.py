@@ -282,7 +282,7 @@ def _make_saved_game(scratch: Path) -> bytes:
     game = _game()
     game.emulator.reset(1)
     saved = saved_games.SavedGame(_lowwater().md5, game.save(), "Quay", 0, 1)
-    with mock.patch.object(saved_games, "folder", lambda game: scratch / "saves"):
+    with mock.patch.object(saved_games, "find_folder", lambda game: scratch / "saves"):
         return saved_games.write_save("lowwater", "fuzz", saved).read_bytes()
 
 
@@ -309,7 +309,7 @@ def _read_saved_game(scratch: Path, content: bytes) -> None:
     folder = scratch / "saves"
     folder.mkdir(exist_ok=True)
     (folder / "fuzz.save").write_bytes(content)
-    with mock.patch.object(saved_games, "folder", lambda game: folder):
+    with mock.patch.object(saved_games, "find_folder", lambda game: folder):
         saved = saved_games.read_save("lowwater", "fuzz", _lowwater().md5)
     game = _game()
     game._load(saved.state)

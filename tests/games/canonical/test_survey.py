@@ -200,7 +200,7 @@ def test_games_that_used_to_crash_or_hang_start_at_once(
     def refuse(*_: object) -> None:
         raise AssertionError("its layout comes with xtx")
 
-    monkeypatch.setattr("xtx.games.story_game.read_layout", refuse)
+    monkeypatch.setattr("xtx.games.known_layouts.read_layout", refuse)
     game = StoryGame(GameSpec(str(real_story(name))))
     assert len(game.reset().actions) > 1
     game.close()

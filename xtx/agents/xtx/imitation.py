@@ -33,6 +33,9 @@ NONE = -1
 _BEGIN, _END = np.array([START], np.int32), np.array([SEP], np.int32)
 GROUP = 8
 """Rows that are computed together on a CPU. 8 was the fastest in benchmarks/learning.py."""
+SMALL_GROUP = 3
+"""The same in trainings that end by `known`, whose batches have few different pairs: a group of 8 would hold rows of
+very different lengths, and up to half of it would be padding."""
 REMEMBERED = 4096
 """Limits the states whose probabilities are cached until the weights change; a vector step asks for one per game."""
 
@@ -299,7 +302,8 @@ class ImitationPolicy:
         if settings.dropout:
             on_cpu = self.device.type == "cpu"
             drop = BitDropout(settings.dropout, self._bits) if on_cpu else TorchDropout(settings.dropout)
-        return EagerSteps(self.model, settings.learning_rate, settings.clip, drop, GROUP)
+        group = SMALL_GROUP if settings.known else GROUP
+        return EagerSteps(self.model, settings.learning_rate, settings.clip, drop, group)
 
     # -- saving
 

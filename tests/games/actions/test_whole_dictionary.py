@@ -149,6 +149,12 @@ def test_my_name_is_another_thing_than_the_name() -> None:
     assert grammar.find_own(("red", "lamp"), Named(), Story({}, says).ask) == ["my red"]
 
 
+def test_what_no_text_names_is_pushed_to_all_sides() -> None:
+    grammar = WholeGrammar(DICTIONARY, ("push OBJ OBJ", "rub OBJ on OBJ"), {}, (), lambda a: a)
+    assert grammar.pushed_aside(("box",))[:2] == ["push box north", "push box south"]
+    assert _grammar().pushed_aside(("box",)) == []  # it has no such form
+
+
 def test_what_looks_the_same_takes_the_same_words() -> None:
     present = Present(("box",), frozenset(("box", "crate")), "Cave", "", {"crate": "box"}, ("say OBJ to box",))
     assert present.open_forms == ("say OBJ to box", "say OBJ to crate")
@@ -411,6 +417,7 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("balances", 48, "write chasm on featureless"),  # beside a cube that looks the same
         ("snacktime", 22, "push bumpy"),  # where nearly every command leaves a trace of its own
         ("trinity", 49, "east"),  # through a door that is open, seconds before it is too late
+        ("trinity", 119, "push tree north"),  # which no text names
         ("curses", 88, "hole, north"),  # an order that only a variable shows
         ("partyfoul", 5, "west"),  # into a scene that waits for a key
         ("enchanter", 247, "learn gondar"),  # a spell that counts in one room only

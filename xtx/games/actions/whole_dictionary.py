@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.actions.candidates import SIDES
 from xtx.games.actions.wide_grammar import listens
 from xtx.games.zmachine.debug_verbs import debugging_words
 from xtx.games.zmachine.story_memory import Dictionary
@@ -126,6 +127,7 @@ _SAMPLED = 16
 """One in so many commands of forms that take any word shows which forms those are."""
 _PASSING = ("look", "wait", "inventory")
 """What happens with these as well is the work of time."""
+_PUSH_ASIDE = "push OBJ OBJ"
 _UPON = ("on", "onto", "over", "upon", "around")
 _SPELLS = 20
 """An answer that is given to so many words, each before a name as if it were a verb, is a refusal."""
@@ -453,6 +455,12 @@ class WholeGrammar:
         ]
         return [f"{word} {name}" for word in taken for name in names]
 
+    def pushed_aside(self, names: Sequence[str]) -> list[str]:
+        """Every name pushed to every side, where the grammar has a form for that."""
+        if _PUSH_ASIDE not in self._two:
+            return []
+        return [_PUSH_ASIDE.replace("OBJ", name, 1).replace("OBJ", side) for name in names for side in SIDES]
+
     def self_commands(self, names: Sequence[str]) -> list[str]:
         """Templates in which something is put on the player: with other forms he would mostly kill himself."""
         forms = [form.split("OBJ", 2) for form in self._two if form.split()[-2] in _UPON]
@@ -620,6 +628,7 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
         *anything,
         *grammar.spoken_verbs(names, trial.ask),
         *grammar.self_commands(names),
+        *grammar.pushed_aside(named.names),
         *grammar.free_commands(present),
         *grammar.number_commands(names, present.text, trial.ask),
     ]

@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from xtx.games.actions.search import RANDOM_STATES, Search, _common_changes, _silent_changes, _told_apart
+from xtx.games.actions.search import (
+    RANDOM_STATES,
+    Search,
+    Thing,
+    _common_changes,
+    _named_clearly,
+    _silent_changes,
+    _told_apart,
+)
 from xtx.games.actions.whole_dictionary import WORD_MARK, Named, Present, WholeGrammar, find_added_actions, head_of
 from xtx.games.catalog.known_games import find_story
 from xtx.games.emulator.frotz import Emulator, Verdict
@@ -147,6 +155,12 @@ def test_my_name_is_another_thing_than_the_name() -> None:
     grammar = WholeGrammar(Dictionary(nouns | DICTIONARY.words, 6, nouns), (), {}, (), lambda a: a)
     says = {"touch red": "You feel red.", "touch my red": "Huh?", "touch lamp": "Warm.", "touch my lamp": "Warm."}
     assert grammar.find_own(("red", "lamp"), Named(), Story({}, says).ask) == ["my red"]
+
+
+def test_a_thing_is_not_called_by_a_quantity() -> None:
+    assert _named_clearly(Thing("one", ("one", "stalk"))).name == "stalk"
+    assert _named_clearly(Thing("one", ("one",))).name == "one"
+    assert _named_clearly(Thing("lamp", ("lamp", "one"))).name == "lamp"
 
 
 def test_what_no_text_names_is_pushed_to_all_sides() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import msgspec
@@ -20,7 +20,14 @@ import numpy.typing as npt
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.actions.candidates import Candidates, Grammar
 from xtx.games.actions.noisy_bytes import find_noise
-from xtx.games.actions.whole_dictionary import WHOLE_VERSION, WORD_MARK, Present, WholeGrammar, find_added_actions
+from xtx.games.actions.whole_dictionary import (
+    QUANTITIES,
+    WHOLE_VERSION,
+    WORD_MARK,
+    Present,
+    WholeGrammar,
+    find_added_actions,
+)
 from xtx.games.actions.wide_grammar import listens, wide_candidates
 from xtx.games.canonical.canonical_state import World, prompt_of
 from xtx.games.canonical.scratch_bytes import find_scratch
@@ -191,6 +198,12 @@ def _tell_apart(words: Sequence[str], owners: dict[str, set[int]], answer: str) 
         if sum(bool(own) for own in names.values()) > 1:
             return [Thing(own[0], tuple(own), answer) for own in names.values() if own]
     return [Thing(words[0], tuple(words), answer)]
+
+
+def _named_clearly(thing: Thing) -> Thing:
+    """The thing with a name that is no word for a quantity, if it has such a name."""
+    clear = [alias for alias in thing.aliases if alias not in QUANTITIES]
+    return thing if thing.name not in QUANTITIES or not clear else replace(thing, name=clear[0])
 
 
 def _split(thing: Thing, firsts: Collection[str]) -> list[Thing]:
@@ -464,6 +477,18 @@ class Search:
         """The bits beyond the object tree of which a change counts."""
         return None if self._world is None else self._world.watched(np.frombuffer(state.ram, np.uint8))
 
+    def _without_quantities(self, searched: _Searched) -> _Searched:
+        """The same with other names for things that a word for a quantity names too: `put one in bag` may mean anything
+        that is here."""
+        things = [_named_clearly(thing) for thing in searched.things]
+        if things == searched.things:
+            return searched
+        things.sort(key=lambda t: t.name)
+        candidates = self.candidates(things)
+        if self._excluded:
+            candidates = candidates.without(self._excluded)
+        return self._judge_candidates(searched.state, things, candidates, self._watched(searched.state))
+
     def _without_scratch(self, searched: _Searched) -> _Searched:
         """The same without what is remembered of the words that were typed, where some of it is taken for the world."""
         if searched.watched is None:
@@ -529,7 +554,7 @@ class Search:
         searched = self._searched
         if searched is None or searched.state is not state:
             searched = self._judge_things(state, found.look, found.inventory)
-        plain, searched = searched, self._without_scratch(searched)
+        plain, searched = searched, self._without_scratch(self._without_quantities(searched))
         # What is no command's own change is not offered, although it is with templates alone.
         chosen = self._choose(searched.candidates, np.where(searched.fine == 0, np.uint64(0), searched.effect))
         old = set(self._choose(plain.candidates, plain.effect))

@@ -46,7 +46,7 @@ then the next one that the story knows is asked too."""
 _SPELLED = re.compile(r"[a-z][a-z0-9'-]*")
 _ASIDE = re.compile(r"^\([^)\n]*\)")
 _ONESELF = "me"
-_QUANTITIES = frozenset(
+QUANTITIES = frozenset(
     ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
      "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "intnum", "intdir", "number",
      "anything", "either", "something", "nothing", "anyone", "he", "she", "they", "one", "ones", "here", "there", "y"),
@@ -208,7 +208,7 @@ class WholeGrammar:
         self._names = names
         self._understood = understood
         self._unwanted = frozenset(word[: dictionary.length] for word in unwanted) | {
-            word[: dictionary.length] for word in _QUANTITIES
+            word[: dictionary.length] for word in QUANTITIES
         }
         self._numbers = tuple(map(str, numbers))
         self._one = tuple(t for t in templates if t.count("OBJ") == 1)

@@ -52,7 +52,7 @@ from xtx.files.regular_files import (
 from xtx.runs.checkpoint_file import MAX_CHECKPOINTS, find_newest_checkpoint, list_checkpoints, write_checkpoint
 from xtx.runs.line_files import EXACT_FILES, LineChecksum, find_free_name, read_raw_lines, read_step
 from xtx.runs.run_config import read_config
-from xtx.runs.verification import Verification, compare_files
+from xtx.runs.verification import RunVerification, compare_files
 from xtx.runs.versions import collect_versions
 from xtx.shell_command import format_command
 
@@ -77,7 +77,7 @@ class Run:
         """Whether files may have been created since the folder was last written to disk."""
         self._checksums: dict[str, LineChecksum] = {}
         """By name, the checksums of the files of `EXACT_FILES` that were computed already; see `_checksum`."""
-        self._verification: Verification | None = None
+        self._verification: RunVerification | None = None
         self.restored_from: Path | None = None
         """The checkpoint that `verify` read."""
         self._has_noted_versions = False
@@ -271,7 +271,7 @@ class Run:
                 if name in EXACT_FILES:
                     truncate_file(lines, self._checksum(name).size)
 
-    def _accept_changes(self, found: Verification) -> None:
+    def _accept_changes(self, found: RunVerification) -> None:
         """Adopt changed files: drop unreadable lines, record the changes, and write the checkpoint again to match.
 
         If the process is killed here, `verify` finds a change again.

@@ -12,7 +12,7 @@ from xtx.runs.line_files import EXACT_FILES, LineChecksum, describe_damage
 
 
 @dataclass(frozen=True)
-class Verification:
+class RunVerification:
     """The newest readable checkpoint, and how it differs from the other files of the run."""
 
     path: Path
@@ -25,7 +25,7 @@ class Verification:
     """All differences, as text, each with the name of its file."""
 
 
-def compare_files(folder: Path, config: RunConfig, path: Path, saved: State) -> Verification:
+def compare_files(folder: Path, config: RunConfig, path: Path, saved: State) -> RunVerification:
     """Compare a checkpoint, its path and content, with the config and the .jsonl files of its run."""
     sizes, digests = _read_file_descriptions(path, saved)
     changes = [f"config.json: {change}" for change in find_config_changes(path, saved, config)]
@@ -44,7 +44,7 @@ def compare_files(folder: Path, config: RunConfig, path: Path, saved: State) -> 
             altered.append(name)
             changes.append(f"{name}.jsonl {difference}")
         checksums[name] = checksum
-    return Verification(path, saved, checksums, altered, changes)
+    return RunVerification(path, saved, checksums, altered, changes)
 
 
 def find_config_changes(path: Path, saved: State, config: RunConfig) -> list[str]:

@@ -20,7 +20,7 @@ _PLACES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedStep:
+class EpisodeStep:
     """One step of an episode."""
 
     before: Observation
@@ -36,7 +36,7 @@ class PlayedEpisode:
     """From 1, in the order in which episodes began."""
     seed: int
     """The emulator's."""
-    steps: list[PlayedStep] = field(default_factory=list)
+    steps: list[EpisodeStep] = field(default_factory=list)
 
     @property
     def actions(self) -> list[str]:
@@ -129,7 +129,7 @@ def play(
         steps = games.step({game: decisions[game].action for game in running}, last)
         ended = []
         for game, step in zip(list(running), steps, strict=True):
-            running[game].steps.append(PlayedStep(seen[game], decisions[game], step))
+            running[game].steps.append(EpisodeStep(seen[game], decisions[game], step))
             seen[game] = step.observation
             if step.terminated or step.truncated:
                 ended.append(game)
@@ -163,7 +163,7 @@ def replay(games: GameVector, number: int, seed: int, actions: Sequence[str]) ->
     played = PlayedEpisode(number, seed)
     for count, action in enumerate(actions, 1):
         [step] = games.step({0: action}, (0,) if count == len(actions) else ())
-        played.steps.append(PlayedStep(observation, Decision(action), step))
+        played.steps.append(EpisodeStep(observation, Decision(action), step))
         observation = step.observation
         if step.terminated:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +28,24 @@ class EncodedState(NamedTuple):
     look: int
     inventory: int
     actions: int
-    """Id of an action set; negative while the actions are unknown, see `StateIds.encode_without_actions`."""
+    """Id of an action set; that of a `PendingActions` while the actions are unknown."""
 
 
-def unknown_actions(place: int) -> int:
-    """Return the negative id that stands for the unknown actions of the state at an index of a vector step."""
-    return -1 - place
+@dataclass(frozen=True, slots=True)
+class PendingActions:
+    """Stands for the valid actions of a state until `arrive` tells them, in the second part of a split step."""
+
+    place: int
+    """Index of the state's env in the vector step."""
+
+    @property
+    def id(self) -> int:
+        """The negative number that is stored in place of the id of an action set."""
+        return -1 - self.place
+
+    def fill_in(self, ids: NDArray[np.integer], actions: int) -> None:
+        """Put the id of the action set, now known, where this stands in `ids`."""
+        ids[ids == self.id] = actions
 
 
 class StateIds:
@@ -51,10 +64,10 @@ class StateIds:
     def encode_without_actions(self, observation: Observation, ended: bool, place: int) -> EncodedState:
         """Return the ids of an observation whose actions are not known yet.
 
-        `unknown_actions(place)` stands for them, unless the episode `ended`: no action follows then. `place` is the
+        `PendingActions(place)` stands for them, unless the episode `ended`: no action follows then. `place` is the
         index of the observation's game in the vector step.
         """
-        return EncodedState(*self._text_ids(observation), self.action_sets.none if ended else unknown_actions(place))
+        return EncodedState(*self._text_ids(observation), self.action_sets.none if ended else PendingActions(place).id)
 
     def _text_ids(self, observation: Observation) -> tuple[int, int, int]:
         """Return the ids of narration, look and inventory."""

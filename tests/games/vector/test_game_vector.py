@@ -138,7 +138,7 @@ def test_a_candidate_that_kills_the_search_is_forbidden_when_it_comes_second(tmp
             for way in ("down", "wait", "up"):
                 if in_two:
                     games.move([way, way])
-                    assert games._pending is not None and bool(games._pending.calls) == (way == "down")
+                    assert games._split is not None and bool(games._split.searches.calls) == (way == "down")
                 walk.append(games.arrive() if in_two else games.step([way, way]))
             found.append((walk, games.forbidden))
     assert found[0] == found[1] and len(found[0][1]) == 2

@@ -32,7 +32,7 @@ def test_what_was_seen_ahead_need_not_be_searched() -> None:
             walk = games.arrive()
             assert games.waiting == {}
             games.move(["look", "north"])
-            assert (games._results[1].actions is not None) == known
+            assert games._split is not None and (games._split.actions[1] is not None) == known
             assert games.waiting.keys() == (set() if known else {0})  # if all states are known no worker is idle
             found.append((walk, games.arrive(), games.save()))
             assert games.searches == 4 + (guess == "west")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.q_learning.plain_engine import PlainEngine
-from xtx.agents.state_ids import EncodedState, StateIds, unknown_actions
+from xtx.agents.state_ids import EncodedState, PendingActions, StateIds
 from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State, Transition
 from xtx.memory import ReplayMemory
@@ -157,7 +157,7 @@ class QLearner:
         if batch is None:
             return {}
         for i, state in enumerate(after):
-            batch["next_actions"][batch["next_actions"] == unknown_actions(i)] = state.actions
+            PendingActions(i).fill_in(batch["next_actions"], state.actions)
         return self.engine.update(batch)
 
     def drop_unused(self, current: Sequence[EncodedState], texts: NDArray[np.integer] = _NONE) -> None:

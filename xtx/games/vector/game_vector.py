@@ -32,7 +32,7 @@ from xtx.games.vector.messages import (
 from xtx.games.vector.requests import (
     PendingRequest,
     Slot,
-    with_actions,
+    SplitStep,
 )
 from xtx.games.vector.shared_page import SharedPage
 from xtx.games.vector.worker_pool import RequestOutcome, WorkerPool, WorkTotals
@@ -78,10 +78,8 @@ class GameVector:
         """Details of each game for people, after its last reset, step or restored state, if `spec.details` asks for
         them."""
         self._reported: set[str] = set()
-        self._pending: PendingRequest | None = None
-        self._moved: list[Step] = []
-        self._results: list[CallResult] = []
-        """The results of the last step."""
+        self._split: SplitStep | None = None
+        """The present step, between `move` and `arrive`."""
         self._closed = False
         placement = Placement(workers, num_envs, tie)
         self._pool: WorkerPool | None = None
@@ -180,7 +178,7 @@ class GameVector:
         actions: one for each game, or a mapping from indices of games. last: indices of the games in which the step
         limit ends the episode with this step.
         """
-        return self._move(self._chosen(actions), last, early=False)
+        return [result.step for result in self._move(self._chosen(actions), last, early=False)]
 
     def move(self, actions: Sequence[str], last: Collection[int] = ()) -> list[Step]:
         """Make the first part of `step`: return the results without the valid actions of the new states.
@@ -191,14 +189,15 @@ class GameVector:
         chosen = self._chosen(actions)
         before = [(slot.here, len(slot.actions), slot.live) for slot in self._slots]
         try:
-            self._moved = self._move(chosen, last, early=True)
+            results = self._move(chosen, last, early=True)
             self._ledger.freeze()
             calls: dict[int, Call] = {
                 i: FindCall(self._slots[i].local, own=result.forbidden)
-                for i, result in enumerate(self._results)
+                for i, result in enumerate(results)
                 if result.actions is None
             }
-            self._pending = PendingRequest(calls) if self._pool is None else self._pool.await_more(calls)
+            searches = PendingRequest(calls) if self._pool is None else self._pool.await_more(calls)
+            self._split = SplitStep([r.step for r in results], [r.actions for r in results], searches)
         except BaseException:  # undo the step
             self._ledger.thaw()
             if self._pool is not None:
@@ -208,7 +207,7 @@ class GameVector:
                 del slot.actions[done:]
             self._bring_back()
             raise
-        return self._moved
+        return self._split.steps
 
     @property
     def waiting(self) -> dict[int, tuple[str, ...]]:
@@ -216,13 +215,13 @@ class GameVector:
 
         Empty if no worker is idle, or workers may not look ahead.
         """
-        if self._pool is None or self._pending is None or not self._pool.may_look_ahead:
+        if self._pool is None or self._split is None or not self._pool.may_look_ahead:
             return {}
-        busy = self._pending.tasks
+        busy = self._split.searches.tasks
         return {
-            i: result.actions
-            for i, (slot, result) in enumerate(zip(self._slots, self._results, strict=True))
-            if busy and slot.live and result.actions and slot.remote not in busy
+            i: actions
+            for i, (slot, actions) in enumerate(zip(self._slots, self._split.actions, strict=True))
+            if busy and slot.live and actions and slot.remote not in busy
         }
 
     def look_ahead(self, actions: Mapping[int, str]) -> None:
@@ -236,21 +235,16 @@ class GameVector:
 
     def arrive(self) -> list[Step]:
         """Make the second part of `step`: return the results of `move` with the valid actions."""
-        if self._pending is None:
+        if self._split is None:
             raise ValueError("arrive() must follow move()")
         try:
-            found = self._answers(self._pending)
+            return self._split.complete(self._answers(self._split.searches))
         except BaseException:
-            self._end_pending()
+            self._end_searches()
             raise
         finally:
-            self._pending = None
+            self._split = None
             self._ledger.thaw()
-        known = [
-            found[i].step.observation.actions if result.actions is None else result.actions
-            for i, result in enumerate(self._results)
-        ]
-        return [with_actions(step, actions) for step, actions in zip(self._moved, known, strict=True)]
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Return the actions by the index of their game. Raises `ValueError` for a game without an episode."""
@@ -263,19 +257,15 @@ class GameVector:
         self._check_live(chosen)
         return chosen
 
-    def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[Step]:
+    def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[CallResult]:
         """Step games; with `early`, without waiting for searches."""
         slots = self._slots
         results = self._call({i: MoveCall(slots[i].local, action, i in last, early) for i, action in chosen.items()})
-        self._results, steps = [], []
         for i, action in chosen.items():
-            result, slot = results[i], slots[i]
-            step = result.step
+            step, slot = results[i].step, slots[i]
             slot.actions.append(None if step.observation.text == NO_ANSWER else action)
             slot.live = not step.terminated
-            self._results.append(result)
-            steps.append(step)
-        return steps
+        return [results[i] for i in chosen]
 
     def save(self) -> list[bytes]:
         """Return the states of all games."""
@@ -297,9 +287,9 @@ class GameVector:
         if self._closed:
             return
         try:
-            if self._pending is not None:
-                self._end_pending()
-                self._pending = None
+            if self._split is not None:
+                self._end_searches()
+                self._split = None
                 self._ledger.thaw()
             if self._ledger.has_unsent and not in_trouble:
                 self._call({})  # so that the last verdicts are written to the atlas
@@ -324,7 +314,7 @@ class GameVector:
                 raise ValueError(f"game {i} has ended or has not begun: reset it first")
 
     def _check_arrived(self) -> None:
-        if self._pending is not None:
+        if self._split is not None:
             raise ValueError("a move is not finished: call arrive() first")
 
     # --- calls --------------------------------------------------------------------------------------------------
@@ -344,10 +334,10 @@ class GameVector:
         self._merge(outcome)
         return outcome.results
 
-    def _end_pending(self) -> None:
-        """End workers that a request is pending at: their state is unknown."""
-        if self._pool is not None and self._pending is not None:
-            self._pool.end_workers(self._pending.tasks)
+    def _end_searches(self) -> None:
+        """End the workers that search for the present step: their state is unknown."""
+        if self._pool is not None and self._split is not None:
+            self._pool.end_workers(self._split.searches.tasks)
 
     def _bring_back(self) -> None:
         """Bring games in this process back to their states before a call that failed."""

@@ -9,7 +9,7 @@ import msgspec
 
 from xtx.core import Observation, Step
 from xtx.games.emulator.frotz import COMMAND_LENGTH
-from xtx.games.vector.messages import BringCall, Call, FindCall, MoveCall, ResetCall, RestoreCall, TryCall
+from xtx.games.vector.messages import BringCall, Call, CallResult, FindCall, MoveCall, ResetCall, RestoreCall, TryCall
 
 
 @dataclass(slots=True)
@@ -94,6 +94,22 @@ class PendingRequest:
     """By worker; empty if the games are in this process."""
 
 
+@dataclass(frozen=True, slots=True)
+class SplitStep:
+    """A vector step between `move` and `arrive`: rewards and texts are known, some valid actions are still searched."""
+
+    steps: list[Step]
+    """Without valid actions."""
+    actions: list[tuple[str, ...] | None]
+    """Valid actions by game; None for those that are searched."""
+    searches: PendingRequest
+
+    def complete(self, found: Mapping[int, CallResult]) -> list[Step]:
+        """Return the steps with all valid actions, given the results of the searches by game."""
+        known = [found[i].step.observation.actions if a is None else a for i, a in enumerate(self.actions)]
+        return [_with_actions(step, actions) for step, actions in zip(self.steps, known, strict=True)]
+
+
 def group_by_worker(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
     """Group calls, given by game, into a task for each worker."""
     tasks: dict[int, Task] = {}
@@ -131,7 +147,7 @@ def make_trial(call: Call, slot: Slot, command: str, first: bool) -> TryCall | N
     return TryCall(call.game, base, actions, command, as_step)
 
 
-def with_actions(step: Step, actions: tuple[str, ...]) -> Step:
+def _with_actions(step: Step, actions: tuple[str, ...]) -> Step:
     """Return the step with these valid actions in its observation."""
     seen = step.observation
     whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)

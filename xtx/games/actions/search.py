@@ -886,13 +886,13 @@ class Search:
         a verb that makes many different ones with longer commands does not count there; and where there are very many
         even so, only single words do."""
         by_verb: dict[str, set[int]] = {}
-        long = [i for i in hidden if candidates[i].count(" ") > 1]
-        for i in long:
-            by_verb.setdefault(candidates[i].split(" ", 1)[0], set()).add(int(watches[i]))
-        noisy = {i for i in long if len(by_verb[candidates[i].split(" ", 1)[0]]) > _HIDDEN_OF_VERB}
-        left = [i for i in hidden if i not in noisy]
+        commands = {i: candidates[i] for i in hidden}
+        long = {i: command.split(" ", 1)[0] for i, command in commands.items() if command.count(" ") > 1}
+        for i, verb in long.items():
+            by_verb.setdefault(verb, set()).add(int(watches[i]))
+        left = [i for i in hidden if i not in long or len(by_verb[long[i]]) <= _HIDDEN_OF_VERB]
         if len({int(watches[i]) for i in left}) > _HIDDEN_KINDS:
-            left = [i for i in left if " " not in candidates[i]]
+            left = [i for i in left if " " not in commands[i]]
         return np.array(left, dtype=np.intp)
 
     def _judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None) -> list[Verdicts]:

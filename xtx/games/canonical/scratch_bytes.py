@@ -65,12 +65,18 @@ def find_scratch(
     if not len(changed):
         return found
     kept = kept[:, changed]
-    values = np.sort(kept, axis=0)
-    kinds = 1 + (values[1:] != values[:-1]).sum(axis=0)
-    found[changed[(kinds >= _FEWEST_VALUES) | _follows_form(kept, of)]] = True
+    found[changed[(_count_kinds(kept) >= _FEWEST_VALUES) | _follows_form(kept, of)]] = True
     # The other half of such a number may seldom change.
     found[changed[found[np.minimum(changed ^ 1, len(found) - 1)]]] = True
     return found
+
+
+def _count_kinds(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+    """How many different values each column has."""
+    columns = memory.shape[1]
+    occurs = np.zeros((columns, 256), dtype=bool)
+    occurs[np.arange(columns), memory] = True
+    return np.count_nonzero(occurs, axis=1)
 
 
 def _follows_form(memory: npt.NDArray[np.uint8], verbs: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:

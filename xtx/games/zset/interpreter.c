@@ -654,11 +654,11 @@ static int can_store(const engine *e, uint32_t address, uint32_t bytes, value wh
 }
 
 static void scan_table(engine *e, value wanted, uint32_t address, uint32_t count, uint32_t type, value *result) {
-    uint32_t step = type & 127, word = type & 128, shadowed = is_vector(wanted), at = address;
+    uint32_t step = type & 127, word = type & 128, shadowed = 0, at = address;
     for (uint32_t i = 0; i < count && !shadowed; i++, at = (uint16_t)(at + step))
         shadowed = e->shadows[at] || (word && e->shadows[at + 1]);
-    if (!shadowed) {
-        at = address;
+    at = address;
+    if (!is_vector(wanted) && !shadowed) {
         for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step))
             if ((word ? raw_word(e, at) : e->memory[at]) == wanted) {
                 *result = at;
@@ -669,6 +669,17 @@ static void scan_table(engine *e, value wanted, uint32_t address, uint32_t count
     }
     uint16_t *to;
     value made = new_vector(e, 0, &to);
+    if (!shadowed) { /* the table is read once for all lanes */
+        const uint16_t *lane = e->vectors[vector_index(wanted)].lane;
+        uint32_t stamp = ++e->memo_stamp;
+        for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step)) {
+            memo *first = &e->memos[word ? raw_word(e, at) : e->memory[at]];
+            if (first->stamp != stamp) *first = (memo){stamp, (uint16_t)at};
+        }
+        EACH_LANE(e->set, c, to[c] = e->memos[lane[c]].stamp == stamp ? e->memos[lane[c]].result : 0;);
+        *result = simplify(e, made);
+        return;
+    }
     EACH_LANE(e->set, c, {
         uint16_t number = lane_value(e, wanted, c);
         uint32_t where = address, found = 0;

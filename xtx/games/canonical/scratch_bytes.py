@@ -76,7 +76,7 @@ def _count_kinds(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
     columns = memory.shape[1]
     occurs = np.zeros((columns, 256), dtype=bool)
     occurs[np.arange(columns), memory] = True
-    return np.count_nonzero(occurs, axis=1)
+    return np.asarray(np.count_nonzero(occurs, axis=1))
 
 
 def _follows_form(memory: npt.NDArray[np.uint8], verbs: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:

@@ -100,7 +100,7 @@ def test_every_episode_that_begins_counts() -> None:
     assert [e.seed for e in played] == [1, 2, 3, 4]
     assert [e.score for e in played] == [0, 10, 10, 0]
     assert [e.ended for e in played] == ["died", "won", "won", "died"]
-    assert [len(e.moments) for e in played] == [4, 8, 8, 4]
+    assert [len(e.steps) for e in played] == [4, 8, 8, 4]
     assert played[1].actions == list(Scripted.way)
     assert agent.learned == 0
     assert all(len(steps) == 3 for steps in agent.shown)  # games keep their places to the end
@@ -119,7 +119,7 @@ def test_the_agents_limit_ends_episodes() -> None:
         [played] = play(Scripted(limit=2), games, count(1), 1)
     assert played.ended == "limit"
     assert played.last.truncated
-    assert len(played.moments) == 2
+    assert len(played.steps) == 2
     assert played.outcome().place == "Room 3 of 5. There is a key here."
 
 
@@ -127,7 +127,7 @@ def test_greedy_takes_the_likeliest_action() -> None:
     with toys(2) as games:
         played = list(play(Scripted(limit=3), games, count(1), 3, greedy=True))
     assert {tuple(e.actions) for e in played} == {("take lamp", "east", "east")}
-    assert played[0].moments[0].decision.phase == "x"
+    assert played[0].steps[0].decision.phase == "x"
 
 
 def test_greedy_needs_probabilities() -> None:
@@ -143,7 +143,7 @@ def test_replay_gives_the_same_episode() -> None:
     with toys(1) as games:
         [played] = play(Scripted(limit=3), games, count(7), 1)
         again = replay(games, 1, 7, played.actions)
-    assert [m.before for m in again.moments] == [m.before for m in played.moments]
+    assert [m.before for m in again.steps] == [m.before for m in played.steps]
     assert again.last == played.last
 
 

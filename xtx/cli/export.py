@@ -133,13 +133,13 @@ def _episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, source: s
         "ended": played.ended,
         "steps": [
             {
-                "observation": _seen(moment.before),
-                "actions": list(moment.before.actions),
-                "action": moment.decision.action,
-                "phase": moment.decision.phase,
-                "reward": moment.after.reward,
+                "observation": _seen(step.before),
+                "actions": list(step.before.actions),
+                "action": step.decision.action,
+                "phase": step.decision.phase,
+                "reward": step.after.reward,
             }
-            for moment in played.steps
+            for step in played.steps
         ],
         "end": _seen(played.last.observation),
     }

@@ -41,7 +41,7 @@ class PlayedEpisode:
     @property
     def actions(self) -> list[str]:
         """What was done."""
-        return [moment.decision.action for moment in self.steps]
+        return [step.decision.action for step in self.steps]
 
     @property
     def last(self) -> Step:

@@ -15,7 +15,7 @@ import torch
 import xtx.agents.state_ids
 from xtx.agents.random import RandomAgent
 from xtx.agents.registry import make_preset
-from xtx.cli.training_session import make_agent
+from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
 from xtx.core import Brief, Observation, Step
 from xtx.games.story_game import GameSpec

@@ -19,7 +19,7 @@ from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_
 from xtx.agents.rc_dqn.reading_inputs import Read, Reader, present, with_past
 from xtx.agents.registry import make_preset
 from xtx.agents.state_ids import StateIds
-from xtx.cli.training_session import make_agent
+from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
 from xtx.core import FALLBACK_ACTIONS, Brief, Decision, Observation, Transition
 from xtx.games.game_setup import set_up_game

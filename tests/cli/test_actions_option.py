@@ -29,7 +29,7 @@ WITHOUT_KEY = b'{"game": "lowwater", "agent": "xtx-plus", "settings": {}}'
 def config_of(monkeypatch: pytest.MonkeyPatch, *words: str, game: tuple[str, ...] = ("lowwater",)) -> RunConfig:
     """The config with which `xtx train` begins a run."""
     begun: list[RunConfig] = []
-    monkeypatch.setattr("xtx.cli.train.train", lambda config, *_: begun.append(config) or 0)
+    monkeypatch.setattr("xtx.cli.training.train.train", lambda config, *_: begun.append(config) or 0)
     assert main(["train", *game, *words]) == 0
     [config] = begun
     return config

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from xtx.agents.registry import make_preset
-from xtx.cli.bench import TRAINING, Spent, list_quarter_shares, sum_starts
 from xtx.cli.main import main
+from xtx.cli.training.bench import TRAINING, Spent, list_quarter_shares, sum_starts
 from xtx.config.settings import RunConfig
 from xtx.runs.run_folder import Run
 

@@ -14,7 +14,7 @@ from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import COMMANDS, _parse, main
 from xtx.cli.option_help import build_help, read_options
 from xtx.cli.option_numbers import parse_real, parse_whole
-from xtx.cli.train import _kind, make_options_type
+from xtx.cli.training.train import _kind, make_options_type
 from xtx.config.settings import RunConfig, get_default_length
 
 MOST_USUAL = 13
@@ -107,7 +107,7 @@ def test_the_numbers_in_the_help_of_train(capsys: pytest.CaptureFixture[str], mo
     envs = re.search(r"if not given (\d+), or (\d+) for rc-dqn and mprc-dqn\.", out)
     assert steps is not None and envs is not None
     begun: list[RunConfig] = []
-    monkeypatch.setattr("xtx.cli.train.train", lambda config, *_: begun.append(config) or 0)
+    monkeypatch.setattr("xtx.cli.training.train.train", lambda config, *_: begun.append(config) or 0)
     for agent in ("xtx", "rc-dqn", "mprc-dqn", "xtx-demo", "drrn"):
         assert main(["train", "lowwater", "--agent", agent]) == 0
     assert [run.steps for run in begun] == [int(steps[place]) for place in (1, 2, 2, 3, 1)]
@@ -118,7 +118,7 @@ def test_the_earlier_name_of_num_envs_is_taken_and_not_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[RunConfig] = []
-    monkeypatch.setattr("xtx.cli.train.train", lambda config, *_: begun.append(config) or 0)
+    monkeypatch.setattr("xtx.cli.training.train.train", lambda config, *_: begun.append(config) or 0)
     for option in ("--num-envs", "--games"):
         assert main(["train", "lowwater", "--agent", "drrn", option, "3"]) == 0
     assert [run.num_envs for run in begun] == [3, 3]
@@ -157,7 +157,7 @@ def test_numbers(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Non
     assert parse_whole(text) == number
     assert parse_real(text) == float(number)
     begun: list[RunConfig] = []
-    monkeypatch.setattr("xtx.cli.train.train", lambda config, *_: begun.append(config) or 0)
+    monkeypatch.setattr("xtx.cli.training.train.train", lambda config, *_: begun.append(config) or 0)
     assert main(["train", "lowwater", "--agent", "random", "--steps", text]) == (0 if number > 0 else 2)
     assert [run.steps for run in begun] == [number] * (number > 0)
 
@@ -171,7 +171,7 @@ def test_what_is_no_whole_number(text: str, capsys: pytest.CaptureFixture[str]) 
 def test_numbers_in_groups_of_settings_and_in_lists() -> None:
     found = _parse(_kind("drrn", ""), "train", ["--q.capacity", "20k", "--q.learning-rate", "2e-3"])
     assert (found.settings.q.capacity, found.settings.q.learning_rate) == (20_000, 0.002)
-    sweep = importlib.import_module("xtx.cli.sweep")
+    sweep = importlib.import_module("xtx.cli.training.sweep")
     assert _parse(sweep.Args, "sweep", ["--seeds", "0", "1e1"]).seeds == (0, 10)
 
 

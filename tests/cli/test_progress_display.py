@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xtx.cli.closing_summary import WIDTH, draw, join_columns, save_picture, score_curve
+from xtx.cli.training.closing_summary import WIDTH, draw, join_columns, save_picture, score_curve
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord
 from xtx.report.data.load_runs import read_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xtx.cli.main import main
-from xtx.cli.runs import format_count, format_size, read_row
+from xtx.cli.runs.list import format_count, format_size, read_row
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.sweep.run_progress import read_running
 

@@ -24,8 +24,8 @@ import msgspec
 from fault_simulator import MEANS, _SilentDisplay
 from fuzz.mutations import INTERESTING, mutate_bytes, mutate_json, mutate_json_lines, mutate_value
 
-import xtx.cli.progress_display
-from xtx.cli import training_session
+import xtx.cli.training.progress_display
+from xtx.cli.training import training_session
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.games.atlas.archive import pack, read_packed
@@ -71,7 +71,7 @@ class Format:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     with (
-        mock.patch.object(xtx.cli.progress_display, "Display", _SilentDisplay),
+        mock.patch.object(xtx.cli.training.progress_display, "Display", _SilentDisplay),
         mock.patch("xtx.runs.versions.describe_commit", lambda: ""),
         contextlib.redirect_stderr(io.StringIO()),
     ):

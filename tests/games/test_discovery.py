@@ -12,7 +12,7 @@ import pytest
 from zcode import _encode
 
 from xtx.cli.main import main
-from xtx.cli.training_session import TrainOptions, prepare
+from xtx.cli.training.training_session import TrainOptions, prepare
 from xtx.config.settings import RunConfig
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import Profile, Word, read_profile

@@ -39,13 +39,13 @@ from pathlib import Path
 from typing import IO, Any
 from unittest import mock
 
-import xtx.cli.progress_display
-import xtx.cli.training_session
+import xtx.cli.training.progress_display
+import xtx.cli.training.training_session
 import xtx.runs.checkpoint_file
 import xtx.runs.run_folder
 import xtx.runs.viewer_files
 import xtx.training.loop
-from xtx.cli.training_session import TrainOptions
+from xtx.cli.training.training_session import TrainOptions
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files import system_calls
@@ -482,7 +482,7 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
             xtx.training.loop.Training, "_is_checkpoint_due", lambda training: training._vector_steps % save_every == 0
         ),
         mock.patch.object(xtx.runs.viewer_files, "time", _Clock()),
-        mock.patch.object(xtx.cli.progress_display, "Display", _SilentDisplay),
+        mock.patch.object(xtx.cli.training.progress_display, "Display", _SilentDisplay),
     ):
         yield
 
@@ -499,9 +499,9 @@ def start(
     with _in_simulation(calls, save_every, outcome):
         try:
             if is_begun:
-                xtx.cli.training_session.resume(folder, resources)
+                xtx.cli.training.training_session.resume(folder, resources)
             else:
-                xtx.cli.training_session.train(config, folder, resources)
+                xtx.cli.training.training_session.train(config, folder, resources)
         except Crash:
             outcome.crashed = True
         except UserError as error:

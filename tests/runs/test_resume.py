@@ -18,7 +18,7 @@ import torch
 
 import xtx.agents.state_ids
 from xtx.agents.registry import AGENTS, make_preset
-from xtx.cli.training_session import make_agent
+from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
 from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector

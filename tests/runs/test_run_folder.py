@@ -20,7 +20,7 @@ import xtx.runs.run_folder
 import xtx.runs.versions
 from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import main
-from xtx.cli.training_session import make_agent
+from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord, State, UserError
 from xtx.games.game_setup import set_up_game

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from xtx.cli.agent_loading import load_agent
-from xtx.cli.evaluate import build_histogram
 from xtx.cli.main import main
+from xtx.cli.runs.agent_loading import load_agent
+from xtx.cli.runs.evaluate import build_histogram
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation, Transition, UserError
 from xtx.games.emulator_seeds import Seeds

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from xtx.cli import sweep
 from xtx.cli.main import _parse, main
-from xtx.cli.training_session import TrainOptions
+from xtx.cli.training import sweep
+from xtx.cli.training.training_session import TrainOptions
 from xtx.runs.line_files import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import SweepSpec

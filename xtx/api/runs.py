@@ -21,7 +21,7 @@ from xtx.runs.line_files import read_episodes, read_lines
 from xtx.runs.run_config import read_config
 
 if TYPE_CHECKING:
-    from xtx.cli.agent_loading import LoadedAgent
+    from xtx.cli.runs.agent_loading import LoadedAgent
     from xtx.training.evaluation import EvaluationFigures
 
 Checkpoint = Literal["newest", "best"]
@@ -96,7 +96,7 @@ class SavedRun:
 
     def best(self) -> EpisodeRecord:
         """The best episode, with its `actions` and `seed`. Raises `UserError` if no episode has ended yet."""
-        from xtx.cli.agent_loading import read_records
+        from xtx.cli.runs.agent_loading import read_records
 
         return max(read_records(self.path), key=lambda episode: episode.score)
 
@@ -107,7 +107,7 @@ class SavedRun:
     @cached_property
     def max_score(self) -> int:
         """The points that the game has to give; 0 where that is not known."""
-        from xtx.cli.agent_loading import PlayOptions, set_up_game_of
+        from xtx.cli.runs.agent_loading import PlayOptions, set_up_game_of
 
         return set_up_game_of(self.config, PlayOptions()).max_score
 
@@ -134,7 +134,7 @@ class SavedRun:
         return compute_figures(sorted(played, key=lambda one: one.number), loaded.game_setup.max_score)
 
     def _load(self, checkpoint: Checkpoint, device: Device) -> LoadedAgent:
-        from xtx.cli.agent_loading import PlayOptions, load_agent
+        from xtx.cli.runs.agent_loading import PlayOptions, load_agent
 
         if device not in ("auto", "cpu", "cuda"):
             raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")

@@ -134,7 +134,7 @@ def report(
     or .csv. `figures`: a folder for all plots. `walkthroughs`: False does not open the games, so that there is no
     progress along their walkthroughs. Raises `UserError`.
     """
-    from xtx.cli import report as command
+    from xtx.cli.runs import report as command
     from xtx.report.pages.build import TITLE
 
     given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else list(runs)

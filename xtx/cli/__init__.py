@@ -1,1 +1,1 @@
-"""The subcommands that belong to no other room: each module has `Args`, what can be typed, and `run`."""
+"""The command line: each subcommand is a module with `Args`, its options, and `run`."""

@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
-from xtx.cli.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
+from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog.known_games import default_game, find_story

@@ -27,7 +27,7 @@ from xtx.training.resumed import prepare_resumed
 from xtx.training.stop import stop_on_signal
 
 if TYPE_CHECKING:
-    from xtx.cli.progress_display import Display
+    from xtx.cli.training.progress_display import Display
     from xtx.training.loggers import Loggers, Sinks
     from xtx.training.loop import Progress
 
@@ -139,7 +139,7 @@ def resume(folder: Path, options: TrainOptions, *, accept_changes: bool = False,
 
 
 def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, forget_loggers: bool = False) -> int:
-    from xtx.cli.progress_display import Display
+    from xtx.cli.training.progress_display import Display
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loggers import open_sinks, remember_loggers
     from xtx.training.loop import Training

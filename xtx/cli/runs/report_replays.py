@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xtx.cli.agent_loading import PlayOptions, set_up_game_of
+from xtx.cli.runs.agent_loading import PlayOptions, set_up_game_of
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.data.load_runs import RunData
 from xtx.runs.viewer_files import LONGEST_TEXT, Turn

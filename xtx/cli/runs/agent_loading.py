@@ -94,7 +94,7 @@ def load_agent(
     # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
     import torch
 
-    from xtx.cli.training_session import make_agent, pick_device
+    from xtx.cli.training.training_session import make_agent, pick_device
 
     torch.set_num_threads(resources.threads or min(8, torch.get_num_threads()))
     agent = make_agent(config, pick_device(resources.device), game_setup.walkthrough, source=folder / "config.json")

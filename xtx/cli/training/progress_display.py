@@ -10,7 +10,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from xtx.cli.closing_summary import print_summary
+from xtx.cli.training.closing_summary import print_summary
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command

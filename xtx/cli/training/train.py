@@ -13,7 +13,7 @@ from xtx.agents.from_file import accept_agent
 from xtx.agents.registry import find_agent, make_preset
 from xtx.cli.agents import grouped_summaries
 from xtx.cli.option_help import build_rows, read_options
-from xtx.cli.training_session import TrainOptions, check_config, resolve_game_name, train
+from xtx.cli.training.training_session import TrainOptions, check_config, resolve_game_name, train
 from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
 from xtx.training.prepare import new_run_folder
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
-from xtx.cli.training_session import check_config, stop_on_signal
+from xtx.cli.training.training_session import check_config, stop_on_signal
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.shell_command import format_command

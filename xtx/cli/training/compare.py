@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from xtx.cli import sweep
+from xtx.cli.training import sweep
 from xtx.sweep.sweep_file import read_spec
 
 _READY = read_spec("compare")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import PlayOptions, read_records, set_up_game_of
+from xtx.cli.runs.agent_loading import PlayOptions, read_records, set_up_game_of
 from xtx.core import EpisodeRecord, warn
 from xtx.files.user_paths import open_output
 from xtx.runs.run_config import read_config

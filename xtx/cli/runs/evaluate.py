@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
+from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text

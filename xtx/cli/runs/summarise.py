@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.report import GameFactsReader, NoGameFacts
+from xtx.cli.runs.report import GameFactsReader, NoGameFacts
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.report.data.load_runs import RunData, convert_summary, find_run_folders, read_runs

@@ -10,8 +10,8 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.report import GameFactsReader, NoGameFacts
-from xtx.cli.report_replays import Replays
+from xtx.cli.runs.report import GameFactsReader, NoGameFacts
+from xtx.cli.runs.report_replays import Replays
 from xtx.core import UserError, warn
 from xtx.report.pages.by_run import FindTurns
 from xtx.web.request_guard import is_loopback

@@ -13,7 +13,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.report_replays import Replays
+from xtx.cli.runs.report_replays import Replays
 from xtx.config.settings import RunConfig
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
-from xtx.cli.training_session import TrainOptions, resume
+from xtx.cli.training.training_session import TrainOptions, resume
 from xtx.training.resumed import check_same_agent
 
 

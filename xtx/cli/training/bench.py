@@ -19,7 +19,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents.registry import make_preset
-from xtx.cli.training_session import TrainOptions, check_config, prepare, resolve_game_name
+from xtx.cli.training.training_session import TrainOptions, check_config, prepare, resolve_game_name
 from xtx.config.settings import Actions, RunConfig, get_default_actions
 from xtx.core import UserError, warn
 from xtx.files.bounded_reads import BadFileError, read_json_lines

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from tyro.conf import Positional, arg
 
-from xtx.cli.agent_loading import PlayOptions, Which, load_agent, read_records, read_state, set_up_game_of
+from xtx.cli.runs.agent_loading import PlayOptions, Which, load_agent, read_records, read_state, set_up_game_of
 from xtx.core import EpisodeRecord, Observation, UserError, warn
 from xtx.files.user_paths import open_output
 from xtx.runs.run_config import read_config

@@ -1,0 +1,1 @@
+"""The subcommands that read finished or running runs."""

@@ -1,0 +1,1 @@
+"""The subcommands that train agents, alone or in sweeps."""

@@ -400,6 +400,26 @@ def test_the_committed_curves_are_those_of_the_summaries(monkeypatch: pytest.Mon
         assert f"{name.removeprefix('training-')}.svg" in (ROOT / "Makefile").read_text("utf-8")
 
 
+def test_the_first_picture_is_that_of_the_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `make results` if this fails."""
+    monkeypatch.chdir(ROOT)
+    agents = ("xtx", "xtx-uniform", "drrn", "inv-dy")
+    board = read_board(*(Path("results/zork1", agent) for agent in agents), facts=None)
+    figure = dict(name_figures(build(board).sections))["opening-zork1"]
+    committed = (ROOT / "docs/results/zork1-beside-paper.svg").read_text("utf-8")
+    assert committed == make_standalone(figure.svg) and "s xtx 103.4" in committed
+    assert f"$(addprefix results/zork1/,{' '.join(agents)})" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_a_curve_has_the_papers_figure_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for game, mean in {"zork1": "103.4", "deephome-star": "77.7"}.items():
+        figures = dict(name_figures(build(read_board(Path("results", game), facts=None)).sections))
+        assert f"s xtx {mean}" in figures[f"training-{game}"].svg
+    figures = dict(name_figures(build(read_board(Path("results", "dragon"), facts=None)).sections))
+    assert "the paper" not in figures["training-dragon"].svg  # its score underflowed there
+
+
 @pytest.mark.parametrize(("page", "options"), [("results.md", ["--short"]), ("results/full.md", [])])
 def test_the_committed_results_are_those_of_the_summaries(
     page: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

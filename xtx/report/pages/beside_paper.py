@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from xtx.report.data.equal_steps import find_equal_steps
+from xtx.report.data.equal_steps import FAR_ENOUGH, find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.paper_cells import describe_filled_cells
 from xtx.report.data.paper_tables import Figures, read_paper
 from xtx.report.data.row_marks import Mark, describe_marks, find_common_signs, list_marks, list_marks_of_duplicate
-from xtx.report.data.run_groups import Board, Group, Variant
+from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
 from xtx.report.data.statistics import Floats, mean_and_std, normalise
 from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_signed, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL, DEFINITIONS, average_over_games, describe_mean
@@ -38,6 +38,20 @@ def list_sides(board: Board, variant: Variant) -> list[Side]:
     ours = [Side(group.label, group, published.get(group.agent)) for group in board.of(variant)]
     have = {side.ours.agent for side in ours if side.ours}
     return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
+
+
+def find_published(group: Group) -> Figures | None:
+    """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
+    if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
+        return None
+    row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
+    return row.agents.get(group.agent) if row and not group.variant.wide else None
+
+
+def find_reference(groups: Sequence[Group]) -> tuple[str, float] | None:
+    """The paper's highest Avg of the agents on a game, with its name; none on Dragon, whose score underflowed there."""
+    published = [(f"the paper's {group.agent}", paper.avg) for group in groups if (paper := find_published(group))]
+    return max(published, key=lambda line: line[1]) if published and groups[0].variant.game != "dragon" else None
 
 
 def make_section(board: Board, stochastic: bool) -> Section | None:

@@ -15,7 +15,7 @@ from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.number_format import DASH, format_amount, format_count, format_duration, format_number, format_percent
 from xtx.report.pages import milestones
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
-from xtx.report.pages.beside_paper import format_over_seeds
+from xtx.report.pages.beside_paper import find_reference, format_over_seeds
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 from xtx.report.plots.room_layout import lay_out, make_chart, merge_in_order
 from xtx.report.plots.room_map import MapPlot
@@ -32,11 +32,15 @@ def make_sections(board: Board, maps: bool = True) -> list[Section]:
 
 def make_training_plots(board: Board) -> Section:
     """One plot for each game, all together."""
-    figures = [
-        Figure(f"training-{variant.title}", make_learning_plot(board, variant, board.of(variant)), variant.title)
-        for variant in board.variants
-    ]
-    text = "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds."
+    figures = []
+    for variant in board.variants:
+        groups = board.of(variant)
+        plot = make_learning_plot(board, variant, groups, find_reference(groups))
+        figures.append(Figure(f"training-{variant.title}", plot, variant.title))
+    text = (
+        "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds. "
+        "Dashed: the paper's Avg; dotted: the most that there is."
+    )
     return Section("Training", [Text(text), Gallery(figures)])
 
 

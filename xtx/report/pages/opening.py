@@ -6,14 +6,13 @@ from collections import Counter
 
 import numpy as np
 
-from xtx.report.data.equal_steps import FAR_ENOUGH, drop_short_groups, find_equal_steps
-from xtx.report.data.paper_tables import Figures, read_paper
+from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
 from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
-from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
+from xtx.report.data.run_groups import Board, Variant
 from xtx.report.data.statistics import normalise
 from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_percent, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
-from xtx.report.pages.beside_paper import format_over_seeds, make_steps_cell
+from xtx.report.pages.beside_paper import find_published, format_over_seeds, make_steps_cell
 from xtx.report.pages.by_game import make_learning_plot
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 
@@ -31,14 +30,6 @@ def make_section(board: Board) -> Section:
     found = [sentence for sentence in findings if sentence] or [_best_of_all(board)]
     blocks: list[Block] = [Text(" ".join(found)), Gallery([_curve(board, variant, leader)])]
     return Section("Findings", [*blocks, *_table(board, variant, leader)], kind="opening")
-
-
-def find_published(group: Group) -> Figures | None:
-    """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
-    if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
-        return None
-    row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
-    return row.agents.get(group.agent) if row and not group.variant.wide else None
 
 
 def _leader(board: Board) -> str:

@@ -72,14 +72,14 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
         axes.set_xlim(min(0.0, *(line.x[0] for line in plot.lines)), max(line.x[-1] for line in plot.lines))
     values = [line.y[np.isfinite(line.y)] for line in plot.lines]
     highest = max((float(v.max()) for v in values if v.size), default=0.0)
-    if min((float(v.min()) for v in values if v.size), default=0.0) >= 0:
-        axes.set_ylim(bottom=0)
     if plot.top is not None and plot.top <= 3 * highest:
         axes.axhline(plot.top, color="#888888", linestyle=":", linewidth=1)
     if plot.reference is not None:
         axes.axhline(plot.reference[1], color="#555555", linestyle="--", linewidth=1)
         axes.annotate(_plain(plot.reference[0]), (1, plot.reference[1]), xycoords=("axes fraction", "data"),
                       ha="right", va="bottom", fontsize=7)  # fmt: skip
+    if min((float(v.min()) for v in values if v.size), default=0.0) >= 0:
+        axes.set_ylim(bottom=0)
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
     axes.xaxis.set_major_formatter(lambda value, _: format_short(value))
     axes.grid(color="#e3e3e3")

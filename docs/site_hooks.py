@@ -1,16 +1,18 @@
-"""Hooks of the documentation site: the reference of the command line is made from the program's help, and files at the
-top of the repository become pages."""
+"""Hooks of the documentation site: the reference of the command line is made from the program's help, files at the
+top of the repository become pages, and formulas become MathML, which browsers show without a script."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 MARK = "<!-- command line -->"
-
+FORMULA = re.compile(r"^```math\n(?P<block>.*?)^```$|\$`(?P<inline>[^`]+)`\$", re.MULTILINE | re.DOTALL)
+"""TeX as GitHub takes it: a block, or a part of a line."""
 
 AT_THE_TOP = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 """Pages of the site that are files at the top of the repository."""
@@ -27,7 +29,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the help of every command in the place of the mark."""
+    """Put the help of every command in the place of the mark, and MathML in the place of formulas."""
+    markdown = FORMULA.sub(make_formula, markdown)
     if MARK not in markdown:
         return markdown
     from xtx.cli.main import COMMANDS
@@ -40,14 +43,24 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown.replace(MARK, "\n\n".join(parts))
 
 
+def make_formula(found: re.Match[str]) -> str:
+    """Return a formula as MathML."""
+    from latex2mathml.converter import convert
+
+    if found["inline"]:
+        return f"<span>{convert(found['inline'])}</span>"
+    formula = convert(" ".join(found["block"].split()), display="block")
+    return f'<div style="overflow-x: auto; margin: 1em 0">{formula}</div>'
+
+
 def read_help(name: str = "") -> str:
-    """Return the whole help of a command, 100 columns wide."""
+    """Return the whole help of a command, as wide as the page."""
     option = "--help-all" if name else "--help"
     done = subprocess.run(
         [sys.executable, "-m", "xtx.cli", *name.split(), option],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
     )
     return done.stdout.strip()

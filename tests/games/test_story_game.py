@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xtx.core import Observation, Step, UserError
-from xtx.games.actions.search import FALLBACK_ACTIONS, Search
+from xtx.core import FALLBACK_ACTIONS, Observation, Step, UserError
+from xtx.games.actions.search import Search
 from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.story_game import NO_ANSWER, GameSpec, StoryGame
 

@@ -10,7 +10,7 @@ import zcode
 from zcode import PARSE, TEXT, Code
 
 from xtx.cli.main import main
-from xtx.games.actions.search import FALLBACK_ACTIONS
+from xtx.core import FALLBACK_ACTIONS
 from xtx.games.catalog.profile import End, Profile, Word, write_profile
 from xtx.games.story_game import GameSpec, StoryGame
 

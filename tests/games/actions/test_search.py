@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from layouts import layout_of
 
-from xtx.games.actions.search import FALLBACK_ACTIONS, RANDOM_STATES, Findings, Search, Thing, _tell_apart
+from xtx.core import FALLBACK_ACTIONS
+from xtx.games.actions.nameable_things import Thing, tell_apart
+from xtx.games.actions.search import RANDOM_STATES, Findings, Search
 from xtx.games.canonical.canonical_state import World
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Verdict, Verdicts
@@ -208,28 +210,28 @@ def test_things_can_be_examined(hang: Bench) -> None:
 def test_buttons_of_different_colours_are_told_apart() -> None:
     words = ["button", "red", "blue", "yellow"]
     owners = {"button": {1, 2, 3}, "red": {1}, "blue": {2}, "yellow": {3}}
-    assert [t.name for t in _tell_apart(words, owners, "nothing special")] == ["red", "blue", "yellow"]
+    assert [t.name for t in tell_apart(words, owners, "nothing special")] == ["red", "blue", "yellow"]
 
 
 def test_words_for_one_thing_are_one_thing() -> None:
-    assert _tell_apart(["lamp", "brass", "lantern"], {"lamp": {5}, "brass": {5}}, "It is off.") == [
+    assert tell_apart(["lamp", "brass", "lantern"], {"lamp": {5}, "brass": {5}}, "It is off.") == [
         Thing("lamp", ("lamp", "brass", "lantern"), "It is off.")
     ]
     # Two objects of which one has no word of its own cannot be told apart.
-    assert [t.name for t in _tell_apart(["door", "north"], {"door": {1, 2}, "north": {1}}, "")] == ["door"]
-    assert [t.name for t in _tell_apart(["fog"], {}, "")] == ["fog"]
+    assert [t.name for t in tell_apart(["door", "north"], {"door": {1, 2}, "north": {1}}, "")] == ["door"]
+    assert [t.name for t in tell_apart(["fog"], {}, "")] == ["fog"]
 
 
 def test_the_best_word_of_each_is_its_name() -> None:
     words = ["knob", "lever", "long", "round"]
     owners = {"knob": {1}, "round": {1}, "lever": {2}, "long": {2}}
-    assert _tell_apart(words, owners, "") == [Thing("knob", ("knob", "round")), Thing("lever", ("lever", "long"))]
+    assert tell_apart(words, owners, "") == [Thing("knob", ("knob", "round")), Thing("lever", ("lever", "long"))]
 
 
 def test_spells_are_tried_on_oneself_and_things_pushed_somewhere(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """But usual verbs are not tried on oneself: they kill."""
     search = Search(hang.emulator)
-    monkeypatch.setattr(Search, "_templates", ("zorble OBJ", "kill OBJ", "push OBJ OBJ", "push OBJ to OBJ"))
+    monkeypatch.setattr(Search, "templates", ("zorble OBJ", "kill OBJ", "push OBJ OBJ", "push OBJ to OBJ"))
     candidates = search.candidates([Thing("coin", ("coin",)), Thing("box", ("box",))])
     assert {"zorble me", "zorble coin", "kill coin", "push coin north", "push box to coin"} <= set(candidates)
     assert not {"kill me", "push coin box"} & set(candidates)
@@ -251,7 +253,7 @@ def test_what_only_descriptions_speak_of_is_a_thing(hang: Bench, monkeypatch: py
     monkeypatch.setattr(
         search, "answers", lambda _, asked: [told.get(c, "You can't see any such thing.") for c in asked]
     )
-    monkeypatch.setattr(search, "_dictionary", Dictionary(words, 9, words))
+    monkeypatch.setattr(search, "dictionary", Dictionary(words, 9, words))
     state = hang.world.canonical(RNG)
     things = search.things(state, "A book lies here.", "")
     assert [(t.name, t.told) for t in things] == [("blorb", True), ("book", False), ("door", True), ("quux", True)]
@@ -266,7 +268,7 @@ def test_ways_are_no_things(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         search, "answers", lambda _, asked: [told.get(c, "You can't see any such thing.") for c in asked]
     )
-    monkeypatch.setattr(search, "_dictionary", Dictionary(words, 9, words))
+    monkeypatch.setattr(search, "dictionary", Dictionary(words, 9, words))
     things = search.things(hang.world.canonical(RNG), "A crypt to the north. Go up. A bare floor.", "")
     assert [t.name for t in things] == ["crypt"]
 
@@ -325,7 +327,7 @@ def test_all_random_numbers_at_once_find_the_same(
             found = []
             for chance, judge in ((0.0, engine), (1.0, engine), (0.0, None)):
                 search = Search(bench.emulator, engine=judge, world=bench.world)
-                search._chance = chance
+                search.judge.chance = chance
                 bench.go(*bench.emulator.walkthrough[:length], seed=bench.emulator.walkthrough_seed)
                 found.append(search.findings(bench.world.canonical(RNG)))
             assert found[0] == found[1] == found[2]

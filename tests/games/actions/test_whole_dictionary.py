@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from xtx.games.actions.search import (
-    RANDOM_STATES,
-    Search,
-    Thing,
-    _common_changes,
-    _named_clearly,
-    _silent_changes,
-    _told_apart,
-)
-from xtx.games.actions.whole_dictionary import WORD_MARK, Named, Present, WholeGrammar, find_added_actions, head_of
+from xtx.games.actions.added_actions import find_added_actions
+from xtx.games.actions.command_effects import find_common_changes, find_silent_changes, tell_effects_apart
+from xtx.games.actions.nameable_things import Thing, name_clearly
+from xtx.games.actions.present_names import Named, Present
+from xtx.games.actions.search import RANDOM_STATES, Search
+from xtx.games.actions.story_words import WORD_MARK, head_of
+from xtx.games.actions.whole_dictionary import WholeGrammar
 from xtx.games.catalog.known_games import find_story
 from xtx.games.emulator.frotz import Emulator, Verdict
 from xtx.games.story_game import GameSpec, StoryGame
@@ -82,7 +79,7 @@ NOTHING = Present((), frozenset(), "Darkness", "")
 
 
 def test_words_that_name_something_are_found_in_the_dark() -> None:
-    named = _grammar().find_names(NOTHING, Story({}).ask)
+    named = _grammar().names.find(NOTHING, Story({}).ask)
     assert named.names == ["box", "lamp"]
     assert named.absent in NOUNS - {"lamp", "light", "box", "crate", "magica"}
     assert named.likely == []
@@ -91,7 +88,7 @@ def test_words_that_name_something_are_found_in_the_dark() -> None:
 def test_a_thing_that_cannot_be_seen_well_is_found_by_touch() -> None:
     says = {f"examine {word}": f"You can't see any {word} here." for word in NOUNS}
     says |= {"examine pebble": "You can't see it from here.", "touch pebble": "You feel a pebble."}
-    assert _grammar().find_names(NOTHING, Story({}, says).ask).names == ["pebble"]
+    assert _grammar().names.find(NOTHING, Story({}, says).ask).names == ["pebble"]
 
 
 def test_topics_are_looked_up_in_things() -> None:
@@ -110,14 +107,14 @@ def test_persons_are_sent_on_errands() -> None:
     grammar = WholeGrammar(Dictionary(words, 6, NOUNS), ("north", "south", "take OBJ"), {}, (), lambda a: a)
     says = {"guard, wait": "He waits.", "guard, take all": "He takes nothing.", "guard, south": "He is here."}
     says |= {"guard, north": "He leaves."} | {f"guard, examine {word}": "He sees no such thing." for word in NOUNS}
-    commands = list(grammar.talk(["guard"], (), Named(), Story({}, says).ask))
+    commands = list(grammar.persons.talk(["guard"], (), Named(), Story({}, says).ask))
     assert {"guard, north and south", "guard, north and push red"} <= set(commands)
 
 
 def test_persons_can_be_told_to_get_what_is_out_of_sight() -> None:
     grammar = WholeGrammar(Dictionary(DICTIONARY.words, 6, NOUNS), ("take OBJ",), {}, (), lambda a: a)
     says = {"guard, wait": "He waits.", "guard, take all": "He takes nothing.", "guard, north": "He shrugs."}
-    commands = list(grammar.talk(["guard"], (), Named(), Story({}, says).ask))
+    commands = list(grammar.persons.talk(["guard"], (), Named(), Story({}, says).ask))
     assert {"guard, take pebble", "guard, take red"} <= set(commands)
 
 
@@ -126,7 +123,7 @@ def test_persons_that_obey_come_first() -> None:
     says = {f"{thing}, {order}": f"Talking to the {thing}, of {i} letters?" for i, thing in enumerate(("box", "lamp"))
             for order in ("wait", "north", "take all")}  # fmt: skip
     says |= {"pebble, wait": "It waits.", "pebble, north": "It leaves.", "pebble, take all": "It takes nothing."}
-    assert grammar.find_persons(("box", "lamp", "pebble"), Story({}, says).ask)[0] == "pebble"
+    assert grammar.persons.find(("box", "lamp", "pebble"), Story({}, says).ask)[0] == "pebble"
 
 
 def test_any_word_can_be_said_in_quotes() -> None:
@@ -154,13 +151,13 @@ def test_my_name_is_another_thing_than_the_name() -> None:
     nouns = NOUNS | {"my"}
     grammar = WholeGrammar(Dictionary(nouns | DICTIONARY.words, 6, nouns), (), {}, (), lambda a: a)
     says = {"touch red": "You feel red.", "touch my red": "Huh?", "touch lamp": "Warm.", "touch my lamp": "Warm."}
-    assert grammar.find_own(("red", "lamp"), Named(), Story({}, says).ask) == ["my red"]
+    assert grammar.names.find_own(("red", "lamp"), Named(), Story({}, says).ask) == ["my red"]
 
 
 def test_a_thing_is_not_called_by_a_quantity() -> None:
-    assert _named_clearly(Thing("one", ("one", "stalk"))).name == "stalk"
-    assert _named_clearly(Thing("one", ("one",))).name == "one"
-    assert _named_clearly(Thing("lamp", ("lamp", "one"))).name == "lamp"
+    assert name_clearly(Thing("one", ("one", "stalk"))).name == "stalk"
+    assert name_clearly(Thing("one", ("one",))).name == "one"
+    assert name_clearly(Thing("lamp", ("lamp", "one"))).name == "lamp"
 
 
 def test_what_no_text_names_is_pushed_to_all_sides() -> None:
@@ -176,7 +173,7 @@ def test_what_looks_the_same_takes_the_same_words() -> None:
 
 def test_what_is_in_sight_is_no_news() -> None:
     present = Present(("lamp",), frozenset(("lamp",)), "A lamp is here.", "magical box")
-    named = _grammar().find_names(present, Story({}).ask)
+    named = _grammar().names.find(present, Story({}).ask)
     assert named.names == named.likely == ["box"]  # the noun, of the words that the object tree has
 
 
@@ -212,7 +209,7 @@ def test_a_form_that_works_with_anything_is_carelessness() -> None:
 
 def test_orders_to_the_program_are_never_tried() -> None:
     grammar = _grammar()
-    assert "save" not in grammar.words and "take" in grammar.words
+    assert "save" not in grammar.words.words and "take" in grammar.words.words
     story = Story({})
     find_added_actions(grammar, NOTHING, [], story)
     assert not any(command.startswith("save") for command in story.asked)
@@ -220,9 +217,9 @@ def test_orders_to_the_program_are_never_tried() -> None:
 
 def test_words_are_spelled_out_where_a_text_shows_the_rest() -> None:
     grammar = _grammar()
-    assert grammar.spell_out("take magica", "") == "take magical"  # from an object's name
-    assert grammar.spell_out("frobni lamp", "Frobnicating is fun.") == "frobnicating lamp"
-    assert grammar.spell_out("take lamp", "lampshades") == "take lamp"
+    assert grammar.words.spell_out("take magica", "") == "take magical"  # from an object's name
+    assert grammar.words.spell_out("frobni lamp", "Frobnicating is fun.") == "frobnicating lamp"
+    assert grammar.words.spell_out("take lamp", "lampshades") == "take lamp"
 
 
 def test_numbers_are_tried_where_the_parser_takes_one() -> None:
@@ -231,7 +228,7 @@ def test_numbers_are_tried_where_the_parser_takes_one() -> None:
         Dictionary(DICTIONARY.words | {"turn"}, 6, NOUNS), TEMPLATES, {}, ("",),
         lambda answer: "" if "can't see" in answer else answer, (), (948,),
     )  # fmt: skip
-    commands = grammar.number_commands(["lamp", "box"], "It was 1776.", Story({}, says).ask)
+    commands = grammar.numbers.commands(["lamp", "box"], "It was 1776.", Story({}, says).ask)
     assert commands[:5] == [f"turn lamp to {number}" for number in (1776, 1775, 1777, 948, 0)]
     assert not any("box" in command for command in commands)
 
@@ -255,22 +252,22 @@ def test_orders_go_to_persons_that_obey() -> None:
 
 def test_verbs_before_a_comma_are_no_persons() -> None:
     says = {"turn, wait": "Time passes.", "guard, wait": "He waits."}
-    assert _grammar().find_persons(["turn", "guard"], Story({}, says).ask) == ["guard"]
+    assert _grammar().persons.find(["turn", "guard"], Story({}, says).ask) == ["guard"]
 
 
 def _numbers(*values: int) -> npt.NDArray[np.uint64]:
     return np.array(values, dtype=np.uint64)
 
 
-def test_changes_beyond_the_object_tree_are_told_apart() -> None:
+def test_changes_beyond_the_object_tree_aretell_effects_apart() -> None:
     settings = [f"set a to {letter}" for letter in "bcdefghijklm"]
     commands = ["wait", "hit guard", "kill guard", *settings, "look"]
     flags = np.array([Verdict.CHANGED] * (3 + len(settings)) + [0], dtype=np.uint8)
-    fine = _told_apart(commands, _numbers(*[5] * 15, 0), flags, _numbers(1, 2, 2, *range(3, 15), 99))
+    fine = tell_effects_apart(commands, _numbers(*[5] * 15, 0), flags, _numbers(1, 2, 2, *range(3, 15), 99))
     assert fine[1] == fine[2] != fine[0]
     assert fine[15] == 0
     assert set(fine[3:15].tolist()) == {5}  # a verb with too many: what the parser remembers
-    few = _told_apart(commands[:7], _numbers(*[5] * 7), flags[:7], _numbers(1, 2, 2, 3, 4, 5, 6))
+    few = tell_effects_apart(commands[:7], _numbers(*[5] * 7), flags[:7], _numbers(1, 2, 2, 3, 4, 5, 6))
     assert len(set(few[3:].tolist())) == 4  # the buttons of a machine
 
 
@@ -278,7 +275,7 @@ def test_a_change_beside_many_others_is_no_commands_own() -> None:
     commands = ["drop lamp", "drop box", "drop pebble", "drop guard", "put down lamp"]
     flags = np.full(5, Verdict.CHANGED, dtype=np.uint8)
     none = np.empty(0, dtype=np.intp)
-    beside, alone = _common_changes(commands, _numbers(1, 2, 3, 4, 1), flags, _numbers(7, 7, 7, 7, 8), none)
+    beside, alone = find_common_changes(commands, _numbers(1, 2, 3, 4, 1), flags, _numbers(7, 7, 7, 7, 8), none)
     assert (beside, alone) == ({7}, set())
 
 
@@ -290,14 +287,14 @@ def test_a_change_that_many_verbs_make_with_anything_is_the_parsers() -> None:
     for commands, expected in ((anything, {7}), (dragon, set())):
         count = len(commands)
         given = np.zeros(count, dtype=np.uint8), _numbers(*[7] * count), np.arange(count)
-        assert _common_changes(commands, _numbers(*[7] * count), *given) == (set(), expected)
+        assert find_common_changes(commands, _numbers(*[7] * count), *given) == (set(), expected)
 
 
 def test_a_change_that_shows_nowhere_counts_if_few_commands_make_it() -> None:
     commands = ["read book", "examine book", "superbrief", "turn a on", "turn b on", "drop all", "hello", "set a to b"]
     commands += [f"set a to {name}" for name in "cdefgh"]
     watches = _numbers(7, 7, 8, 1, 1, 2, 9, *range(11, 18))
-    found = _silent_changes(commands, np.zeros(len(commands), dtype=np.uint8), watches, _numbers(1))
+    found = find_silent_changes(commands, np.zeros(len(commands), dtype=np.uint8), watches, _numbers(1))
     assert [commands[i] for i in found] == ["read book", "examine book"]
 
 
@@ -305,7 +302,7 @@ def test_orders_of_one_word_count_where_only_a_variable_changes() -> None:
     commands = ["mouse, north", "mouse, south", *(f"mouse, take {i}" for i in "abcdefghij")]
     flags = np.zeros(len(commands), dtype=np.uint8)
     watches = np.arange(1, len(commands) + 1, dtype=np.uint64)
-    assert _silent_changes(commands, flags, watches, np.zeros(1, dtype=np.uint64)) == [0, 1]
+    assert find_silent_changes(commands, flags, watches, np.zeros(1, dtype=np.uint64)) == [0, 1]
 
 
 def test_the_head_of_an_answer_leaves_out_what_happens_afterwards() -> None:

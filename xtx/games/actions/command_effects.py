@@ -1,0 +1,231 @@
+"""What commands do to the world: a number for each, equal for equal effects."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from xtx.games.emulator.frotz import Emulator, Snapshot, Verdict, Verdicts
+from xtx.games.zmachine.story_memory import Ram
+from xtx.games.zset.command_list import Commands
+from xtx.games.zset.command_verdicts import judge_each
+from xtx.games.zset.effects import effects_of
+from xtx.games.zset.engine import Engine
+
+RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
+"""Random numbers to come, in libfrotz's terms. A candidate that uses any is tried under each: the blow that misses
+the troll under one of them hits under another. The first draws of the four, out of a hundred, are all low, all high,
+all below and all above the middle. The first is none that a story can set itself."""
+
+ASKING = ("look", "examine me")
+"""Commands that do nothing themselves: what changes with them as well is the work of time."""
+
+_HIDDEN_OF_VERB = 4
+
+HIDDEN_KINDS = 24
+"""Where a verb, or all of them, make more different changes than this that do not show in the object tree, something
+of the parser's must be among them."""
+
+_MIXING = np.uint64(0x9E3779B97F4A7C15)
+"""Factor by which one hash is made another before the two are put together."""
+
+_SILENT_COMMANDS, _SILENT_KINDS = 8, 6
+"""A change that does not touch the object tree counts if at most so many commands bring it about, and if their verb
+makes at most so many different ones."""
+
+_NO_SILENT_CHANGE = frozenset(
+    ("all", "pronouns", "nouns", "notify", "verbose", "brief", "superbrief", "superb", "normal", "long", "short",
+     "score", "full", "version", "script", "off", "on"),
+)  # fmt: skip
+"""Words of commands that change how the program talks, or what its parser remembers."""
+
+_DIGIT = re.compile(r"\d")
+
+_ABOUT_ONE = 0.35
+"""If such a share of commands with the same change name one thing, the change is about it."""
+
+_FINE_KINDS = 10
+"""Different changes beyond the object tree, at most, that one verb may bring about beside the same change of it: eight
+buttons of a machine that fills a flask."""
+
+_COMMON_EFFECTS, _COMMON_VERBS = 4, 4
+"""The same change beyond the object tree beside so many different changes of it, or by so many verbs, with as many
+things, that leave it alone, is the work of time or of the parser, and none of the command's own."""
+
+_MOSTLY_CHANCE = 0.6
+"""Where more of the candidates than this draw random numbers, it is quicker to try all of them with each at once."""
+
+
+def find_silent_changes(
+    candidates: Sequence[str],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
+    idle: npt.NDArray[np.uint64],
+) -> list[int]:
+    """Commands that do not even touch the object tree and yet change something in the world, such as what the player
+    knows: reading a book. Most such changes are the parser's, so few count: those of commands with an object, or of
+    orders of one word, that few commands bring about, with a verb (or to a person) that does not do so with many."""
+    nothing = (flags & (Verdict.CHANGED | Verdict.EVENT | Verdict.TAKEN | Verdict.STOPPED)) == 0
+    places = np.flatnonzero(nothing & (watches != 0) & ~np.isin(watches, idle)).tolist()
+    by_verb: dict[str, set[int]] = {}
+    times = Counter(int(watches[i]) for i in places)
+    for i in places:
+        by_verb.setdefault(_verb_of(candidates[i]), set()).add(int(watches[i]))
+    return [
+        i
+        for i in places
+        if times[int(watches[i])] <= _SILENT_COMMANDS
+        and len(by_verb[_verb_of(candidates[i])]) <= _SILENT_KINDS
+        and 2 <= len(candidates[i].split()) <= 4
+        and _NO_SILENT_CHANGE.isdisjoint(candidates[i].split())
+        and ("," not in candidates[i] or len(candidates[i].split()) == 2)
+        and not _DIGIT.search(candidates[i])
+    ]
+
+
+def _verb_of(command: str) -> str:
+    """The first word of a command; of an order of several words also what is ordered."""
+    words = command.split(" ")
+    return " ".join(words[:2]) if words[0].endswith(",") and len(words) > 2 else words[0]
+
+
+def tell_effects_apart(
+    candidates: Sequence[str],
+    effect: npt.NDArray[np.uint64],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.uint64]:
+    """The effects, told apart by what else they change in the world; but not those of a verb that makes many different
+    ones of the same effect, which are what the parser remembers."""
+    fine = effect.copy()
+    changed = np.flatnonzero((effect != 0) & (flags & Verdict.CHANGED > 0))
+    if not len(changed):
+        return fine
+    fine[changed] ^= watches[changed] * _MIXING
+    # Most commands that do something do nothing else: only where there is a choice is there anything to look at.
+    kinds = np.unique(np.stack([effect[changed], fine[changed]]), axis=1)
+    ambiguous, times = np.unique(kinds[0], return_counts=True)
+    places = changed[np.isin(effect[changed], ambiguous[times > 1])]
+    by_verb: dict[tuple[str, int], set[int]] = {}
+    verbs = [(candidates[i].split(" ", 1)[0], int(effect[i])) for i in places.tolist()]
+    for verb, i in zip(verbs, places.tolist(), strict=True):
+        by_verb.setdefault(verb, set()).add(int(fine[i]))
+    noisy = [i for verb, i in zip(verbs, places.tolist(), strict=True) if len(by_verb[verb]) > _FINE_KINDS]
+    fine[noisy] = effect[noisy]
+    return fine
+
+
+def find_common_changes(
+    candidates: Sequence[str],
+    effect: npt.NDArray[np.uint64],
+    flags: npt.NDArray[np.uint8],
+    watches: npt.NDArray[np.uint64],
+    hidden: npt.NDArray[np.intp],
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Changes beyond the object tree that go with many different changes of it, and those that many verbs bring about
+    with many things and no change of it."""
+    alone = np.zeros(len(effect), dtype=bool)
+    alone[hidden] = True
+    changed = np.flatnonzero((effect != 0) & (watches != 0) & ~alone & ((flags & Verdict.RANDOM) == 0))
+    pairs = np.unique(np.stack([watches[changed], effect[changed]]), axis=1)
+    kinds, times = np.unique(pairs[0], return_counts=True)
+    common = set(kinds[times >= _COMMON_EFFECTS].tolist())
+    commands: dict[int, list[list[str]]] = {}
+    for i in hidden.tolist():
+        commands.setdefault(int(watches[i]), []).append(candidates[i].split(" "))
+    return frozenset(common), frozenset(watch for watch, of in commands.items() if _is_anyones(of))
+
+
+def _is_anyones(commands: Sequence[Sequence[str]]) -> bool:
+    """Whether commands, as words, have many verbs and no thing in common."""
+    if len({words[0] for words in commands}) < _COMMON_VERBS:
+        return False
+    things = Counter(word for words in commands for word in set(words[1:]))
+    return not things or things.most_common(1)[0][1] < _ABOUT_ONE * len(commands)
+
+
+class EffectJudge:
+    """Tries commands in the states of one story and tells their effects apart."""
+
+    def __init__(self, emulator: Emulator, engine: Engine | None, whole: bool) -> None:
+        """`engine`: None tries every command in Frotz. With `whole` changes beyond the object tree are told apart."""
+        self._emulator = emulator
+        self._engine = engine
+        self._whole = whole
+        self.excluded: Collection[str] = ()
+        """Commands that are not to be tried in the present state."""
+        self.hidden_kinds = 0
+        """Different changes, in the last verdicts, that touched the object tree and left it as it is."""
+        self.chance = 0.0
+        """Share of the candidates that drew random numbers in the last few states."""
+
+    @property
+    def asking(self) -> list[str]:
+        """Commands that do nothing themselves and may be tried."""
+        return [c for c in ASKING if c not in self.excluded]
+
+    def find_effects(
+        self,
+        state: Snapshot,
+        candidates: Sequence[str],
+        watched: Ram | None,
+        noisy: bool = False,
+        common: frozenset[int] = frozenset(),
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], frozenset[int]]:
+        """What `effects` and `fine_effects` give, and the changes beyond the object tree that are no command's own:
+        those of `common`, and those that are found here."""
+        asking = self.asking
+        commands = Commands.of(candidates)
+        found = self.judge(state, commands.behind(asking), watched)
+        tried = [verdicts.part(slice(len(asking), None)) for verdicts in found]
+        effect, touched, chancy = effects_of(tried, found[0].watches[: len(asking)])
+        self.chance += (chancy / max(1, len(commands)) - self.chance) / 4
+        flags, watches = tried[0].flags, tried[0].watches
+        hidden = np.empty(0, dtype=np.intp)
+        self.hidden_kinds = len(np.unique(watches[touched]))
+        if len(touched):
+            # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
+            # which all places are one room.
+            hidden = self._believable(candidates, watches, touched.tolist())
+            effect[hidden] = watches[hidden] | np.uint64(1)
+        if not self._whole:
+            return effect, effect, common
+        idle = found[0].watches[: len(asking)]
+        beside, alone = find_common_changes(candidates, effect, flags, watches, hidden)
+        common = common | beside | alone
+        own = watches.copy()
+        own[np.isin(watches, np.array(sorted(common), dtype=np.uint64))] = idle[0] if len(idle) else 0
+        fine = tell_effects_apart(candidates, effect, flags, own)
+        # A number that was typed is what the parser remembers first of all.
+        fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
+        fine[hidden[np.isin(watches[hidden], np.array(sorted(alone), dtype=np.uint64))]] = 0
+        if not noisy:
+            silent = find_silent_changes(candidates, flags, own, idle)
+            fine[silent] = watches[silent] * _MIXING | np.uint64(1)
+        return effect, fine, common
+
+    @staticmethod
+    def _believable(
+        candidates: Sequence[str], watches: npt.NDArray[np.uint64], hidden: Sequence[int]
+    ) -> npt.NDArray[np.intp]:
+        """Those of the commands with hidden changes that are not likely to show only what the parser remembers of them:
+        a verb that makes many different ones with longer commands does not count there; and where there are very many
+        even so, only single words do."""
+        by_verb: dict[str, set[int]] = {}
+        commands = {i: candidates[i] for i in hidden}
+        long = {i: command.split(" ", 1)[0] for i, command in commands.items() if command.count(" ") > 1}
+        for i, verb in long.items():
+            by_verb.setdefault(verb, set()).add(int(watches[i]))
+        left = [i for i in hidden if i not in long or len(by_verb[long[i]]) <= _HIDDEN_OF_VERB]
+        if len({int(watches[i]) for i in left}) > HIDDEN_KINDS:
+            left = [i for i in left if " " not in commands[i]]
+        return np.array(left, dtype=np.intp)
+
+    def judge(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None) -> list[Verdicts]:
+        """What becomes of the candidates under each of the random numbers."""
+        first_alone = self.chance <= _MOSTLY_CHANCE
+        return judge_each(self._emulator, self._engine, state, RANDOM_STATES, candidates, watched, first_alone)

@@ -1,0 +1,213 @@
+"""Valid actions by the templates of a game's grammar.
+
+Things that can be named -> templates filled with their names -> each candidate tried from the canonical state -> one
+action for each distinct change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from xtx.core import FALLBACK_ACTIONS
+from xtx.games.actions.candidates import Candidates, Grammar
+from xtx.games.actions.command_effects import ASKING, HIDDEN_KINDS, EffectJudge
+from xtx.games.actions.nameable_things import Thing, ThingFinder
+from xtx.games.actions.story_words import WORD_MARK
+from xtx.games.canonical.canonical_state import World
+from xtx.games.emulator.frotz import Emulator, Snapshot
+from xtx.games.emulator.frotz import verb_frequency as count_verb
+from xtx.games.zmachine.debug_verbs import without_debugging
+from xtx.games.zmachine.story_memory import Ram, read_dictionary
+from xtx.games.zset.command_responses import CommandResponses
+from xtx.games.zset.engine import ENGINE, Engine
+from xtx.search_versions import SEARCH_VERSION
+
+_FILLED = 16
+"""Sets of names whose candidates are remembered: from step to step most things stay the same."""
+
+
+class Findings(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a state of the world: what the atlas stores."""
+
+    look: str
+    inventory: str
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What came out of the templates in a state."""
+
+    state: Snapshot
+    things: list[Thing]
+    candidates: Candidates
+    effect: npt.NDArray[np.uint64]
+    """What each candidate does, without nonsense."""
+    fine: npt.NDArray[np.uint64]
+    """The same, told apart by changes beyond the object tree."""
+    all_effects: npt.NDArray[np.uint64]
+    """What each candidate does, nonsense too."""
+    is_noisy: bool
+    """Whether so many commands make changes of their own that something of the parser's must be among them."""
+    watched: Ram | None = None
+    """The bits beyond the object tree that were watched."""
+    common: frozenset[int] = frozenset()
+    """Changes beyond the object tree that are no command's own."""
+
+
+class TemplateSearch:
+    """The search of one emulator with the templates of its story."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        engine: Engine | None = None,
+        world: World | None = None,
+        *,
+        whole: bool = False,
+        usual_verbs: bool = False,
+    ) -> None:
+        """See `Search`."""
+        self.emulator = emulator
+        self.engine = engine
+        self.world = world
+        self.judge = EffectJudge(emulator, engine, whole)
+        self.last_searched: Searched | None = None
+        """What came out of the templates in the state that was searched last."""
+        self._hearing = CommandResponses(emulator, engine)
+        self._usual_verbs = usual_verbs
+        self.dictionary = read_dictionary(emulator.story.content, emulator.header)
+        self._frequency: dict[str, int] = {}
+        self._filled: dict[tuple[str, ...], Candidates] = {}
+
+    @property
+    def plain_variant(self) -> str:
+        """What beside the state decides `findings`: part of every key in the atlas."""
+        return f"{SEARCH_VERSION}, usual verbs" if self._usual_verbs else str(SEARCH_VERSION)
+
+    @cached_property
+    def templates(self) -> tuple[str, ...]:
+        """The templates of the story's grammar: Jericho's, and those that it left out."""
+        return without_debugging((*self.emulator.templates, *self.emulator.unlisted), self.dictionary)
+
+    def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
+        """Look and inventory in a canonical state; see `findings`."""
+        self.judge.excluded = excluded
+        look, inventory = self.answers(state, ("look", "inventory"))
+        return look, inventory
+
+    def findings(
+        self, state: Snapshot, excluded: Collection[str] = (), described: tuple[str, str] | None = None
+    ) -> Findings:
+        """Look, inventory and valid actions in a canonical state, by the game's templates alone; `excluded` commands
+        are not tried, not even to see what is there. `described` is what `describe` says, where that is known. The
+        emulator is left in some other state."""
+        look, inventory = described or self.describe(state, excluded)
+        self.judge.excluded = excluded
+        if self.cannot_try(state):
+            return Findings(look, inventory, FALLBACK_ACTIONS)
+        searched = self.last_searched = self.judge_things(state, look, inventory)
+        return Findings(look, inventory, self.choose(searched.candidates, searched.effect) or FALLBACK_ACTIONS)
+
+    def cannot_try(self, state: Snapshot) -> bool:
+        """Whether the story waits for a key, or the engine was seen to fail in this state."""
+        return not self.emulator.wants_line_in(state) or (self.engine is not None and ENGINE in self.judge.excluded)
+
+    def judge_things(self, state: Snapshot, look: str, inventory: str) -> Searched:
+        """The things that can be named, the templates filled with their names, and what those do."""
+        things = self.things(state, look, inventory)
+        candidates = self.candidates(things)
+        if self.judge.excluded:
+            candidates = candidates.without(self.judge.excluded)
+        return self.judge_candidates(state, things, candidates, self.watched(state))
+
+    def judge_candidates(
+        self, state: Snapshot, things: list[Thing], candidates: Candidates, watched: Ram | None
+    ) -> Searched:
+        """What candidates do, nonsense left out."""
+        told = {t.name for t in things if t.told}
+        effect, fine, common = self.judge.find_effects(state, candidates, watched)
+        sound = candidates.without_nonsense(effect, told)
+        fine = np.where((sound == 0) & (effect != 0), np.uint64(0), fine)
+        is_noisy = self.judge.hidden_kinds > HIDDEN_KINDS
+        return Searched(state, things, candidates, sound, fine, effect, is_noisy, watched, common)
+
+    def watched(self, state: Snapshot) -> Ram | None:
+        """The bits beyond the object tree of which a change counts."""
+        return None if self.world is None else self.world.watched(np.frombuffer(state.ram, np.uint8))
+
+    def answers_without(self, state: Snapshot, commands: Sequence[tuple[str, str]]) -> list[str]:
+        """What the game says to each command, with a word of the command replaced by `WORD_MARK`."""
+        return self._hearing.answers_without(state, commands, WORD_MARK, self.judge.excluded)
+
+    def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
+        """What the game says to each command; nothing if it cannot finish it, or is not to be asked."""
+        return self._hearing.answers(state, commands, self.judge.excluded)
+
+    @cached_property
+    def _thing_finder(self) -> ThingFinder:
+        return ThingFinder(self.emulator, self.dictionary, lambda state, commands: self.answers(state, commands))
+
+    def things(self, state: Snapshot, look: str, inventory: str) -> list[Thing]:
+        """What can be named here: words that the game can examine, merged where they name the same thing."""
+        return self._thing_finder.find(state, look, inventory)
+
+    def candidates(self, things: Sequence[Thing]) -> Candidates:
+        """Every template filled with every name, in the templates' order."""
+        names = tuple(t.name for t in things)
+        if names not in self._filled:
+            if len(self._filled) >= _FILLED:
+                self._filled.clear()
+            self._filled[names] = self.grammar.fill(names)
+        return self._filled[names]
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        return Grammar(self.templates, self.verb_frequency, self.dictionary.can_name("wall"), ASKING)
+
+    def valid(self, state: Snapshot, candidates: Sequence[str]) -> tuple[str, ...]:
+        """One command for each distinct change of the world that some candidate brings about."""
+        return self.choose(candidates, self.effects(state, candidates))
+
+    def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
+        return self.judge.find_effects(state, candidates, self.watched(state))[0]
+
+    def fine_effects(self, searched: Searched, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
+        """The same in a state that was searched, where changes of the world beyond the object tree make a difference
+        between effects as well. In a noisy state nearly every command makes such a change: there only single words
+        count that do nothing else."""
+        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.common
+        return self.judge.find_effects(*given)[1]
+
+    def choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
+        """For each effect the shortest command, with the most usual verb among those (or the other way round); in the
+        candidates' order."""
+        indices = np.flatnonzero(effect)
+        if not len(indices):
+            return ()
+        if isinstance(candidates, Candidates):
+            frequency, length = candidates.frequency(indices), candidates.words[indices]
+        else:
+            commands = [candidates[i] for i in indices.tolist()]
+            frequency = np.array([self.verb_frequency(c) for c in commands])
+            length = np.array([len(c.split()) for c in commands])
+        merits = (length, -frequency) if self._usual_verbs else (-frequency, length)
+        order = np.lexsort((indices, *merits, effect[indices]))
+        chosen = indices[order]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = effect[chosen][1:] != effect[chosen][:-1]
+        return tuple(candidates[i] for i in np.sort(chosen[first]).tolist())
+
+    def verb_frequency(self, command: str) -> int:
+        """How usual the command's verb is."""
+        verb = command.split(maxsplit=1)[0] if command.strip() else ""
+        if verb not in self._frequency:
+            self._frequency[verb] = count_verb(verb, self.dictionary.length)
+        return self._frequency[verb]

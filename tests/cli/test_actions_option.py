@@ -130,5 +130,5 @@ def test_an_evaluation_says_which_actions_were_tried(tmp_path: Path, capsys: pyt
 def test_a_report_keeps_them_apart() -> None:
     run = RunConfig("zork1", "xtx", {}, actions="whole")
     assert make_variant(run, None).title == "zork1 (whole dictionary)"
-    assert make_variant(run, None).wide, "so it is not set beside the paper's"
+    assert make_variant(run, None).is_whole, "so it is not set beside the paper's"
     assert make_variant(decode_config(WITHOUT_KEY), None).title == "lowwater"

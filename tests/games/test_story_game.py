@@ -90,7 +90,7 @@ def test_dragon_in_a_byte_is_that_of_the_paper(real_story: Callable[[str], Path]
 # --- the atlas changes nothing --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"wide_grammar": True}])
+@pytest.mark.parametrize("options", [{}, {"actions": "whole"}])
 def test_observations_are_the_same_with_a_cold_a_warm_and_no_atlas(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
 ) -> None:

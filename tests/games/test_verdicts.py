@@ -67,7 +67,7 @@ class Reached:
 
 def play(path: Path, turns: int, every: int = 1) -> StoryGame:
     """Searches in all ways at some states along the walkthrough."""
-    game = StoryGame(GameSpec(str(path), actions="whole", wide_grammar=True, extra_actions=True))
+    game = StoryGame(GameSpec(str(path), actions="whole", extra_actions=True))
     game.reset(game.emulator.walkthrough_seed)
     for number, command in enumerate(game.emulator.walkthrough[: turns * every], 1):
         step = game.step(command) if number % every == 0 else game.move(command)

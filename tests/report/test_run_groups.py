@@ -86,7 +86,7 @@ def test_runs_with_the_whole_dictionary_are_rows_of_their_own_without_published_
     write_run(tmp_path / "b", [9], actions="whole")
     variants = {v.title: v for v in read_board(tmp_path).variants}
     assert set(variants) == {"zork1", "zork1 (whole dictionary)"}
-    assert variants["zork1 (whole dictionary)"].wide  # the paper's scores are not beside it
+    assert variants["zork1 (whole dictionary)"].is_whole  # the paper's scores are not beside it
 
 
 def test_finished_runs_alone_count_where_there_are_some(tmp_path: Path) -> None:

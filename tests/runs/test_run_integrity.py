@@ -467,6 +467,10 @@ def test_keys_of_earlier_versions_are_read(monkeypatch: pytest.MonkeyPatch) -> N
     }
     with pytest.raises(ConfigError, match=r"'settings\.imitation\.length_buckets' .* only with true"):
         replace_old_settings({"imitation": {**imitation, "length_buckets": False}}, XtxSettings())
+    config = b'{"game": "x", "agent": "y", "settings": {}, "wide_grammar": %s}'
+    assert decode_config(config % b"false").game == "x"
+    with pytest.raises(ConfigError, match=r"'wide_grammar' of an earlier version, and can go on here only with false"):
+        decode_config(config % b"true")
     for lacking in ("retrace", "own_targets"):
         del settings[lacking]
     assert replace_old_settings(settings, XtxSettings()) == settings

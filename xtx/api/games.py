@@ -36,7 +36,6 @@ def make(
     *,
     seed: int | None = None,
     extra_actions: bool = False,
-    wide_grammar: bool = False,
     actions: Actions = "whole",
     valid_actions: bool = True,
     atlas: Atlas = True,
@@ -48,7 +47,6 @@ def make(
         game: name of a game, path of a story file, or `toy:corridor-5`; the adventure that comes with xtx if not given
         seed: the emulator's seed for every `reset` that names none; the walkthrough's if not given
         extra_actions: also try the actions that the XTX paper adds to the game's grammar
-        wide_grammar: also try object and direction, numbers, orders, and all but
         actions: what is tried for valid actions: `templates`, the grammar's templates with the things in sight, or
             `whole`, also every word of the dictionary
         valid_actions: False finds no valid actions, look and inventory, and steps much faster
@@ -57,7 +55,7 @@ def make(
 
     Raises `UserError` if there is no such game, or its story is not on this machine.
     """
-    spec = _make_spec(game, extra_actions, wide_grammar, actions, valid_actions, atlas, 1)
+    spec = _make_spec(game, extra_actions, actions, valid_actions, atlas, 1)
     return GameEnv(spec, seed, on_survey)
 
 
@@ -67,7 +65,6 @@ def make_vector(
     workers: int | None = None,
     *,
     extra_actions: bool = False,
-    wide_grammar: bool = False,
     actions: Actions = "whole",
     valid_actions: bool = True,
     atlas: Atlas = True,
@@ -88,7 +85,7 @@ def make_vector(
     from xtx.training.prepare import search_threads as choose_torch_threads
 
     threads = search_threads or choose_torch_threads(num_envs, workers)
-    spec = _make_spec(game, extra_actions, wide_grammar, actions, valid_actions, atlas, threads)
+    spec = _make_spec(game, extra_actions, actions, valid_actions, atlas, threads)
     at_least_one = 1 if workers == 0 else workers  # no story runs in the calling process
     return GameVector(spec, num_envs, at_least_one, on_survey=on_survey)
 
@@ -96,7 +93,6 @@ def make_vector(
 def _make_spec(
     game: str | os.PathLike[str],
     extra_actions: bool,
-    wide_grammar: bool,
     actions: str,
     valid_actions: bool,
     atlas: Atlas,
@@ -113,7 +109,6 @@ def _make_spec(
     return GameSpec(
         path=str(find_story(name).path.absolute()),
         extra_actions=extra_actions,
-        wide_grammar=wide_grammar,
         atlas=None if folder is None else str(folder),
         search=valid_actions,
         threads=threads,
@@ -244,7 +239,6 @@ class GameEnv:
         return StoryEnv(
             spec.path,
             extra_actions=spec.extra_actions,
-            wide_grammar=spec.wide_grammar,
             actions="whole" if spec.actions == "whole" else "templates",
             atlas=False if spec.atlas is None else spec.atlas,
             render_mode=render_mode,

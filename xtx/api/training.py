@@ -58,7 +58,6 @@ def train(
     num_envs: int | None = None,
     stochastic: bool = False,
     extra_actions: bool = False,
-    wide_grammar: bool = False,
     actions: Actions | None = None,
     log_every: int = 100,
     out: str | os.PathLike[str] | None = None,
@@ -80,7 +79,7 @@ def train(
         seed: where all random numbers begin
         num_envs: envs, copies of the game that are stepped together; 8, or the agent's own number, if not given
         stochastic: another emulator seed in every episode
-        extra_actions, wide_grammar, actions: what is tried for valid actions; see `make`. `actions` is `templates` for
+        extra_actions, actions: what is tried for valid actions; see `make`. `actions` is `templates` for
             the paper's agents and `whole` for others if not given
         log_every: vector steps between two lines of metrics
         out: folder of the run; a new one in runs/ if not given
@@ -94,7 +93,7 @@ def train(
     """
     updates = train_steps(
         game, agent=agent, steps=steps, settings=settings, seed=seed, num_envs=num_envs, stochastic=stochastic,
-        extra_actions=extra_actions, wide_grammar=wide_grammar, actions=actions, log_every=log_every, out=out,
+        extra_actions=extra_actions, actions=actions, log_every=log_every, out=out,
         device=device, workers=workers, threads=threads, atlas=atlas, checkpoint_seconds=checkpoint_seconds,
     )  # fmt: skip
     return _exhaust(updates, progress, on_update)
@@ -110,7 +109,6 @@ def train_steps(
     num_envs: int | None = None,
     stochastic: bool = False,
     extra_actions: bool = False,
-    wide_grammar: bool = False,
     actions: Actions | None = None,
     log_every: int = 100,
     out: str | os.PathLike[str] | None = None,
@@ -125,7 +123,7 @@ def train_steps(
     name = register_agent(agent) if isinstance(agent, type) else accept_agent(agent)
     config = _make_config(
         resolve_game_name(os.fspath(game)), name, settings, steps, num_envs,
-        seed=seed, stochastic=stochastic, extra_actions=extra_actions, wide_grammar=wide_grammar,
+        seed=seed, stochastic=stochastic, extra_actions=extra_actions,
         actions=actions or get_default_actions(name), log_every=log_every,
     )  # fmt: skip
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)

@@ -71,8 +71,6 @@ class Args:
     or the game's)."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
-    wide_grammar: bool = False
-    """Also try object and direction, numbers, orders, and all but."""
     actions: Actions | None = None
     """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary too.
     If not given, what the run was trained with, or whole."""
@@ -109,7 +107,6 @@ def run(args: Args) -> int:
         path=path,
         # A trained agent is to find the actions that it was trained with.
         extra_actions=args.extra_actions or (config is not None and config.extra_actions),
-        wide_grammar=args.wide_grammar or (config is not None and config.wide_grammar),
         actions=args.actions or (config.actions if config is not None else "whole"),
         thorough_survey=config is not None and config.thorough_survey,
         atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),

@@ -35,6 +35,7 @@ class OldKey:
 
 OLD_KEYS: dict[str, OldKey] = {
     "games": OldKey("num_envs"),
+    "wide_grammar": OldKey(only=False),  # forms beyond the templates: `actions` "whole" finds more
     "settings.halving": OldKey(only=False),  # of XTX, for some hours: how an own target was drawn
     "settings.imitation.length_buckets": OldKey(only=True),  # batches are always split by length
 }
@@ -72,10 +73,12 @@ def decode_config(content: bytes) -> RunConfig:
 
 
 def rename_old_keys(config: dict[str, Any]) -> None:
-    """Rename the keys of a config, as JSON, that had another name in earlier versions. Other keys stay as they are."""
-    for name, old in OLD_KEYS.items():
-        if old.new and "." not in old.new and name in config:
-            config.setdefault(old.new, config.pop(name))
+    """Rename the keys of a config, as JSON, that had another name in earlier versions. Other keys stay as they are.
+
+    Raises `ConfigError` for a key that no longer exists, with a value other than today's behaviour.
+    """
+    for name in [name for name in config if name in OLD_KEYS]:
+        _replace_old_key(config, name, name, ())
 
 
 def encode_config(config: RunConfig) -> str:

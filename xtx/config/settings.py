@@ -330,7 +330,6 @@ class RunConfig:
     """The actions that the paper adds to the game's grammar."""
     byte_score: bool = False
     """The score is one signed byte, as that of Dragon was in the paper's version of Jericho: -130 counts as 126."""
-    wide_grammar: bool = False
     actions: Actions = "templates"
     """What is tried for valid actions. The default is what a file without this key means: a run of a version before
     there was a choice. New runs have `get_default_actions`, and always write the key."""

@@ -64,7 +64,6 @@ class StoryEnv(gymnasium.Env[str, str]):
     Arguments:
         path: a story file, or the name of a game
         extra_actions: also try the actions that the XTX paper adds to the game's grammar
-        wide_grammar: also try forms beyond the grammar: object and direction, numbers, orders, all but
         actions: what is tried for valid actions: "templates" (the grammar's templates with the things in sight) or
             "whole" (every word of the dictionary as well; the default)
         stochastic: play every episode under an emulator seed of its own, drawn from `np_random`, so that
@@ -81,7 +80,6 @@ class StoryEnv(gymnasium.Env[str, str]):
         path: str | os.PathLike[str],
         *,
         extra_actions: bool = False,
-        wide_grammar: bool = False,
         actions: Literal["templates", "whole"] = "whole",
         stochastic: bool = False,
         atlas: bool | str | os.PathLike[str] = True,
@@ -95,7 +93,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         self._path = str(known_games.find_story(os.fspath(path)).path.absolute())
         if actions not in ("templates", "whole"):
             raise ValueError(f"actions is 'templates' or 'whole', not {actions!r}")
-        self._extra_actions, self._wide_grammar, self._actions = extra_actions, wide_grammar, actions
+        self._extra_actions, self._actions = extra_actions, actions
         self._stochastic = stochastic
         self._atlas = atlas
         self._game: GuardedGame | None = None
@@ -141,7 +139,7 @@ class StoryEnv(gymnasium.Env[str, str]):
                 atlas = str(default_path()) if self._atlas else None
             else:
                 atlas = os.fspath(self._atlas)
-            spec = GameSpec(self._path, self._extra_actions, self._wide_grammar, atlas, actions=self._actions)
+            spec = GameSpec(self._path, self._extra_actions, atlas, actions=self._actions)
             self._game = GuardedGame(spec)
         return self._game
 

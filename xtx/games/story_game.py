@@ -40,8 +40,6 @@ class GameSpec:
     """The story file."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
-    wide_grammar: bool = False
-    """Also try forms beyond the grammar's templates: object and direction, numbers, orders, all but."""
     atlas: str | None = None
     """Folder of the atlas; None keeps what is found in memory only."""
     thorough_survey: bool = False
@@ -114,9 +112,7 @@ class StoryGame:
         extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
         world = self.world if spec.search else None
         whole = spec.actions == "whole"
-        self.search = Search(
-            self.emulator, extra, spec.wide_grammar, self._engine, world, whole, usual_verbs=spec.usual_verbs
-        )
+        self.search = Search(self.emulator, extra, self._engine, world, whole, usual_verbs=spec.usual_verbs)
         known_as = f"{make_story_key(story)};{make_version(story, spec.thorough_survey)}"
         self.states = StateFindings(self.emulator, self.search, self._atlas, World.key, known_as)
         """What is known of the story's states."""

@@ -110,12 +110,11 @@ def _plan_run(spec: SweepSpec, game: SweepGame, agent: str, seed: int, stochasti
         num_envs=num_envs if spec.num_envs is None else spec.num_envs,
         stochastic=stochastic,
         extra_actions=game.star,
-        wide_grammar=spec.wide_grammar,
         actions=spec.actions,
         log_every=spec.log_every,
     )
     whole = spec.actions == "whole"
-    variants = (("star", game.star), ("stochastic", stochastic), ("wide", spec.wide_grammar), ("whole", whole))
+    variants = (("star", game.star), ("stochastic", stochastic), ("whole", whole))
     folder = "-".join([_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
     return PlannedRun(f"{folder}/{_folder_name(make_agent_label(agent))}/seed-{seed}", config)
 

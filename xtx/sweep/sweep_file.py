@@ -29,7 +29,6 @@ class SweepSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Game steps of each run; None for the agent's default."""
     num_envs: int | None = None
     """Envs of each run; None for the agent's default. Earlier versions called it `lock_step`."""
-    wide_grammar: bool = False
     actions: Actions = "templates"
     """What is tried for valid actions; the same for all agents, so that they can be compared."""
     small: bool = False

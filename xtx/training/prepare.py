@@ -90,7 +90,6 @@ def prepare(config: RunConfig, resources: RunResources, source: Path | None = No
         config.game,
         extra_actions=config.extra_actions,
         byte_score=config.byte_score,
-        wide_grammar=config.wide_grammar,
         actions=config.actions,
         thorough_survey=config.thorough_survey,
         atlas=resources.atlas,

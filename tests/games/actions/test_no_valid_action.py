@@ -40,7 +40,7 @@ def write_story(folder: Path, grammar: tuple[str, ...], walkthrough: tuple[str, 
 @pytest.mark.parametrize("grammar", [(), ("take OBJ", "wait", "put OBJ in OBJ"), ("zzz",)], ids=["none", "some", "odd"])
 def test_a_story_without_a_valid_action(grammar: tuple[str, ...], engine: str, tmp_path: Path) -> None:
     path = write_story(tmp_path, grammar)
-    for options in ({}, {"extra_actions": True}, {"wide_grammar": True}):
+    for options in ({}, {"extra_actions": True}, {"actions": "whole"}):
         game = StoryGame(GameSpec(str(path), engine=engine, **options))  # type: ignore[arg-type]
         first = game.reset()
         assert first.actions == FALLBACK_ACTIONS

@@ -132,7 +132,7 @@ def test_excluded_commands_are_never_typed(hang: Bench, monkeypatch: pytest.Monk
     monkeypatch.setattr(Emulator, "ask", watch_ask)
     monkeypatch.setattr(Emulator, "filter", watch_filter)
     excluded = ("burst", "examine bomb", "inventory", "take coin", "coin, wait")
-    search = Search(hang.emulator, (), True)
+    search = Search(hang.emulator, whole=True)
     found = search.findings(state, excluded)
     found = search.extended(state, found, excluded)
     assert len(typed) > 100
@@ -179,7 +179,8 @@ def test_extra_actions_are_tried_as_they_stand(hang: Bench) -> None:
 
 
 def test_variants_have_names_of_their_own(hang: Bench) -> None:
-    searches = [Search(hang.emulator, extra, wide) for extra in ((), ("a",), ("a", "b")) for wide in (False, True)]
+    extras: tuple[tuple[str, ...], ...] = ((), ("a",), ("a", "b"))
+    searches = [Search(hang.emulator, extra, whole=whole) for extra in extras for whole in (False, True)]
     assert len({s.variant for s in searches}) == 6
     assert len({s.plain_variant for s in searches}) == 1
     assert [s.extends for s in searches] == [False] + [True] * 5

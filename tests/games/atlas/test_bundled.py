@@ -33,7 +33,7 @@ def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(mon
 
 def test_other_ways_of_searching_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XTX_NO_SHIPPED")
-    game = StoryGame(replace(set_up_game("", no_atlas=True).spec, wide_grammar=True))
+    game = StoryGame(replace(set_up_game("", no_atlas=True).spec, usual_verbs=True))
     game.reset()
     assert game.searches == 1
     game.close()

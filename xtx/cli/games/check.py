@@ -38,13 +38,11 @@ class Args:
     """Names of games, or paths of story files."""
     extra_actions: bool = False
     """Also try the actions that the paper adds to the game's grammar."""
-    wide_grammar: bool = False
-    """Also try forms beyond the grammar's templates."""
     actions: Actions = "whole"
     """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary
     too."""
     compare: bool = False
-    """Check each game plainly, with extra actions, with the wide grammar, and with the whole dictionary."""
+    """Check each game plainly, with extra actions, and with the whole dictionary."""
     reach: bool = False
     """Play each walkthrough with valid actions only, and report the points that are reached so. A step that is not
     offered is replaced by up to four valid actions that lead to the same world, or left out."""
@@ -114,15 +112,12 @@ def _variants(args: Args, path: str) -> dict[str, GameSpec]:
         return {
             "templates": plain,
             "with extra actions": replace(plain, extra_actions=True),
-            "wide": replace(plain, wide_grammar=True),
             "whole": replace(plain, actions="whole"),
         }
-    spec = replace(plain, extra_actions=args.extra_actions, wide_grammar=args.wide_grammar, actions=args.actions)
-    grammar = "wide" if args.wide_grammar and args.actions == "templates" else args.actions
-    forms = "wide and whole" if args.wide_grammar and args.actions == "whole" else grammar
+    spec = replace(plain, extra_actions=args.extra_actions, actions=args.actions)
     if not args.extra_actions:
-        return {forms: spec}
-    return {"with extra actions" if forms == "templates" else f"{forms}, with extra actions": spec}
+        return {args.actions: spec}
+    return {"with extra actions" if args.actions == "templates" else "whole, with extra actions": spec}
 
 
 def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Checked]]:

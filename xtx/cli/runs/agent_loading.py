@@ -123,7 +123,6 @@ def set_up_game_of(config: RunConfig, resources: PlayOptions, actions: Actions |
         config.game,
         extra_actions=config.extra_actions,
         byte_score=config.byte_score,
-        wide_grammar=config.wide_grammar,
         actions=actions or config.actions,
         thorough_survey=config.thorough_survey,
         atlas=resources.atlas,

@@ -69,7 +69,7 @@ class RunRow:
         """The game's name, and how it is played where that is not plainly."""
         config = self.config
         whole = config.actions == "whole" and not config.game.startswith("toy:")  # a toy world has no dictionary
-        ways = (("stochastic", config.stochastic), ("wide", config.wide_grammar), ("whole", whole))
+        ways = (("stochastic", config.stochastic), ("whole", whole))
         return " ".join(
             [find_game_name(config.game) + "*" * config.extra_actions, *(way for way, holds in ways if holds)]
         )

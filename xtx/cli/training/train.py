@@ -56,8 +56,6 @@ class Args:
     """Also try the actions that the paper adds to the game's grammar."""
     byte_score: bool = False
     """Take the score as one signed byte, as the paper's version of Jericho did in Dragon: -130 counts as 126."""
-    wide_grammar: bool = False
-    """Also try object and direction, numbers, orders, and all but."""
     actions: Actions | None = None
     """What is tried for valid actions: the grammar's templates with the things in sight, or the whole dictionary too.
     If not given, whole; but templates for the agents of the paper, so that results can be compared, and the demo."""
@@ -137,7 +135,6 @@ def run(args: Any) -> int:
         stochastic=args.stochastic,
         extra_actions=args.extra_actions,
         byte_score=args.byte_score,
-        wide_grammar=args.wide_grammar,
         actions=args.actions or get_default_actions(agent),
         thorough_survey=args.thorough_survey,
         log_every=args.log_every,

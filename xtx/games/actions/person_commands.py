@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from xtx.games.actions.number_commands import NUMBERED, NumberCommands
 from xtx.games.actions.present_names import Named, NameFinder
 from xtx.games.actions.story_words import ONESELF, WORD_MARK, Ask, StoryWords, head_of
-from xtx.games.actions.wide_grammar import listens
 
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
 """Forms for a person and a topic, or a topic and a person; lists of templates leave them out."""
@@ -24,6 +24,9 @@ _MOST_WAYS = 4
 _MOST_PERSONS = 2
 _MOST_ORDERED = 16
 """Names, at most, that stand in orders to a person."""
+_REFUSALS = re.compile(
+    r"can't talk|can't see|don't (know|see)|not (a verb|understand)|didn't understand|animate|no reply", re.I
+)
 _REFUSED_BY = 3
 """An answer that so many persons, or words taken for persons, give to an order is a refusal."""
 
@@ -45,7 +48,7 @@ class PersonCommands:
         persons = {
             head.replace(WORD_MARK, name): name
             for name, head in reversed(list(zip(named, said, strict=True)))
-            if head and listens(head) and not self._words.is_refusal(head) and times[head] < _REFUSED_BY
+            if head and not _REFUSALS.search(head) and not self._words.is_refusal(head) and times[head] < _REFUSED_BY
         }
         # Some stories have words for everybody who talks to a thing.
         return sorted(persons.values(), key=lambda person: (not self._obeys(person, ask), person))[:_MOST_PERSONS]

@@ -12,11 +12,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from xtx.games.actions.command_effects import RANDOM_STATES as RANDOM_STATES
-from xtx.games.actions.nameable_things import NOT_OBJECTS, Thing, split_words
 from xtx.games.actions.template_search import Findings as Findings
 from xtx.games.actions.template_search import TemplateSearch
 from xtx.games.actions.whole_search import WholeSearch
-from xtx.games.actions.wide_grammar import listens, wide_candidates
 from xtx.games.canonical.canonical_state import World
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.zmachine.typed_input import to_the_program
@@ -31,7 +29,6 @@ class Search(TemplateSearch):
         self,
         emulator: Emulator,
         extra_actions: Sequence[str] = (),
-        wide: bool = False,
         engine: Engine | None = None,
         world: World | None = None,
         whole: bool = False,
@@ -44,41 +41,34 @@ class Search(TemplateSearch):
         the command with the most usual verb, not by the shortest."""
         super().__init__(emulator, engine, world, whole=whole, usual_verbs=usual_verbs)
         self._extra = tuple(extra_actions)
-        self._wide = wide
         self._whole = WholeSearch(self) if whole else None
 
     @property
     def variant(self) -> str:
         """What beside the state decides `extended`."""
         extra = "\0".join(self._extra)
-        forms = ("wide" if self._wide else "") + (f"whole{WHOLE_VERSION}" if self._whole else "")
+        forms = f"whole{WHOLE_VERSION}" if self._whole else ""
         return f"{self.plain_variant};{forms};{extra}"
 
     @property
     def extends(self) -> bool:
         """Whether anything is tried beyond the game's templates."""
-        return self._wide or self._whole is not None or bool(self._extra)
+        return self._whole is not None or bool(self._extra)
 
     def extended(self, state: Snapshot, found: Findings, excluded: Collection[str] = ()) -> Findings:
-        """The findings with those extra actions and forms of the wide grammar that do something new, and with what the
-        whole dictionary adds."""
+        """The findings with those extra actions that do something new, and with what the whole dictionary adds."""
         self.judge.excluded = excluded
         if self.cannot_try(state):
             return found
-        if self._extra or self._wide:
-            found = self._extended_by_forms(state, found, excluded)
+        if self._extra:
+            found = self._with_extra_actions(state, found, excluded)
         return self._whole.extend(state, found) if self._whole else found
 
-    def _extended_by_forms(self, state: Snapshot, found: Findings, excluded: Collection[str]) -> Findings:
-        candidates = list(self._extra)
-        if self._wide:
-            things = self.things(state, found.look, found.inventory)
-            candidates += self._wide_candidates(state, things, f"{found.look}\n{found.inventory}")
+    def _with_extra_actions(self, state: Snapshot, found: Findings, excluded: Collection[str]) -> Findings:
         known = [a for a in found.actions if a not in excluded]
         unwanted = {*excluded, *known}
-        new = [
-            c for c in dict.fromkeys(candidates) if c not in unwanted and not to_the_program(c, self.dictionary.length)
-        ]
+        extra = [c for c in dict.fromkeys(self._extra) if not to_the_program(c, self.dictionary.length)]
+        new = [c for c in extra if c not in unwanted]
         effect = self.effects(state, [*known, *new])
         old = set(effect[: len(known)].tolist()) | {0}
         fresh = [i for i in range(len(known), len(effect)) if int(effect[i]) not in old]
@@ -87,13 +77,3 @@ class Search(TemplateSearch):
             return found
         real = tuple(a for a, e in zip(known, effect, strict=False) if e != 0)
         return msgspec.structs.replace(found, actions=(*real, *added))
-
-    def _wide_candidates(self, state: Snapshot, things: Sequence[Thing], text: str) -> list[str]:
-        """Candidates beyond the templates, for `--wide-grammar`."""
-        names = [t.name for t in things]
-        spoken = self.answers(state, [f"{name}, wait" for name in names])
-        persons = [name for name, answer in zip(names, spoken, strict=True) if listens(answer)]
-        taken = {word for t in things for name in t.aliases for word in name.split()} | NOT_OBJECTS
-        read = {w for t in things for w in split_words(t.answer)} - taken
-        printed = sorted(w for w in read if self.dictionary.knows(w) and not to_the_program(w, self.dictionary.length))
-        return list(wide_candidates(names, persons, self.templates, text, printed))

@@ -57,7 +57,7 @@ def fill_cells(board: Board, stochastic: bool) -> list[FilledCell]:
     table = read_paper().table(stochastic)
     found = []
     for variant in board.variants:
-        if variant.stochastic != stochastic or variant.wide or variant.row not in table.main:
+        if variant.stochastic != stochastic or variant.is_whole or variant.row not in table.main:
             continue
         groups = [group for group in board.of(variant) if not group.other_settings]
         for agent in dict.fromkeys(group.agent for group in groups):

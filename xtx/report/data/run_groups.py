@@ -50,17 +50,20 @@ class Variant:
     row: str
     """What the paper calls it: with a star if it is played with added actions."""
     stochastic: bool
-    wide: bool
     maximum: float | None
     facts: GameFacts | None = field(compare=False, default=None)
     actions: str = "templates"
-    """What was tried for valid actions; `wide` holds for all that is more than the paper's."""
+    """What was tried for valid actions."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole dictionary was tried, which is more than the paper's agents had."""
+        return self.actions == "whole"
 
     @property
     def title(self) -> str:
         """The name in tables and headings."""
-        whole = self.actions == "whole"
-        ways = (("stochastic", self.stochastic), ("whole dictionary", whole), ("wide grammar", self.wide and not whole))
+        ways = (("stochastic", self.stochastic), ("whole dictionary", self.is_whole))
         how = [word for word, holds in ways if holds]
         return self.row + (f" ({', '.join(how)})" if how else "")
 
@@ -294,8 +297,7 @@ def make_variant(config: RunConfig, facts: GameFacts | None) -> Variant:
     maximum = facts.maximum if facts else paper.maximum(name)
     row = paper.row_name(name, config.extra_actions)
     actions = "templates" if config.game.startswith("toy:") else config.actions  # a toy world has no dictionary
-    wide = config.wide_grammar or actions != "templates"
-    return Variant(name, row, config.stochastic, wide, maximum, facts, actions)
+    return Variant(name, row, config.stochastic, maximum, facts, actions)
 
 
 def flatten(tree: object, path: str = "") -> dict[str, Any]:

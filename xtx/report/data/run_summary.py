@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from xtx.config.config_file import rename_old_keys
+from xtx.config.config_file import ConfigError, rename_old_keys
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord, UserError
 from xtx.files.bounded_reads import MAX_JSON_BYTES, BadFileError, decode_json, read_bounded
@@ -328,7 +328,7 @@ def choose_path(variant: Variant, config: RunConfig, other_settings: Sequence[st
     Settings that are not the paper's are part of the agent's name: one value can be read, many are a checksum.
     """
     game = variant.game + "-star" * variant.row.endswith("*")
-    game += "-stochastic" * variant.stochastic + ("-whole" if variant.actions == "whole" else "-wide" * variant.wide)
+    game += "-stochastic" * variant.stochastic + "-whole" * variant.is_whole
     agent = config.agent
     if other_settings:
         changed = "+".join(other_settings)
@@ -362,5 +362,7 @@ def read_summary(path: Path) -> Summary:
         return msgspec.structs.replace(summary, config=msgspec.convert(config, RunConfig))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
+    except ConfigError as error:
+        raise UserError(f"{path} {error}") from None
     except (BadFileError, msgspec.ValidationError) as error:
         raise UserError(f"{path} is damaged, or no summary of a run ({error})") from None

@@ -132,7 +132,7 @@ def _normalised(game: Variant, figures: Figures) -> tuple[float, float]:
 
 def _published(table: PaperTable, variant: Variant) -> dict[str, Figures]:
     row = table.rows.get(variant.row)
-    return row.agents if row and not variant.wide else {}
+    return row.agents if row and not variant.is_whole else {}
 
 
 def describe_mean(values: Sequence[float]) -> str:

@@ -34,7 +34,7 @@ class Side:
 def list_sides(board: Board, variant: Variant) -> list[Side]:
     """The agents of a game: all that we have, then those that only the paper has."""
     row = read_paper().table(variant.stochastic).rows.get(variant.row)
-    published = row.agents if row and not variant.wide else {}
+    published = row.agents if row and not variant.is_whole else {}
     ours = [Side(group.label, group, published.get(group.agent)) for group in board.of(variant)]
     have = {side.ours.agent for side in ours if side.ours}
     return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
@@ -45,7 +45,7 @@ def find_published(group: Group) -> Figures | None:
     if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
         return None
     row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
-    return row.agents.get(group.agent) if row and not group.variant.wide else None
+    return row.agents.get(group.agent) if row and not group.variant.is_whole else None
 
 
 def find_reference(groups: Sequence[Group]) -> tuple[str, float] | None:
@@ -112,7 +112,7 @@ _EXPLANATION = (
 
 def _split(variants: Sequence[Variant]) -> tuple[list[Variant], list[Variant]]:
     """Those that the paper has figures of, and the others."""
-    known = [v for v in variants if v.row in read_paper().table(v.stochastic).rows and not v.wide]
+    known = [v for v in variants if v.row in read_paper().table(v.stochastic).rows and not v.is_whole]
     return known, [variant for variant in variants if variant not in known]
 
 

@@ -172,7 +172,7 @@ def _settings(run: RunData, game: str) -> Section:
     config = run.config
     own = {"game": config.game, "agent": config.agent, "seed": config.seed, "steps": config.steps}
     own |= {"num_envs": config.num_envs, "stochastic": config.stochastic, "extra_actions": config.extra_actions}
-    own |= {"wide_grammar": config.wide_grammar, "actions": config.actions, **flatten(config.settings)}
+    own |= {"actions": config.actions, **flatten(config.settings)}
     other = {line.partition("=")[0] for line in list_deviations(config, game)}
     rows = [Row([name, json.dumps(value), "not the paper's" if name in other else ""]) for name, value in own.items()]
     return Section("Settings", [Table(("setting", "value", ""), rows, words=True)], folded=True)

@@ -354,9 +354,8 @@ def test_settings_without_room_are_refused() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("bfloat16", [False, True])
-def test_graphed_steps_equal_eager_ones(dropout: float, bfloat16: bool) -> None:
-    settings = ImitationSettings(dropout=dropout, passes=6, bfloat16=bfloat16)
+def test_graphed_steps_equal_eager_ones(dropout: float) -> None:
+    settings = ImitationSettings(dropout=dropout, passes=6)
     walk = prefixes(0, [60, 30, 70])
     reports = []
     for recorded in (True, False):
@@ -365,12 +364,9 @@ def test_graphed_steps_equal_eager_ones(dropout: float, bfloat16: bool) -> None:
             agent._recorded = None
         # twice: the second training must find a fresh optimiser in the graphs of the first
         reports.append([agent.train(walk), agent.train(walk)])
-    # A fresh optimiser's first steps are as long for small gradients as for large ones, and bfloat16 turns some small
-    # ones round: a second training begins some hundredths off. With the optimiser of the first it would be a sixth.
-    exact = (1e-3, 5e-2) if bfloat16 else (1e-3, 1e-3)
-    for graphed, eager, near in zip(*reports, exact, strict=True):
-        assert graphed["loss_first"] == pytest.approx(eager["loss_first"], rel=0.1 if dropout else near)
-        assert graphed["loss_last"] == pytest.approx(eager["loss_last"], rel=0.1 if dropout else max(near, 1e-2))
+    for graphed, eager in zip(*reports, strict=True):
+        assert graphed["loss_first"] == pytest.approx(eager["loss_first"], rel=0.1 if dropout else 1e-3)
+        assert graphed["loss_last"] == pytest.approx(eager["loss_last"], rel=0.1 if dropout else 1e-2)
 
 
 @pytest.mark.gpu

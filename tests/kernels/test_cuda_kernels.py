@@ -165,11 +165,3 @@ def test_without_a_compiler_for_kernels_torch_does_it_all(monkeypatch: pytest.Mo
     assert transformer_layers.is_supported(OnAGpu())  # type: ignore[arg-type]
     monkeypatch.delattr(torch.cuda, "_compile_kernel")
     assert not transformer_layers.is_supported(OnAGpu())  # type: ignore[arg-type]
-
-
-def test_what_is_taken_keeps_its_gradient_in_half_precision_too() -> None:
-    x = torch.randn(1, 9, 32).requires_grad_()
-    given = torch.randn(1, 3, 32)
-    with torch.autocast("cpu", torch.bfloat16):
-        transformer_layers.take(x, torch.tensor([[1, 4, 8]])).backward(given)
-    assert x.grad is not None and torch.equal(x.grad[:, [1, 4, 8]], given)

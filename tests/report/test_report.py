@@ -234,18 +234,23 @@ def test_a_seed_that_is_there_again_is_listed_with_its_figures(tmp_path: Path) -
 
 def test_marks_say_what_is_not_the_papers_or_the_present_programs(tmp_path: Path) -> None:
     old = json.loads(json.dumps(SETTINGS["xtx"]))
-    del old["imitation"]["bfloat16"]
+    del old["imitation"]["known"]
+    rounded = json.loads(json.dumps(SETTINGS["xtx"]))
+    rounded["imitation"]["bfloat16"] = True
     now = search_versions()
     write_run(tmp_path / "a", [1], settings=old, searching=now)
     write_run(tmp_path / "b", [1], agent="xtx-no-mix", steps=100_000, searching=now | {"survey": "9"})
     write_run(tmp_path / "c", [1], agent="drrn", searching=now)
     write_run(tmp_path / "d", [1], agent="inv-dy")
+    write_run(tmp_path / "f", [1], agent="xtx-plus", settings=rounded, searching=now)
+    write_run(tmp_path / "g", [1], agent="xtx-retrace", settings=SETTINGS["xtx"], searching=now)
     write_run(tmp_path / "e", [1], agent="xtx-own", settings=old, torch="2.6+cpu", searching=now)
     groups = {group.agent: group for group in read_board(tmp_path).groups}
     signs = {agent: "".join(mark.sign for mark in list_marks(group)) for agent, group in groups.items()}
     assert signs["xtx"] == BFLOAT16 and signs["drrn"] == "" and signs["inv-dy"] == SEARCH
     assert signs["xtx-no-mix"] == FEWER + SEARCH, "an ablation is measured by the paper's steps of xtx"
     assert BFLOAT16 not in signs["xtx-own"], "a CPU never trained in bfloat16"
+    assert BFLOAT16 in signs["xtx-plus"] and BFLOAT16 not in signs["xtx-retrace"]
     assert list_marks(groups["xtx-no-mix"])[1].words == f"survey 9 (now {now['survey']})"
     text = to_markdown(build(read_board(tmp_path)))
     assert "in bfloat16" in text and "of another version of search or survey" in text

@@ -465,6 +465,8 @@ def test_keys_of_earlier_versions_are_read(monkeypatch: pytest.MonkeyPatch) -> N
     assert replace_old_settings({"imitation": {**imitation, "length_buckets": True}}, XtxSettings()) == {
         "imitation": imitation
     }
+    with pytest.raises(ConfigError, match=r"'settings\.imitation\.bfloat16' .* only with false"):
+        replace_old_settings({"imitation": {**imitation, "bfloat16": True}}, XtxSettings())
     with pytest.raises(ConfigError, match=r"'settings\.imitation\.length_buckets' .* only with true"):
         replace_old_settings({"imitation": {**imitation, "length_buckets": False}}, XtxSettings())
     config = b'{"game": "x", "agent": "y", "settings": {}, "wide_grammar": %s}'

@@ -98,9 +98,6 @@ class ImitationSettings:
     merge_identical: bool = False
     """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
     as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""
-    bfloat16: bool = False
-    """Whether a training on a GPU multiplies in bfloat16 (weights and sums are float32 all the same): it takes
-    less time, and is not the same to the last digits. Not in the paper."""
 
     def __post_init__(self) -> None:
         if not 0 < self.action_room < self.context - 1:

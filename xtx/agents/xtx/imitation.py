@@ -80,7 +80,7 @@ class ImitationPolicy:
             from xtx.kernels.cuda.imitation_training import RecordedTraining
 
             rates = (settings.learning_rate, settings.clip, settings.dropout)
-            training = RecordedTraining(self.model, *rates, settings.batch_size, settings.bfloat16)
+            training = RecordedTraining(self.model, *rates, settings.batch_size)
             self._recorded = training, RecordedScores(self.model)
 
     # -- contexts

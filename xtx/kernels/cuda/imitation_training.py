@@ -6,8 +6,7 @@ up its rows. A step finds its batch by a counter on the device, so nothing else 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -35,11 +34,8 @@ class RecordedTraining:
     """Trains one model several times. The optimiser is reset in place, because the graphs use its tensors'
     addresses."""
 
-    def __init__(
-        self, model: GPT, rate: float, clip: float, dropout: float, batch_size: int, bfloat16: bool = False
-    ) -> None:
+    def __init__(self, model: GPT, rate: float, clip: float, dropout: float, batch_size: int) -> None:
         self._model = model
-        self._bfloat16 = bfloat16
         self._clip = clip
         self._drop = TorchDropout(dropout) if dropout else None
         self._batch = batch_size
@@ -53,9 +49,8 @@ class RecordedTraining:
         self._start_optimiser()
 
     def _allocate(self, tokens: int, sources: int, slots: int, steps: int) -> None:
-        """Allocate the tensors for the examples and for the batches of a pass, and drop recorded steps, which use the
-        old
-        ones."""
+        """Allocate the tensors for the examples and for the batches of a pass, and drop recorded steps, which use
+        the old ones."""
 
         def ints(size: int) -> Tensor:
             return torch.zeros(size, dtype=torch.int32, device=self._device)
@@ -139,7 +134,7 @@ class RecordedTraining:
             self._source.zero_()
             self._at.fill_(-1)
             self._shares.zero_()
-            with _learning_mode(self._bfloat16):
+            with fixed_order_sums():
                 self._recorded[shape] = record(lambda: self._learn(*shape))
             with torch.no_grad():
                 for tensor, old in zip(touched, before, strict=True):
@@ -176,10 +171,3 @@ class RecordedTraining:
         loss, hits = self._totals.tolist()
         self._totals.zero_()
         return loss, hits
-
-
-@contextlib.contextmanager
-def _learning_mode(bfloat16: bool) -> Iterator[None]:
-    """Within `with`, make every sum in a fixed order; with `bfloat16`, products in that."""
-    with fixed_order_sums(), torch.autocast("cuda", torch.bfloat16, enabled=bfloat16, cache_enabled=False):
-        yield

@@ -23,7 +23,7 @@ MEANINGS = {
     FEWER: "fewer steps than the paper's runs",
     OTHER: "not the paper's settings",
     UNFINISHED: "not finished",
-    BFLOAT16: "made before runs recorded it: on a GPU, imitation was trained in bfloat16",
+    BFLOAT16: "on a GPU, imitation was trained in bfloat16, as in all runs before the precision was recorded",
     SEARCH: "valid actions of another version of search or survey than the present, or of one that is not recorded",
 }
 """What each sign means, in the order in which they are shown."""
@@ -39,9 +39,8 @@ def list_marks(group: Group) -> list[Mark]:
     runs = group.runs
     if not all(run.finished for run in runs):
         found.append(Mark(UNFINISHED, "not finished"))
-    unrecorded = sum(may_be_bfloat16(run) for run in runs)
-    if unrecorded:
-        share = f"{unrecorded} of {len(runs)} runs: " if len(runs) > 1 else ""
+    if rounded := sum(may_be_bfloat16(run) for run in runs):
+        share = f"{rounded} of {len(runs)} runs: " if len(runs) > 1 else ""
         found.append(Mark(BFLOAT16, share + MEANINGS[BFLOAT16]))
     others = sorted({words for run in runs if (words := describe_other_search(run))})
     if others:
@@ -61,11 +60,13 @@ def find_common_signs(groups: Sequence[Group]) -> set[str]:
 
 
 def may_be_bfloat16(run: RunData) -> bool:
-    """Whether a run trained an imitation policy before its settings said in which precision, and not for certain on a
-    CPU, where it was float32."""
+    """Whether a run trained an imitation policy with products in bfloat16: by its settings, or before they said so, and
+    not for certain on a CPU, where it was float32."""
     imitation = run.config.settings.get("imitation")
-    if not isinstance(imitation, dict) or "bfloat16" in imitation or run.config.agent == "xtx-lambda-1":
+    if not isinstance(imitation, dict) or run.config.agent == "xtx-lambda-1":
         return False
+    if "bfloat16" in imitation or "known" in imitation:  # `known` is newer than the choice
+        return bool(imitation.get("bfloat16"))
     torches = [str((start.get("packages") or {}).get("torch", "")) for start in run.starts]
     return not torches or any(not name.endswith("+cpu") for name in torches)
 

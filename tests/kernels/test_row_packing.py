@@ -120,8 +120,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch, model: GPT) -> RecordedTraining:
 @pytest.mark.parametrize("remembered", [24, 1])
 def test_a_packed_training_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
     """Trainings of one step and of several, each with a reset optimiser; one that needs larger tensors, and one with
-    long
-    actions."""
+    long actions."""
     monkeypatch.setattr(imitation_training, "REMEMBERED", remembered)
     ours, plain = (GPT(SIZES, torch.Generator().manual_seed(1)) for _ in range(2))
     training = on_a_cpu(monkeypatch, ours)

@@ -26,8 +26,7 @@ class EncodedReading:
     """The input of the network: S texts, Q questions, P pairs of a text and a question, N actions.
 
     All tensors are on the CPU and hold int64, except weights. The positions of an object are padded to the largest
-    number
-    that any object has, with weight 0.
+    number that any object has, with weight 0.
     """
 
     texts: Tensor

@@ -164,8 +164,7 @@ class Ragged:
     @contextmanager
     def restore_afterwards(self) -> Iterator[list[int]]:
         """Remove the rows that are added in the block when it ends; yields a list that holds their ids afterwards,
-        newest
-        first."""
+        newest first."""
         size, used, free = self.size, self._used, len(self._free)
         free_ids = self._free[:]
         freed: list[int] = []

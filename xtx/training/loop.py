@@ -205,8 +205,7 @@ class Training:
 
     def _is_checkpoint_due(self) -> bool:
         """Return whether to write a checkpoint now: so rarely that writing takes at most a hundredth of the time,
-        unless
-        `checkpoint_seconds` is 0."""
+        unless `checkpoint_seconds` is 0."""
         if self._checkpoint_seconds == 0:
             return True
         return time.monotonic() - self._saved_at > max(self._checkpoint_seconds, 100 * self._save_cost)

@@ -43,8 +43,7 @@ class Placement:
         """Return the tasks with that of the worker on the parent's own processor first.
 
         That worker can run only while the parent sleeps, and when it answers the parent continues at once. If the
-        parent
-        waited for another worker first, it would have to wait for the end of this one's time slice.
+        parent waited for another worker first, it would have to wait for the end of this one's time slice.
         """
         near = self._worker_on.get(current_processor()) if len(tasks) > 1 and self._worker_on else None
         return {near: tasks[near], **tasks} if near in tasks else tasks

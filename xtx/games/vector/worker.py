@@ -35,8 +35,7 @@ OUT_OF_MEMORY = 12
 
 class _MessageReader:
     """Reads the parent's messages. If the last message of a kind was soon followed by another, it spin-waits for the
-    next
-    one, because it is likely to follow soon again."""
+    next one, because it is likely to follow soon again."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel

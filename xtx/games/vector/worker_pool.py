@@ -300,8 +300,7 @@ class WorkerPool:
         """End a lost worker, and find out whether its current command is the cause.
 
         It is if the worker executed that command alone; otherwise the next worker is to do so. Raises `UserError` if
-        too
-        many workers were lost.
+        too many workers were lost.
         """
         remote = self.remotes[task.remote]
         trouble = task.trouble = task.trouble or WorkerLosses()

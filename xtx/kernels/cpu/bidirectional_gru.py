@@ -2,8 +2,7 @@
 
 On a CPU it runs in C: torch's GRU has a graph of some twenty nodes for each token there, which costs more than the
 arithmetic. If the C code does not support the sizes, training on a CPU runs both directions in one loop with an
-explicit
-gradient, and everything else uses torch's GRU.
+explicit gradient, and everything else uses torch's GRU.
 """
 
 from __future__ import annotations

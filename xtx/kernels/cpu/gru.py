@@ -1,8 +1,7 @@
 """The last states of a GRU over many short token rows on a CPU, in C: the kernel of the text encoders.
 
 Common prefixes of rows are computed once, and every word is projected once. A `PrefixTree` is the part that depends on
-the rows
-alone, and is used with any weights. gru.h describes the C sources beside this file.
+the rows alone, and is used with any weights. gru.h describes the C sources beside this file.
 """
 
 from __future__ import annotations
@@ -111,8 +110,7 @@ class PrefixTree:
 
     def levels(self) -> list[tuple[Tensor, Tensor | None]]:
         """Return for each level the words of its nodes, as indices into `words`, and their parents' indices in the
-        level
-        before (None in a first level)."""
+        level before (None in a first level)."""
         starts, parents, words = (self._arrays[name] for name in ("level_node", "parent", "word"))
         found = []
         for level in range(self._struct.levels):

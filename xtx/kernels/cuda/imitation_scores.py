@@ -35,8 +35,7 @@ class RecordedScores:
         result.
 
         rows: tokens of each context; says: tokens of the actions of each context. The function must be called before
-        the
-        next call of `ask`. See `ImitationPolicy._score`.
+        the next call of `ask`. See `ImitationPolicy._score`.
         """
         states = next_power_of_two(len(rows), 8)
         length = min(_next(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)

@@ -20,8 +20,7 @@ class FlatExamples:
 
     def __init__(self, tokens: Sequence[Ints], contexts: Sequence[int]) -> None:
         """tokens: a context, the action that was taken and its end mark, for each example; contexts: the number of
-        tokens
-        of each context."""
+        tokens of each context."""
         lengths = np.array([len(row) for row in tokens], np.int64)
         self.starts = 1 + np.cumsum(lengths) - lengths
         self.read = lengths - 1
@@ -57,8 +56,7 @@ def pack_batches(
     """Pack the examples in this order, `batch` of them at a time.
 
     capacity: tokens of a row; slots: predictions of a row. All batches get as many rows as the largest needs, rounded
-    up
-    to a multiple of `step`.
+    up to a multiple of `step`.
     """
     batches = -(-len(order) // batch)
     row, column, slot = (np.zeros(len(order), np.int64) for _ in range(3))

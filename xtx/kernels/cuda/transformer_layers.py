@@ -1,8 +1,7 @@
 """Layers of a transformer whose gradients are fast and have a fixed order of summation on a GPU.
 
 torch's are slow there for the imitation policy, which has many rows of few numbers. On a CPU, and where a kernel does
-not
-support the sizes, torch's are used.
+not support the sizes, torch's are used.
 """
 
 from __future__ import annotations

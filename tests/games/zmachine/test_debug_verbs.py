@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xtx.games.actions.search import Search, Thing
+from xtx.games.actions.nameable_things import Thing
+from xtx.games.actions.search import Search
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.zmachine.debug_verbs import without_debugging

@@ -67,6 +67,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "lowwater", "--steps", "1.5"], "--steps takes a whole number, not '1.5' (see"),
         (["play", "lowwater", "--delay", "soon"], "--delay takes a number, not 'soon' (see"),
         (["games", "--all"], "unrecognized options: --all"),
+        (["train", "lowwater", "--wide-grammar"], "--wide-grammar no longer exists: `--actions whole` finds more"),
+        (["train", "lowwater", "--imitation.bfloat16"], "--imitation.bfloat16 no longer exists"),
         (["games", "info", "zrok1"], "did you mean zork"),
         (["games", "profile", "absent.z5", "gameinfo.dbg", "-o", "out.json"], "absent.z5: No such file"),
     ],

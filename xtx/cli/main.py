@@ -264,8 +264,20 @@ def _parse(kind: Any, name: str, options: list[str]) -> Any:
     except SystemExit as end:
         if not end.code:
             raise
-        raise UserError(f"{_flatten(said.getvalue())} (see: xtx {name} --help)") from None
+        error = _flatten(said.getvalue())
+        if gone := next(
+            (option for option in _REMOVED_OPTIONS if error.startswith(f"unrecognized options: {option}")), ""
+        ):
+            raise UserError(f"{gone} no longer exists: {_REMOVED_OPTIONS[gone]}") from None
+        raise UserError(f"{error} (see: xtx {name} --help)") from None
 
+
+_REMOVED_OPTIONS = {
+    "--wide-grammar": "`--actions whole` finds more",
+    "--imitation.bfloat16": "it saved 3 % of a run; leave it out",
+    "--imitation.length-buckets": "batches are always split by length; leave it out",
+}
+"""Options of earlier versions, and what to do instead."""
 
 # What tyro says in several lines of Python's words.
 _NO_NUMBER = re.compile(

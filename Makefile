@@ -105,6 +105,8 @@ lock: .venv/stamp
 	echo "== setting up .venv with $$("$$python" --version) (the first time takes a few minutes: Jericho is compiled)"; \
 	"$$python" -m venv .venv
 	@$(LOCKED) -r constraints-build.txt
+	@sed -n '/^torch==/,/[^\\]$$/p' constraints.txt >.venv/torch.txt
+	@$(LOCKED) --no-index -r .venv/torch.txt 2>/dev/null || true  # torch from pip's find-links, if it lies there: a fifth the size
 	@$(LOCKED) -r constraints.txt
 	@if $(BIN)/python -c '$(TORCH_NEEDS_CUDA)'; then $(LOCKED) -r constraints-cuda.txt; fi
 	@$(INSTALL) --no-build-isolation -e .

@@ -31,7 +31,7 @@ results: .venv/stamp
 	@$(BIN)/xtx report results --short --embed docs/results.md
 	@$(BIN)/xtx report results --embed docs/results/full.md
 	@$(BIN)/xtx report results --no-walkthroughs --out .venv/results.html --figures .venv/figures
-	@cp $(addprefix .venv/figures/training-,zork1.svg detective.svg deephome-star.svg inhumane-star.svg) docs/results
+	@cp $(addprefix .venv/figures/training-,detective.svg deephome-star.svg inhumane-star.svg) docs/results
 	@$(BIN)/xtx report $(addprefix results/zork1/,xtx xtx-uniform drrn inv-dy) --no-walkthroughs --figures .venv/figures
 	@cp .venv/figures/opening-zork1.svg docs/results/zork1-beside-paper.svg
 

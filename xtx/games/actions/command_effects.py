@@ -177,14 +177,20 @@ class EffectJudge:
         common: frozenset[int] = frozenset(),
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], frozenset[int]]:
         """What `effects` and `fine_effects` give, and the changes beyond the object tree that are no command's own:
-        those of `common`, and those that are found here."""
+        those of `common`, and those that are found here. Commands that are not to be tried do nothing."""
+        kept = [i for i, command in enumerate(candidates) if command not in self.excluded] if self.excluded else []
+        if self.excluded and len(kept) < len(candidates):
+            effect, fine = np.zeros((2, len(candidates)), dtype=np.uint64)
+            tried = [candidates[i] for i in kept]
+            effect[kept], fine[kept], common = self.find_effects(state, tried, watched, noisy, common)
+            return effect, fine, common
         asking = self.asking
         commands = Commands.of(candidates)
         found = self.judge(state, commands.behind(asking), watched)
-        tried = [verdicts.part(slice(len(asking), None)) for verdicts in found]
-        effect, touched, chancy = effects_of(tried, found[0].watches[: len(asking)])
+        behind = [verdicts.part(slice(len(asking), None)) for verdicts in found]
+        effect, touched, chancy = effects_of(behind, found[0].watches[: len(asking)])
         self.chance += (chancy / max(1, len(commands)) - self.chance) / 4
-        flags, watches = tried[0].flags, tried[0].watches
+        flags, watches = behind[0].flags, behind[0].watches
         hidden = np.empty(0, dtype=np.intp)
         self.hidden_kinds = len(np.unique(watches[touched]))
         if len(touched):

@@ -32,8 +32,9 @@ results: .venv/stamp
 	@$(BIN)/xtx report results --embed docs/results/full.md
 	@$(BIN)/xtx report results --no-walkthroughs --out .venv/results.html --figures .venv/figures
 	@cp $(addprefix .venv/figures/training-,detective.svg deephome-star.svg inhumane-star.svg) docs/results
-	@$(BIN)/xtx report $(addprefix results/zork1/,xtx xtx-uniform drrn inv-dy) --no-walkthroughs --figures .venv/figures
-	@cp .venv/figures/opening-zork1.svg docs/results/zork1-beside-paper.svg
+	@$(BIN)/xtx report $(addprefix results/zork1/,xtx xtx-uniform drrn inv-dy) --no-walkthroughs --out .venv/results.html \
+		--figures .venv/figures/zork1
+	@cp .venv/figures/zork1/training-zork1.svg docs/results/zork1-beside-paper.svg
 
 test: .venv/stamp
 	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"

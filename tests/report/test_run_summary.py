@@ -405,7 +405,7 @@ def test_the_first_picture_is_that_of_the_summaries(monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(ROOT)
     agents = ("xtx", "xtx-uniform", "drrn", "inv-dy")
     board = read_board(*(Path("results/zork1", agent) for agent in agents), facts=None)
-    figure = dict(name_figures(build(board).sections))["opening-zork1"]
+    figure = dict(name_figures(build(board).sections))["training-zork1"]
     committed = (ROOT / "docs/results/zork1-beside-paper.svg").read_text("utf-8")
     assert committed == make_standalone(figure.svg) and "s xtx 103.4" in committed
     assert f"$(addprefix results/zork1/,{' '.join(agents)})" in (ROOT / "Makefile").read_text("utf-8")

@@ -135,14 +135,13 @@ def report(
     progress along their walkthroughs. Raises `UserError`.
     """
     from xtx.cli.runs import report as command
-    from xtx.report.pages.build import TITLE
 
     given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else list(runs)
     paths = tuple(run.path if isinstance(run, SavedRun) else Path(run) for run in given)
     args = command.Args(
         runs=paths,
         out=Path(out),
-        title=title or TITLE,
+        title=title or "",
         figures=None if figures is None else Path(figures),
         no_walkthroughs=not walkthroughs,
     )

@@ -51,8 +51,8 @@ class Args:
     say where `xtx report` begins and ends. No game is opened, so the text is the same everywhere."""
     short: bool = False
     """With --embed: one table of the agents and games that the paper has, instead of the whole report."""
-    title: str = TITLE
-    """Title of the page."""
+    title: str = ""
+    """Title of the page; if not given, "Runs beside the paper", or "Runs" where the paper has none of the games."""
     figures: Annotated[Path | None, arg(metavar="DIR")] = None
     """Also write every plot into this folder, named by game, agent and seed: as SVG, and as PNG where matplotlib is
     installed (extra `report`). A report in Markdown links them."""
@@ -125,7 +125,9 @@ def _embed(args: Args, file: Path) -> None:
             runs,
             failed,
             NoGameFacts().find,
-            lambda board: to_markdown((build_short if args.short else build_brief)(board, args.title), level=2),
+            lambda board: to_markdown(
+                build_short(board, args.title or TITLE) if args.short else build_brief(board, args.title), level=2
+            ),
         )
         _warn_of(board.unreadable[len(failed) :])
         how_many = len(board.runs)

@@ -61,6 +61,11 @@ class Variant:
         return self.actions == "whole"
 
     @property
+    def is_in_paper(self) -> bool:
+        """Whether the paper has the game, however it is played."""
+        return read_paper().maximum(self.game) is not None
+
+    @property
     def title(self) -> str:
         """The name in tables and headings."""
         ways = (("stochastic", self.stochastic), ("whole dictionary", self.is_whole))
@@ -141,9 +146,8 @@ class Group:
 
     @property
     def fewer_steps(self) -> bool:
-        """Whether its runs are shorter than the paper's."""
-        is_toy = self.variant.game.startswith("toy:")  # the paper has no such game
-        return not is_toy and self.steps < find_paper_steps(self.agent)
+        """Whether its runs are shorter than the paper's; not on a game that the paper does not have."""
+        return self.variant.is_in_paper and self.steps < find_paper_steps(self.agent)
 
     @cached_property
     def other_settings(self) -> list[str]:

@@ -75,12 +75,13 @@ def make_page(
 def make_top(document: Document) -> str:
     """What stands above the sections: title, contents, and the choice of agents."""
     contents = " · ".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
+    hidden = " hidden" if len(document.colours) < 2 else ""
     return f"""<header>
 <h1>{escape(document.title)}</h1>
 <p class="soft">{escape(document.lead)}</p>
 <p class="contents">{contents}</p>
 </header>
-<nav aria-label="agents to show"><div>{"".join(_choices(document))}</div></nav>"""
+<nav aria-label="agents to show"{hidden}><div>{"".join(_choices(document))}</div></nav>"""
 
 
 def make_body(document: Document) -> list[Piece]:
@@ -107,6 +108,8 @@ def _choices(document: Document) -> Iterator[str]:
         box = f'<input type="checkbox" checked value="{name}" autocomplete="off">'
         swatch = f'<i class="swatch m-{choose_marker(colour)}"></i>'
         yield f'<label class="c{colour % COLOURS}">{box}{swatch}{name}</label>'
+    if len(document.colours) > 2:
+        yield '<button title="show all agents, or none">all / none</button>'
 
 
 def _section(section: Section, level: int, ids: set[str], name: str, *, whole: bool = False) -> Iterator[str]:
@@ -114,7 +117,8 @@ def _section(section: Section, level: int, ids: set[str], name: str, *, whole: b
     marks = (f' data-piece="{name}"' if whole else "") + _agent_mark(section.agent)
     title = escape(section.title)
     if section.folded:
-        yield f'<details id="{name}"{marks}><summary>{title}</summary>'
+        hint = f' <span class="soft">{escape(section.hint)}</span>' if section.hint else ""
+        yield f'<details id="{name}"{marks}><summary>{title}{hint}</summary>'
     else:
         heading = f"h{min(level, 4)}"
         kind = f' class="{section.kind}"' if section.kind else ""

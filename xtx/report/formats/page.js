@@ -15,6 +15,23 @@ const choose = (root = document.querySelector("main")) => {
     if (one.dataset.agent) one.toggleAttribute("hidden", off.has(one.dataset.agent));
 };
 document.addEventListener("change", (event) => { if (event.target.closest("nav")) choose(); });
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("nav button")) return;
+  const boxes = [...document.querySelectorAll("nav input")], on = boxes.some((box) => !box.checked);
+  for (const box of boxes) box.checked = on;
+  choose();
+});
+// Pointing at an agent's name or row makes the others' curves faint.
+const faint = new CSSStyleSheet();
+let pointed = "";
+document.adoptedStyleSheets.push(faint);
+document.addEventListener("pointerover", (event) => {
+  const one = event.pointerType !== "touch" && event.target.closest?.("nav label, tr[data-agent], th[data-agent]");
+  const agent = one ? one.dataset.agent || one.querySelector("input").value : "";
+  if (agent === pointed) return;
+  pointed = agent;
+  faint.replaceSync(agent && `main svg g[data-agent]:not([data-agent="${CSS.escape(agent)}"]) { opacity: .12 }`);
+});
 // SVG elements do not know `hidden` by themselves; the style sheet's [hidden] rule serves them too.
 
 // What the pointer is at: values of a plot, or the words that belong to a place on a map.
@@ -148,6 +165,7 @@ const zoom = (svg, range, log = plot(svg).log) => {
   svg.innerHTML = kept.whole;
   choose(svg);
   [kept.range, kept.log] = [range, log];
+  svg.closest("figure").querySelector("button.log")?.setAttribute("aria-pressed", log);
   svg.closest("figure").classList.toggle("zoomed", Boolean(range));
   if (!range && !log) return;
   let [low, high] = [y0, y1];
@@ -163,6 +181,7 @@ const zoom = (svg, range, log = plot(svg).log) => {
   const clip = draw("clipPath", { id: `clip-${(clips += 1)}` });
   clip.append(draw("rect", { x: left, y: top, width: right - left, height: bottom - top }));
   const pane = draw("g", { "clip-path": `url(#clip-${clips})` });
+  const names = draw("g", {});
   for (const one of svg.querySelectorAll(".tick, .grid, .top, .reference, .level")) one.remove();
   for (const y of ticks(low, high)) {
     pane.append(draw("line", { class: "grid", x1: left, x2: right, y1: up(y), y2: up(y) }));
@@ -172,7 +191,7 @@ const zoom = (svg, range, log = plot(svg).log) => {
     svg.append(draw("text", { class: "tick", x: across(x), y: bottom + 16, "text-anchor": "middle" }, small(x)));
   for (const [kind, y, said] of levels) {
     pane.append(draw("line", { class: kind, x1: left, x2: right, y1: up(y), y2: up(y) }));
-    pane.append(draw("text", { class: "level", x: right - 4, y: up(y) - 5, "text-anchor": "end" }, said));
+    names.append(draw("text", { class: "level", x: right - 4, y: up(y) - 5, "text-anchor": "end" }, said));
   }
   [...svg.querySelectorAll("g[data-agent]")].forEach((group, number) => {
     const one = series[number];
@@ -184,6 +203,7 @@ const zoom = (svg, range, log = plot(svg).log) => {
     }
     pane.append(group);
   });
+  pane.append(names);  // over the curves
   svg.append(clip, pane);
 };
 let drag = null;
@@ -213,11 +233,18 @@ document.addEventListener("dblclick", (event) => {
   if (svg) zoom(svg, null);
 });
 
+// Tables that fit the page's width have their headers stay below the bar of agents; wider ones scroll in a box of their own.
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries)
+    if (target.matches("nav")) document.documentElement.style.setProperty("--bar", `${target.offsetHeight}px`);
+    else target.classList.toggle("fits", target.firstElementChild.offsetWidth <= target.clientWidth);
+});
 // Every figure can be made as wide as the page, and whole again; rows show the colours of their agents.
 const equip = (root = document) => {
   const known = looks();
-  for (const cell of root.querySelectorAll("tr[data-agent] > td:first-child")) {
-    const agent = cell.parentElement.dataset.agent;
+  for (const one of [document.querySelector("nav"), ...root.querySelectorAll(".scroll")]) sizes.observe(one);
+  for (const cell of root.querySelectorAll("tr[data-agent] > td:first-child, thead th[data-agent]")) {
+    const agent = cell.dataset.agent || cell.parentElement.dataset.agent;
     if (known.has(agent) && !cell.querySelector("i")) cell.prepend(swatch(agent, known));
   }
   for (const figure of root.querySelectorAll("figure")) {

@@ -69,7 +69,9 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     ]
     common_signs = find_common_signs(groups)
     known, others = _split(variants)
-    blocks: list[Block] = [Text(f"{DEFINITIONS} {_EXPLANATION}")]
+    deltas = [value for variant in variants for _, value in compute_deltas(variant, list_sides(board, variant))]
+    said = [DEFINITIONS, _EXPLANATION, *([_DELTA] if any(value is not None for value in deltas) else [])]
+    blocks: list[Block] = [Text(" ".join([*said, *([_OF_THE_PAPER] if known else [])]))]
     if marks:
         blocks.append(Text(describe_marks(marks, common_signs)))
     if known:
@@ -103,10 +105,14 @@ def _mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
     return [Text(f"Mean of Δ over {format_amount(len(ours), 'game')}: {describe_mean(ours)}{beside}.")]
 
 
-_EXPLANATION = (
-    "Max: best final score of any episode. Mean ± population standard deviation over seeds. Δ: normalised Avg of xtx "
-    "minus that of the best of drrn, inv-dy, rc-dqn and xtx-uniform, as far as they are there, at equally many steps. "
-    "Where the paper's name of a game has a star, actions were added to its grammar."
+_EXPLANATION = "Max: best final score of any episode. Mean ± population standard deviation over seeds."
+_DELTA = (
+    "Δ: normalised Avg of xtx minus that of the best of drrn, inv-dy, rc-dqn and xtx-uniform, as far as they are "
+    "there, at equally many steps."
+)
+_OF_THE_PAPER = (
+    f"The paper's figures are beside {AVG}. Where the paper's name of a game has a star, actions were added to its "
+    "grammar."
 )
 
 

@@ -15,6 +15,8 @@ from xtx.report.pages import across_games, beside_paper, by_game, by_run, openin
 from xtx.report.pages.document import Block, Document, Gallery, Notes, Section, Text
 
 TITLE = "Runs beside the paper"
+TITLE_WITHOUT_PAPER = "Runs"
+"""Of a report without a game that the paper has."""
 
 KINDS_OF_NOTES = (
     ("Not finished", "finished"),
@@ -80,7 +82,7 @@ class Page:
 
 
 def build(
-    board: Board, title: str = TITLE, find_turns: by_run.FindTurns = lambda run: (), page: Page | None = None
+    board: Board, title: str = "", find_turns: by_run.FindTurns = lambda run: (), page: Page | None = None
 ) -> Document:
     """The whole report, or one of its pages."""
     sections: list[Section | None] = []
@@ -89,7 +91,7 @@ def build(
     if board.groups:
         sections.append(opening.make_section(board))
         sections.append(_remarks(board))
-        sections.append(by_game.make_training_plots(board))
+        sections.append(None if opening.shows_all_curves(board) else by_game.make_training_plots(board))
         sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
         sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]
         sections.append(across_games.make_ablations(board))
@@ -109,7 +111,7 @@ def _runs_of(board: Board, find_turns: by_run.FindTurns, page: Page) -> Section:
     return by_run.make_section(board, find_turns, runs, title)
 
 
-def build_brief(board: Board, title: str = TITLE) -> Document:
+def build_brief(board: Board, title: str = "") -> Document:
     """The same in tables only, with curves as figures at some steps and a line for each run: to be read as text."""
     sections: list[Section | None] = []
     if board.groups:
@@ -135,6 +137,7 @@ def _document(board: Board, title: str, sections: Sequence[Section | None]) -> D
     shown = [section for section in sections if section is not None]
     if not board.groups:
         shown = [section for section in (_remarks(board),) if section is not None] + shown
+    title = title or (TITLE if any(variant.is_in_paper for variant in board.variants) else TITLE_WITHOUT_PAPER)
     return Document(title, lead, [*shown, _sources()], board.colours)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,11 +24,14 @@ from xtx.report.plots.svg_plots import Line, LinePlot
 
 POINTS = 160
 """Of a learning curve."""
+MAX_UNFOLDED = 2
+"""Games that are shown at once."""
 
 
 def make_sections(board: Board, maps: bool = True) -> list[Section]:
-    """One for each game."""
-    return [_section(board, variant, maps) for variant in board.variants]
+    """One for each game; folded where there are many."""
+    sections = [_section(board, variant, maps) for variant in board.variants]
+    return [replace(section, folded=True) for section in sections] if len(sections) > MAX_UNFOLDED else sections
 
 
 def make_training_plots(board: Board) -> Section:
@@ -106,7 +110,10 @@ def _section(board: Board, variant: Variant, maps: bool) -> Section:
         blocks += _progress(groups, facts)
     else:
         blocks.append(Text("No walkthrough of this game is at hand, so there is no progress along it to show."))
-    return Section(variant.title, blocks)
+    best = max(float(group.max.max()) for group in groups)
+    of = f" of {format_count(variant.maximum)}" if variant.maximum else ""
+    hint = f"{format_amount(len(groups), 'agent')} · best final score {format_count(best)}{of}"
+    return Section(variant.title, blocks, hint=hint)
 
 
 def _row(group: Group) -> Row:

@@ -100,6 +100,8 @@ class Section:
     blocks: Sequence[Block]
     folded: bool = False
     """Whether it is shown only on demand."""
+    hint: str = ""
+    """What is said beside the title while it is folded."""
     agent: str = ""
     key: str = ""
     """What it is known by where its title may change while runs go on."""

@@ -28,8 +28,8 @@ def make_section(groups: Sequence[Group]) -> Section:
     up_to = " and ".join(map(format_count, sorted(set(ends.values()))))
     text = (
         "Mean final score of the last 100 episodes after so many steps; area under that curve up to step "
-        f"{up_to}, which all rows with a figure there have come to; steps, in two digits, after which it first was at "
-        "25, 50 and 75 % of its highest value. Handicaps, which a person at the keyboard would not have"
+        f"{up_to}, which all rows with a figure there have come to; steps, in two digits, to 25, 50 and 75 % of the "
+        "agent's own best. Handicaps, which a person at the keyboard would not have"
     )
     given = [describe_handicaps(group) for group in groups]
     alike = len(set(given)) == 1
@@ -38,7 +38,7 @@ def make_section(groups: Sequence[Group]) -> Section:
         "agent",
         *(f"at {step:,}" for step in marks),
         "area under curve",
-        *(f"{format_percent(share)} of its best after" for share in SHARES),
+        *(f"steps to {format_percent(share)}" for share in SHARES),
     ]
     rows = [_row(group, marks, ends.get(group.label)) for group in groups]
     if not alike:

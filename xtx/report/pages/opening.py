@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
+from xtx.report.data.paper_tables import Figures
 from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
-from xtx.report.data.run_groups import Board, Variant
+from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import normalise
-from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_percent, format_spread
+from xtx.report.number_format import DASH, format_amount, format_count, format_percent, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
-from xtx.report.pages.beside_paper import find_published, format_over_seeds, make_steps_cell
+from xtx.report.pages.beside_paper import find_published, find_reference, format_over_seeds, make_steps_cell
 from xtx.report.pages.by_game import make_learning_plot
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 
@@ -20,15 +21,19 @@ MAX_LINES = 8
 """Agents in the large curve; the plots below have all."""
 MAX_ROWS = 14
 """Of the compact table."""
+MAX_NAMES = 4
+"""Names of games or agents in one sentence."""
 
 
 def make_section(board: Board) -> Section:
     """The opening of a report of at least one group."""
     leader = _leader(board)
     variant = _main_variant(board, leader)
-    findings = [_beside_paper(board, leader), _who_is_ahead(board), _how_sure(board)]
-    found = [sentence for sentence in findings if sentence] or [_best_of_all(board)]
-    blocks: list[Block] = [Text(" ".join(found)), Gallery([_curve(board, variant, leader)])]
+    findings = [_beside_paper(board, leader) or _best_of_all(board), _who_is_ahead(board), _how_sure(board)]
+    blocks: list[Block] = [
+        *(Text(sentence) for sentence in findings if sentence),
+        Gallery([_curve(board, variant, leader)]),
+    ]
     return Section("Findings", [*blocks, *_table(board, variant, leader)], kind="opening")
 
 
@@ -59,76 +64,102 @@ def _main_variant(board: Board, leader: str) -> Variant:
 
 
 def _beside_paper(board: Board, leader: str) -> str:
-    """How the leader's Avg compares with the paper's on deterministic games; Dragon is left out."""
+    """How the leader's Avg compares with the paper's: on deterministic games, if there are such; Dragon is left out."""
     pairs = [
         (group, paper)
         for group in board.groups
-        if group.label == leader and not group.variant.stochastic and group.variant.game != "dragon"
-        and (paper := find_published(group))
-    ]  # fmt: skip
+        if group.label == leader and group.variant.game != "dragon" and (paper := find_published(group))
+    ]
+    pairs = [pair for pair in pairs if not pair[0].variant.stochastic] or pairs
     if not pairs:
         return ""
-    higher = sum(float(group.avg_by_env.mean()) > paper.avg for group, paper in pairs)
     if len(pairs) == 1:
         [(group, paper)] = pairs
-        avg = format_over_seeds(group.avg_by_env)
-        return f"{leader} on {group.variant.title}: Avg {avg}, the paper's {format_number(paper.avg)}."
+        avg, published = format_over_seeds(group.avg_by_env), format_spread(paper.avg, paper.avg_std)
+        return f"{leader} on {group.variant.title}: {AVG} {avg}, the paper's {published}."
+    where: dict[str, list[str]] = {"above": [], "within": [], "below": []}
+    for group, paper in pairs:
+        distance = round(float(group.avg_by_env.mean()), 1) - paper.avg
+        place = "within" if abs(distance) < paper.avg_std + 0.05 else "above" if distance > 0 else "below"
+        where[place].append(group.variant.title)
+    kind = "stochastic" if pairs[0][0].variant.stochastic else "deterministic"
+    counts = ", ".join(f"{place} on {_count_games(games)}" for place, games in where.items() if games)
+    return (
+        f"{leader} on {len(pairs)} {kind} games without Dragon: {AVG} beside the paper's mean ± standard deviation is "
+        f"{counts}.{_mean_shares(pairs)}"
+    )
+
+
+def _mean_shares(pairs: Sequence[tuple[Group, Figures]]) -> str:
+    """A sentence on the share of the points that is had on average, ours and the paper's; empty without maximums."""
     known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
+    if not known:
+        return ""
     ours = np.mean([float(normalise(group.avg_by_env.mean(), most)) for group, _, most in known])
     theirs = np.mean([float(normalise(paper.avg, most)) for _, paper, most in known])
-    whole = sum(not group.fewer_steps for group, _ in pairs)
-    return (
-        f"{leader}: Avg above the paper's in {higher} of {len(pairs)} deterministic rows that the paper has "
-        f"too (without Dragon), {whole} of them with as many steps as the paper's runs; on average "
-        f"{format_percent(float(ours))} of the points, the paper's {format_percent(float(theirs))}."
-    )
+    return f" On average {format_percent(float(ours))} of the points, the paper's {format_percent(float(theirs))}."
+
+
+def _count_games(games: Sequence[str]) -> str:
+    """How many there are, and which, if they are few."""
+    return f"{len(games)} ({', '.join(games)})" if len(games) <= MAX_NAMES else str(len(games))
 
 
 def _who_is_ahead(board: Board) -> str:
     """Which agents have the highest Avg at equal steps, over the games that several agents have."""
-    winners: Counter[str] = Counter()
-    games: list[str] = []
+    winners: dict[str, list[str]] = {}
     at: set[int] = set()
-    for variant in board.variants:
-        groups = drop_short_groups(board.of(variant))
+    compared = {variant: drop_short_groups(board.of(variant)) for variant in board.variants}
+    compared = {variant: groups for variant, groups in compared.items() if len({g.agent for g in groups}) > 1}
+    if len(compared) == 1:
+        return _ranking(*next(iter(compared.items())))
+    for variant, groups in compared.items():
         ends = find_equal_steps(groups)
-        if len({group.agent for group in groups}) > 1:
-            at.update(ends.values())
-            scores = dict.fromkeys((group.agent for group in groups), float("-inf"))
-            for group in groups:
-                scores[group.agent] = max(scores[group.agent], float(group.avg_at(ends[group.label]).mean()))
-            best = max(scores.values())
-            winners.update(agent for agent, score in scores.items() if score == best)
-            games.append(variant.title)
+        at.update(ends.values())
+        scores = [float(group.avg_at(ends[group.label]).mean()) for group in groups]
+        best = {group.agent for group, score in zip(groups, scores, strict=True) if score == max(scores)}
+        for agent in sorted(best):
+            winners.setdefault(agent, []).append(variant.title)
     if not winners:
         return ""
-    told = ", ".join(f"{agent} on {times}" for agent, times in winners.most_common(3))
-    if len(games) == 1:
-        return f"Highest {AVG_OF_ALL} on {games[0]}, at step {format_count(max(at))}: {' and '.join(winners)}."
+    order = sorted(winners.items(), key=lambda item: -len(item[1]))
+    told = ", ".join(f"{agent} on {_count_games(games)}" for agent, games in order[:MAX_NAMES])
     steps = format_count(min(at)) if len(at) == 1 else f"{format_count(min(at))} to {format_count(max(at))}"
-    return f"Highest {AVG_OF_ALL} at equal steps ({steps}, by game), of {len(games)} games with several agents: {told}."
+    return f"Highest {AVG_OF_ALL} on {len(compared)} games with several agents, at equal steps ({steps}): {told}."
+
+
+def _ranking(variant: Variant, groups: Sequence[Group]) -> str:
+    """The first agents of one game."""
+    ends = find_equal_steps(groups)
+    order = sorted(groups, key=lambda group: -float(group.avg_at(ends[group.label]).mean()))
+    told = [f"{group.label} {format_over_seeds(group.avg_at(ends[group.label]))}" for group in order[:MAX_NAMES]]
+    of = f", of {format_count(variant.maximum)} points" if variant.maximum else ""
+    steps = " and ".join(map(format_count, sorted(set(ends.values()))))
+    return f"Highest {AVG_OF_ALL} on {variant.title} at step {steps}{of}: {', '.join(told)}."
 
 
 def _how_sure(board: Board) -> str:
     """How many rows have one seed, or fewer steps than the paper's runs."""
-    rows = format_amount(len(board.groups), "row")
+    rows = len(board.groups)
     single = sum(len(group.runs) == 1 for group in board.groups)
     short = sum(group.fewer_steps for group in board.groups)
     if not single and not short:
-        return f"Every row has at least {min(len(group.runs) for group in board.groups)} seeds."
-    said = []
-    if single:
-        said.append(f"{single} of {rows} {'has' if single == 1 else 'have'} one seed only")
-    if short:
-        said.append(f"{short} of {rows} {'has' if short == 1 else 'have'} fewer steps than the paper's runs")
-    return f"{' and '.join(said)}: small differences may be chance."
+        return f"Each figure is a mean over at least {min(len(group.runs) for group in board.groups)} seeds."
+    said = [f"{single} from one seed"] if single else []
+    said += [f"{short} from fewer steps than the paper's runs"] if short else []
+    return f"Of {format_amount(rows, 'row')} of figures, {' and '.join(said)}: small differences may be chance."
 
 
 def _best_of_all(board: Board) -> str:
     group = max(board.groups, key=lambda group: float(group.max.max()))
-    return (
-        f"Best final score: {format_count(float(group.max.max()))} points, by {group.label} on {group.variant.title}."
-    )
+    points = format_count(float(group.max.max()))
+    of = f" of {format_count(group.variant.maximum)}" if group.variant.maximum else ""
+    return f"Best final score: {points}{of} points, by {group.label} on {group.variant.title}."
+
+
+def shows_all_curves(board: Board) -> bool:
+    """Whether the large curve has all that plots of each game would show."""
+    return len(board.variants) == 1 and len(drop_short_groups(board.groups)) == len(board.groups) <= MAX_LINES
 
 
 # --- curve and table --------------------------------------------------------------------------------------------
@@ -138,11 +169,11 @@ def _curve(board: Board, variant: Variant, leader: str) -> Figure:
     groups = sorted(drop_short_groups(board.of(variant)), key=lambda group: (group.label != leader, -group.longest))
     shown = groups[:MAX_LINES]
     own = next((group for group in shown if group.label == leader), None)
-    paper = find_published(own) if own else None
-    reference = (f"the paper's {own.agent}", paper.avg) if own and paper else None
+    reference = find_reference([own]) if own else None
     plot = make_learning_plot(board, variant, [group for group in board.of(variant) if group in shown], reference)
     caption = f"{variant.title}: mean final score of the last 100 episodes"
-    return Figure(f"opening-{variant.title}", plot, caption, is_large=True)
+    kind = "training" if shows_all_curves(board) else "opening"
+    return Figure(f"{kind}-{variant.title}", plot, caption, is_large=True)
 
 
 def _table(board: Board, variant: Variant, leader: str) -> list[Block]:

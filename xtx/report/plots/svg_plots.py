@@ -191,9 +191,9 @@ def draw_line_plot(
     axes = _Axes((min(first, 0.0), last), (low, high + 0.02 * (high - low)), height=size[1], width=size[0])
     parts = axes.frame(x_label, y_label)
     if top is not None and with_top:
-        parts.append(_line_across(axes, top))
+        parts.append(_line_across(axes, top, "top"))
     if reference is not None:
-        parts.append(_line_across(axes, reference[1], reference[0]))
+        parts.append(_line_across(axes, reference[1], "reference"))
     markers = len({line.agent for line in shown}) > 1
     for line in shown:
         parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
@@ -203,19 +203,18 @@ def draw_line_plot(
         parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/>')
         parts += _marks(axes, line) if markers else []
         parts.append("</g>")
+    if reference is not None:  # over the curves
+        y, said = axes.up(reference[1]) - 5, escape(_name_level(*reference))
+        parts.append(f'<text class="level" x="{axes.right - 4}" y="{y:.1f}" text-anchor="end">{said}</text>')
     return _svg(
         parts, size, f"{y_label} over {x_label}", _data(axes, shown, unit, top if with_top else None, reference)
     )
 
 
-def _line_across(axes: _Axes, value: float, name: str = "") -> str:
-    """A level across the plot: the most points there are, or what is named."""
-    y, kind = axes.up(value), "reference" if name else "top"
-    said = _name_level(name, value)
-    label = (
-        f'<text class="level" x="{axes.right - 4}" y="{y - 5}" text-anchor="end">{escape(said)}</text>' if name else ""
-    )
-    return f'<line class="{kind}" x1="{axes.left}" x2="{axes.right}" y1="{y}" y2="{y}"/>{label}'
+def _line_across(axes: _Axes, value: float, kind: str) -> str:
+    """A level across the plot: `top`, the most points there are, or `reference`."""
+    y = axes.up(value)
+    return f'<line class="{kind}" x1="{axes.left}" x2="{axes.right}" y1="{y}" y2="{y}"/>'
 
 
 def _name_level(name: str, value: float) -> str:
@@ -347,6 +346,7 @@ def _style() -> str:
         "svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{stroke:#e3e3e3}.axis{stroke:#888}",
         ".top{stroke:#888;stroke-dasharray:2 3}.line{fill:none;stroke-width:1.8}.dashed{stroke-dasharray:5 3}",
         ".reference{stroke:#555;stroke-dasharray:6 4}.mark{stroke:#fff;stroke-width:.6}",
+        ".level{paint-order:stroke;stroke:#fff;stroke-width:3px}",
         ".band{opacity:.16}.bar{opacity:.85}.whisker{stroke:#333;stroke-width:1.6}",
     ]
     for place, colour in enumerate(PALETTE):

@@ -343,8 +343,8 @@ def test_a_reader_sees_findings_a_curve_and_a_table_first(full: Path) -> None:
     assert opening.kind == "opening" and len(found) == len(texts) == 3 and isinstance(gallery, Gallery)
     assert isinstance(table, Section) and len(table.blocks) <= 2
     assert found == [
-        "xtx on 2 deterministic games without Dragon: Avg (100 per env) beside the paper's mean ± standard deviation is "
-        "below on 2 (detective, zork1). On average 28 % of the points, the paper's 58 %.",
+        "xtx on 2 deterministic games without Dragon: Avg (100 per env) beside the paper's mean ± standard deviation "
+        "is below on 2 (detective, zork1). On average 28 % of the points, the paper's 58 %.",
         "Highest Avg (100 of all) on 3 games with several agents, at equal steps (100,000 to 800,000): xtx on 2 "
         "(detective, dragon), xtx-no-mix on 1 (zork1).",
         "Of 8 rows of figures, 1 from one seed and 1 from fewer steps than the paper's runs: small differences may be "
@@ -515,8 +515,9 @@ addEventListener("load", () => {
   document.querySelector('nav input[value="drrn"]').click();
   for (const one of document.querySelectorAll('main [data-agent="drrn"]'))
     if (getComputedStyle(one).display !== "none") wrong.push("drrn is still shown: " + one.outerHTML.slice(0, 80));
-  const [all] = document.querySelectorAll("nav button"), shown = () => [...document.querySelectorAll("main [data-agent]")]
-    .filter((one) => looks().has(one.dataset.agent) && getComputedStyle(one).display !== "none").length;
+  const [all] = document.querySelectorAll("nav button"), marked = [...document.querySelectorAll("main [data-agent]")];
+  const shown = () =>
+    marked.filter((one) => looks().has(one.dataset.agent) && getComputedStyle(one).display !== "none").length;
   all.click();
   const everything = shown();
   all.click();

@@ -393,7 +393,7 @@ def test_the_committed_curves_are_those_of_the_summaries(monkeypatch: pytest.Mon
     """Run `make results` if this fails."""
     monkeypatch.chdir(ROOT)
     named = {name: figure for name, figure in name_figures(build(read_board(Path("results"), facts=None)).sections)}
-    shown = re.findall(r"\(results/([^)]*)\.svg\)", (ROOT / "docs/results.md").read_text("utf-8"))
+    shown = re.findall(r"\(results/(training-[^)]*)\.svg\)", (ROOT / "docs/results.md").read_text("utf-8"))
     assert shown
     for name in shown:
         assert (ROOT / f"docs/results/{name}.svg").read_text("utf-8") == make_standalone(named[name].svg), name

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -21,6 +24,7 @@ from xtx.files.bounded_reads import BadFileError, decode_json, read_bounded, rea
 from xtx.report.data.load_runs import find_below, read_runs
 from xtx.report.plots.room_layout import make_chart
 from xtx.runs.checkpoint_file import read_checkpoint, write_checkpoint
+from xtx.sweep.sweep_folder import is_held
 from xtx.web.run_watcher import Watcher
 
 DEEP = b"[" * 5000 + b"]" * 5000
@@ -304,6 +308,72 @@ def test_names_that_are_not_utf8(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "Max 5" in live_text(folder)
     assert main(["summarise", str(folder), "--no-walkthroughs", "--out", str(folder / "s")]) == 0
     assert len(list((folder / "s").rglob("seed-*.json"))) == 1
+
+
+def test_names_that_command_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names with escape sequences, line ends or reversed writing are shown with these written out."""
+    for name in ("a\x1b[2J", "b\nc", "d\u202ee", "f\x9b31m"):
+        write_run(tmp_path / name, [5])
+        shutil.copytree(tmp_path / name, tmp_path / f"{name} none")
+        (tmp_path / f"{name} none" / "config.json").write_text("null")
+    main(["runs", str(tmp_path)])
+    main(["evaluate", str(tmp_path)])
+    main(["report", str(tmp_path), "--no-walkthroughs", "--out", str(tmp_path / "page.html")])
+    main(["best", str(tmp_path / "a\x1b[2J none")])
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert not set("\x1b\u202e\x9b") & set(text)
+    assert r"b\nc" in shown.out and "a\\x1b[2J none" in shown.err
+    assert all(line.startswith("xtx: ") for line in shown.err.splitlines())
+
+
+class _Capabilities(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+@contextlib.contextmanager
+def permissions_count() -> Iterator[None]:
+    """Root reads and writes whatever the permissions say; here it does not."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (_Capabilities * 2)()
+    assert libc.capget(header, sets) == 0
+    before = sets[0].effective
+    sets[0].effective &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    assert libc.capset(header, sets) == 0
+    try:
+        yield
+    finally:
+        sets[0].effective = before
+        assert libc.capset(header, sets) == 0
+
+
+def test_what_may_not_be_read(tmp_path: Path, toy_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs of somebody else's: the others are listed, and what cannot be read is named."""
+    for name in ("good", "lock", "config.json", "episodes.jsonl", "checkpoints", "folder", "metrics.jsonl"):
+        shutil.copytree(toy_run, tmp_path / name)
+        (tmp_path / name / name).chmod(0) if name in os.listdir(toy_run) else None
+    (tmp_path / "folder").chmod(0)
+    with permissions_count():
+        status, shown = main(["runs", str(tmp_path)]), capsys.readouterr()
+        listed = {name for name in os.listdir(tmp_path) if f"/{name}\n" in shown.out}
+        assert status == 2 and listed == {"good", "lock", "episodes.jsonl", "metrics.jsonl"}
+        assert len(shown.err.splitlines()) == 3 and shown.err.count("Permission denied") == 3
+        assert main(["report", str(tmp_path), "--no-walkthroughs", "--out", str(tmp_path / "page.html")]) == 0
+        left_out = capsys.readouterr().err
+        assert all(f"/{name} is left out" in left_out for name in ("config.json", "episodes.jsonl", "folder"))
+        assert main(["resume", str(tmp_path / "checkpoints"), "--workers", "0"]) == 2
+        assert "checkpoints cannot be read (Permission denied)" in capsys.readouterr().err
+    (tmp_path / "folder").chmod(0o700)
+
+
+def test_a_run_of_somebody_else_that_is_running(tmp_path: Path, toy_run: Path) -> None:
+    """Its lock may not be opened; the kernel lists who has it."""
+    shutil.copytree(toy_run, tmp_path / "r")
+    with (tmp_path / "r" / "lock").open("w") as lock, permissions_count():
+        (tmp_path / "r" / "lock").chmod(0)
+        assert not is_held(tmp_path / "r")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert is_held(tmp_path / "r")
 
 
 def test_many_rising_scores_are_read_quickly(tmp_path: Path) -> None:

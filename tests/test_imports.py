@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "callable_modules": set(),
     "child_processes": set(),
     "cpu_count": set(),
-    "shell_command": set(),
+    "shell_command": {"core"},
     "files": {"core", "shell_command"},
     "config": {"core", "files"},
     # games

@@ -64,3 +64,11 @@ def test_what_a_run_prints_at_its_end_can_be_typed(tmp_path: Path) -> None:
     assert len(printed) == 4, said
     for line in printed:
         call(line + (" --delay 0 --steps 3" if " play " in line else " --episodes 2" if " evaluate " in line else ""))
+
+
+def test_names_with_control_characters_can_be_typed() -> None:
+    name = "a\x1b[2J\nb\\c 'd\u202e"
+    line = format_command("resume", name)
+    assert line.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf %s {line.partition(' resume ')[2]}"], capture_output=True, text=True)
+    assert said.stdout == name

@@ -19,8 +19,15 @@ class UserError(Exception):
 
 
 def warn(line: str) -> None:
-    """Print a warning to the error stream."""
-    print(f"xtx: {line}", file=sys.stderr)
+    """Print a warning to the error stream, in one line."""
+    print(f"xtx: {escape_controls(line)}", file=sys.stderr)
+
+
+def escape_controls(text: str) -> str:
+    """Text in which control characters are written out, as `\\x1b`: names of folders can hold commands to a terminal.
+
+    Bytes of names that are not UTF-8 stay as they are."""
+    return "".join(sign if sign.isprintable() or "\udc80" <= sign <= "\udcff" else ascii(sign)[1:-1] for sign in text)
 
 
 FALLBACK_ACTIONS = ("wait", "yes", "no")

@@ -9,6 +9,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from xtx.core import escape_controls
+
 
 def format_command(*words: object) -> str:
     """Format a command line of xtx that runs as printed in the present folder: `xtx resume runs/a`.
@@ -16,7 +18,14 @@ def format_command(*words: object) -> str:
     The program is `xtx` only where the shell finds this environment's; otherwise it is the path of the script, or
     `python -m xtx.cli` where there is no script.
     """
-    return " ".join([_find_program(Path.cwd()), *(shlex.quote(str(word)) for word in words)])
+    return " ".join([_find_program(Path.cwd()), *(_quote(str(word)) for word in words)])
+
+
+def _quote(word: str) -> str:
+    if escape_controls(word) == word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{escape_controls(escaped)}'"
 
 
 @cache

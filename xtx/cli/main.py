@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO, cast
 
 from xtx.cli.option_help import build_help, wants_help
-from xtx.core import UserError
+from xtx.core import UserError, warn
 from xtx.files.user_paths import DISK_TROUBLE
 from xtx.out_of_memory import explain_lack_of_memory
 
@@ -185,7 +185,7 @@ def _end_at_closed_pipe() -> int:
 
 
 def _complain(line: str) -> int:
-    print(f"xtx: {line}", file=sys.stderr)
+    warn(line)
     return 2
 
 

@@ -55,7 +55,7 @@ def decode_config(content: bytes) -> RunConfig:
     try:
         found = json.loads(content, object_pairs_hook=_refuse_duplicates)
         if not isinstance(found, dict):
-            raise ValueError(f"it holds no object but {type(found).__name__}")
+            raise ValueError("it holds no settings")
     except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and integers of thousands of digits
         raise ConfigError(f"is damaged ({error}); {_ADVICE}") from None
     known = [field.name for field in fields(RunConfig)]

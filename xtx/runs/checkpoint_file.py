@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -81,10 +80,13 @@ def read_checkpoint(path: Path) -> State:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the numbered checkpoints of a run, newest first."""
-    with contextlib.suppress(OSError):
+    """Return the numbered checkpoints of a run, newest first. Raises `UserError` if that is not allowed."""
+    try:
         return sorted((p for p in (folder / "checkpoints").iterdir() if _STEP.fullmatch(p.name)), reverse=True)
-    return []
+    except OSError as error:
+        if error.errno in (*_NO_FILE, errno.ENOTDIR):
+            return []
+        raise UserError(f"{folder / 'checkpoints'} cannot be read ({error.strerror}); put that right") from None
 
 
 def find_newest_checkpoint(folder: Path, on_warning: Callable[[str], None] = warn) -> tuple[Path | None, State | None]:

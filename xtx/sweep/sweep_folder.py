@@ -141,10 +141,22 @@ def is_held(folder: Path) -> bool:
         lock = open_regular(folder / "lock", os.O_RDWR)
     except FileNotFoundError:
         return False
+    except PermissionError:  # a run of somebody else's, whose lock is for its owner alone
+        return _is_listed_as_locked(folder / "lock")
     try:
         return not _try_lock(lock)
     finally:
         os.close(lock)
+
+
+def _is_listed_as_locked(path: Path) -> bool:
+    """Whether the kernel lists a lock on a file; False where it has no such list."""
+    try:
+        status, listed = path.stat(), Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    return any(f"{device}:{status.st_ino}" in line.split() for line in listed.splitlines() if "FLOCK" in line)
 
 
 def last_lines(folder: Path, count: int = 10) -> list[str]:

@@ -16,9 +16,9 @@ from tyro.conf import Positional, arg
 
 from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
-from xtx.core import UserError, warn
+from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
-from xtx.report.data.load_runs import find_run_folders
+from xtx.report.data.load_runs import explain_unreadable, find_run_folders
 
 if TYPE_CHECKING:
     from xtx.training.evaluation import EpisodeOutcome, EvaluationFigures
@@ -67,11 +67,11 @@ def run(args: Args) -> int:
         raise UserError(f"{args.run}: there is no run in it; give the folder of a run, or one with runs in it")
     status = 0
     for number, folder in enumerate(folders, 1):
-        print(f"{chr(10) * (number > 1)}{folder} ({number} of {len(folders)})", flush=True)
+        print(f"{chr(10) * (number > 1)}{escape_controls(str(folder))} ({number} of {len(folders)})", flush=True)
         try:
             ended = _evaluate(replace(args, run=folder))
-        except UserError as error:
-            warn(f"left out: {error}")
+        except (UserError, OSError) as error:
+            warn(f"left out: {explain_unreadable(folder, error)}")
             status = 2
         else:
             if ended:
@@ -91,7 +91,7 @@ def _evaluate(args: Args) -> int:
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(
         f"xtx: {loaded.config.agent} plays {loaded.game_setup.name}, {wanted} {_episodes(wanted)}"
-        f"{', always the choose_likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
+        f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
         f"actions: {loaded.game_setup.spec.actions}",
         soft_wrap=not console.is_terminal,
     )

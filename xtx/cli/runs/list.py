@@ -15,8 +15,8 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.config.settings import RunConfig
-from xtx.core import UserError, warn
-from xtx.report.data.load_runs import find_run_folders
+from xtx.core import UserError, escape_controls, warn
+from xtx.report.data.load_runs import explain_unreadable, find_run_folders
 from xtx.report.data.run_groups import find_game_name
 from xtx.runs.checkpoint_file import find_newest_checkpoint, list_checkpoints
 from xtx.runs.run_config import read_config
@@ -132,8 +132,8 @@ def _read(folders: Sequence[Path]) -> tuple[list[RunRow], int]:
     for folder in (found for given in folders for found in find_run_folders(given)):
         try:
             rows.setdefault(folder.resolve(), read_row(folder))
-        except UserError as error:
-            warn(str(error))
+        except Exception as error:  # whatever its files hold, the other runs are listed
+            warn(explain_unreadable(folder, error))
             unread += 1
     return list(rows.values()), unread
 
@@ -188,7 +188,7 @@ def _sort_key(row: RunRow, by: Column) -> tuple[bool, float | str]:
 
 def format_rows(rows: Sequence[RunRow], width: int) -> list[str]:
     """A table with the folder at the end of each line, or on a line of its own where there is no room for it."""
-    cells = [list(TITLES), *(row.cells() for row in rows)]
+    cells = [list(TITLES), *([escape_controls(cell) for cell in row.cells()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(
@@ -197,7 +197,7 @@ def format_rows(rows: Sequence[RunRow], width: int) -> list[str]:
         )
         for line in cells
     ]
-    folders = [str(row.folder) for row in rows]
+    folders = [escape_controls(str(row.folder)) for row in rows]
     if sum(widths) + 2 * len(widths) + max(map(len, folders)) <= width:
         return [f"{line}  {folder}" for line, folder in zip(lines, ["folder", *folders], strict=True)]
     return [lines[0], *(text for pair in zip(lines[1:], (f"    {f}" for f in folders), strict=True) for text in pair)]

@@ -11,7 +11,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.cli.runs.report import GameFactsReader, NoGameFacts
-from xtx.core import UserError, warn
+from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.report.data.load_runs import RunData, convert_summary, find_run_folders, read_runs
 from xtx.report.data.run_groups import is_same_run, list_deviations, make_variant
@@ -55,7 +55,7 @@ def run(args: Args) -> None:
         _write(path, to_json(made[path][1]))
     console = Console(highlight=False, markup=False, emoji=False)
     for path in written:
-        console.print(f"{made[path][0].folder} -> {path}", soft_wrap=True)
+        console.print(escape_controls(f"{made[path][0].folder} -> {path}"), soft_wrap=True)
     same = f", {len(made) - len(written)} stayed as they were" if len(written) < len(made) else ""
     console.print(f"{format_amount(len(written), 'run')} summarised{same}", soft_wrap=True)
 

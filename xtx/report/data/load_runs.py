@@ -108,6 +108,9 @@ def find_below(path: Path) -> Iterable[Path]:
         try:
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
+        except PermissionError:
+            yield Path(folder)  # may be a run; reading it will say that it cannot be read
+            continue
         except OSError:
             continue
         if any(entry.name == "config.json" and not _is_folder(entry) for entry in entries):
@@ -137,15 +140,20 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]
     for folder in folders:
         try:
             runs.append(convert_summary(folder, read_summary(folder)) if folder.is_file() else read_run(folder))
-        except UserError as error:
-            failed.append(Unreadable(folder, str(error)))
-        except BadFileError as error:
-            failed.append(Unreadable(folder, f"{folder / 'episodes.jsonl'} is damaged ({error})"))
-        except OSError as error:
-            failed.append(Unreadable(folder, f"{error.filename or folder} cannot be read ({error.strerror})"))
         except Exception as error:  # whatever its files hold, the other runs are shown
-            failed.append(Unreadable(folder, f"it cannot be read ({type(error).__name__}: {error})"))
+            failed.append(Unreadable(folder, explain_unreadable(folder, error)))
     return runs, failed
+
+
+def explain_unreadable(folder: Path, error: Exception) -> str:
+    """Why a run cannot be read, from the exception that reading it raised."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, BadFileError):
+        return f"{folder / 'episodes.jsonl'} is damaged ({error})"
+    if isinstance(error, OSError):
+        return f"{error.filename or folder} cannot be read ({error.strerror})"
+    return f"{folder} cannot be read ({type(error).__name__}: {error})"
 
 
 def read_run(folder: Path) -> RunData:

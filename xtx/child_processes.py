@@ -70,6 +70,8 @@ def describe_end(code: int) -> str:
     """Return a description of how a process ended, from its return code, which is negative for a signal."""
     if code >= 0:
         return f"ended with status {code}"
+    if -code == signal.SIGVTALRM:  # emulator/jericho_library.py
+        return "was ended, since the story's opening does not end"
     return f"died of {name_signal(-code)}"
 
 

@@ -222,7 +222,7 @@ def _receive(child: _Child) -> Iterator[Event]:
             yield Failed(child.number, UserError(f"{child.call.name}: {value.strip().splitlines()[-1]}"))
             return
     if not content:
-        why = f"the emulator's process {describe_end(child.process.wait())}; nothing else is affected"
+        why = f"the emulator's process {describe_end(child.process.wait())}"
         yield Failed(child.number, UserError(f"{child.call.name}: {why}"))
 
 

@@ -24,10 +24,15 @@ PATIENCE = 120.0
 _STAGE = "looking for score, end and player"
 
 
+class UnplayableStoryError(UserError):
+    """A story that ends the emulator's process, or keeps it busy for ever, before it asks for anything."""
+
+
 def describe_story(story: Story, on_progress: Progress | None = None) -> Story:
     """Return the story with a profile, discovered if only its file is known so far.
 
-    What was discovered is kept in the user's cache. `on_progress` is called about once a second meanwhile.
+    What was discovered is kept in the user's cache. `on_progress` is called about once a second meanwhile. Raises
+    `UnplayableStoryError`.
     """
     if story.profile is None or not story.profile.is_bare:
         return story
@@ -35,6 +40,8 @@ def describe_story(story: Story, on_progress: Progress | None = None) -> Story:
         profile = _discover_in_child(story, on_progress)
         with suppress(UserError):  # a cache that cannot be written is no cache
             write_user_file(found_file(story.md5), encode_profile(profile))
+    except UnplayableStoryError:
+        raise
     except UserError as error:
         profile = _fall_back(story, error)
     return replace(story, profile=profile)
@@ -42,18 +49,22 @@ def describe_story(story: Story, on_progress: Progress | None = None) -> Story:
 
 def discover_in_child(story: Story, on_progress: Progress | None = None) -> Profile:
     """Return what `discover.discover` finds, in a process of its own; if the story ends that process, what its file
-    says."""
+    says. Raises `UnplayableStoryError`."""
     try:
         return _discover_in_child(story, on_progress)
+    except UnplayableStoryError:
+        raise
     except UserError as error:
         return _fall_back(story, error)
 
 
 def _discover_in_child(story: Story, on_progress: Progress | None) -> Profile:
-    """Return what is discovered. Raises `UserError` if the process dies, or shows no progress for `PATIENCE`."""
+    """Return what is discovered. Raises `UserError` if the process dies, or shows no progress for `PATIENCE`; an
+    `UnplayableStoryError` if it does so while the story is being loaded."""
     path = story.path.absolute()
     call = ChildCall(discover_file, (str(path),), path.name)
     share = 0.0
+    is_loaded = False
 
     def tell() -> None:
         if on_progress is not None:
@@ -62,10 +73,10 @@ def _discover_in_child(story: Story, on_progress: Progress | None) -> Profile:
     # The caller also shows signs of life while the story shows none: how long that may last is decided here.
     for event in run_in_children([call], 1, PATIENCE, on_wait=tell):
         if isinstance(event, Failed):
-            raise event.error
+            raise event.error if is_loaded else UnplayableStoryError(f"{event.error}: it cannot be played")
         if isinstance(event, Finished):
             return msgspec.json.decode(event.result, type=Profile)
-        share = event.done / event.total
+        share, is_loaded = event.done / event.total, True
         tell()
     raise AssertionError("a call must end")
 

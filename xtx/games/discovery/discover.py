@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
+from xtx.core import UserError
 from xtx.games.canonical.survey_budget import Budget, Progress
 from xtx.games.catalog.bare_profile import SEED, bare_profile, file_findings
 from xtx.games.catalog.finding import Finding
@@ -29,12 +30,14 @@ BUDGET = 2_000_000_000
 
 def discover(story: Story, on_progress: Progress | None = None) -> Profile:
     """What can be found out about a story. Runs it, so it must be called in a process of its own. The same story always
-    gives the same profile."""
+    gives the same profile. Raises `UserError` for a story that ends by itself."""
     profile = bare_profile(story.content, story.md5, story.path)
     profile = msgspec.structs.replace(profile, findings=file_findings(story.content))
     emulator = Emulator(replace(story, profile=profile))
     engine = None
     try:
+        if not emulator.wants_input_in(emulator.save_registers()):
+            raise UserError(f"{story.path.name} ends before it asks for anything")
         with suppress(ValueError):
             engine = Engine.of(emulator)
         return _discover(profile, Probe(emulator, engine, Budget(BUDGET, on_progress)))

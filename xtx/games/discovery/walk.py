@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from xtx.games.discovery.probe import Answer, Probe, same_words
@@ -16,25 +17,81 @@ _MOST_ANSWERS = 24
 _KEYS = ("\n", " ", "n", "1", "y", "\n")
 _REPLIES = ("no", "yes", "1", "n", "")
 _MOST_STATES = 10
+_MOST_CHOICES = 6
+"""Limits the answers in a row where the usual ones lead nowhere and those that the story offers are tried."""
+_MOST_TRIES = 200
+"""Limits the answers that are tried there."""
+_QUESTION = 200
+"""Characters at the end of a text in which the words are that a question may take."""
+_OFFERED_KEY = re.compile(r"(?<![A-Za-z0-9'])([A-Za-z0-9])(?=[)\].:>]|\s+[-=]\s)|[(\[<\"']([A-Za-z0-9])(?=[)\]>\"'])")
+"""As in "1) Begin", "[B]egin" or "N = next"."""
+_Place = tuple[int, int, str]
+"""Where a story waits: program counter, number of frames, and the text above."""
 
 
 def find_opening(emulator: Emulator, seed: int) -> tuple[str, ...]:
-    """What must be typed at the beginning of a game before the story takes commands; nothing for most stories. The
-    emulator is left there."""
+    """What must be typed at the beginning of a game before the story takes commands; nothing for most stories, or where
+    nothing leads there. The emulator is left there."""
     emulator.reset(seed)
+    first = emulator.save()
+    typed = _follow_usual_answers(emulator)
+    if typed is None:
+        typed = _search_answers(emulator, first)
+    if typed is None:
+        emulator.restore(first)
+    return typed or ()
+
+
+def _follow_usual_answers(emulator: Emulator) -> tuple[str, ...] | None:
+    """The answers that lead from the present state to a prompt for commands, each the first that leads to a new prompt;
+    None where they do not."""
     typed: list[str] = []
-    seen: set[tuple[int, int, str]] = set()
+    seen: set[_Place] = set()
     while len(typed) < _MOST_ANSWERS and not emulator.halted:
         state = emulator.save()
-        if emulator.wants_line_in(state) and not _is_a_question(emulator, state):
+        if _takes_commands(emulator, state):
             return tuple(typed)
         choices = _REPLIES if emulator.wants_line_in(state) else _KEYS
         answer = _first_that_leads_on(emulator, state, choices, seen)
         if answer is None:
-            emulator.restore(state)
-            break
+            return None
         typed.append(answer)
-    return tuple(typed)
+    return None
+
+
+def _search_answers(emulator: Emulator, first: Snapshot) -> tuple[str, ...] | None:
+    """Answers that lead to a prompt for commands, among those that the story offers and the usual ones; None where none
+    do. The emulator is left there. Frotz keeps the last word before a prompt back, which shows one answer later."""
+    waiting: list[tuple[Snapshot, tuple[str, ...]]] = [(first, ())]
+    seen: set[_Place] = set()
+    tried = 0
+    for state, typed in waiting:  # which grows meanwhile
+        emulator.restore(state)
+        for answer in find_offered_answers(emulator.narration, emulator.wants_line_in(state)):
+            tried += 1
+            if tried > _MOST_TRIES:
+                return None
+            if not _leads_on(emulator, state, answer, seen):
+                continue
+            after = emulator.save()
+            if _takes_commands(emulator, after):
+                return (*typed, answer)
+            if len(typed) < _MOST_CHOICES:
+                waiting.append((after, (*typed, answer)))
+    return None
+
+
+def find_offered_answers(text: str, is_line: bool) -> tuple[str, ...]:
+    """What a text offers as answers, as in "1) Begin" or "male or female?", and the usual ones. `is_line`: whether a
+    line is typed, not a key."""
+    keys = [found[1] or found[2] for found in _OFFERED_KEY.finditer(text)]
+    words = re.findall(r"[a-z]+", text[-_QUESTION:].lower()) if is_line else []
+    return tuple(dict.fromkeys((*keys, *map(str.lower, keys), *(_REPLIES if is_line else _KEYS), *words)))
+
+
+def _takes_commands(emulator: Emulator, state: Snapshot) -> bool:
+    """Whether the story waits for a command in the present state; the emulator is left there."""
+    return emulator.wants_line_in(state) and not _is_a_question(emulator, state)
 
 
 def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
@@ -45,20 +102,22 @@ def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
     return len(texts) == 1
 
 
-def _first_that_leads_on(
-    emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[tuple[int, int, str]]
-) -> str | None:
+def _first_that_leads_on(emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[_Place]) -> str | None:
     """The first of some answers that leads to a prompt where the story has not waited yet; the emulator is there."""
-    for choice in choices:
-        emulator.restore(state)
-        if emulator.step(choice, LONG) is not Status.DONE:
-            continue
-        after = emulator.save_registers()
-        place = after.pc, after.frames, emulator.narration
-        if place not in seen:
-            seen.add(place)
-            return choice
-    return None
+    return next((choice for choice in choices if _leads_on(emulator, state, choice, seen)), None)
+
+
+def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_Place]) -> bool:
+    """Whether an answer leads to a prompt where the story has not waited yet; the emulator is there."""
+    emulator.restore(state)
+    if emulator.step(answer, LONG) is not Status.DONE:
+        return False
+    after = emulator.save_registers()
+    place = after.pc, after.frames, " ".join(emulator.narration.split())
+    if place in seen or not emulator.wants_input_in(after):
+        return False
+    seen.add(place)
+    return True
 
 
 def walk(probe: Probe, first: Snapshot) -> list[Snapshot]:

@@ -254,6 +254,11 @@ class Emulator:
         """Whether the story waits for a line in that state (and not for a single key)."""
         return state.opcode == 228
 
+    @staticmethod
+    def wants_input_in(state: Snapshot) -> bool:
+        """Whether the story waits for a line or a key in that state; it does not where it has ended."""
+        return state.opcode in (228, 246)
+
     # --- states -------------------------------------------------------------------------------------------------
 
     @property

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import signal
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jericho
 
 COMMAND_LENGTH = 198
 """Longest command in bytes that Jericho's input buffer takes."""
+
+
+_OPENING_SECONDS = 3.0
+"""Limits the processor time of a story's opening, which libfrotz runs to the first prompt without counting. The longest
+one known takes 0.1 s."""
 
 
 class Trace(ctypes.Structure):
@@ -89,7 +98,23 @@ class _FrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
             operations = (ctypes.c_void_p * 7).in_dll(lib, table)
             for place in places:
                 operations[place] = replacement.value
-        super().load(story_file, seed)
+        with _bounded_opening():
+            super().load(story_file, seed)
+
+    def reset(self) -> Any:
+        """Begin a new game, as Jericho does."""
+        with _bounded_opening():
+            return super().reset()
+
+
+@contextlib.contextmanager
+def _bounded_opening() -> Iterator[None]:
+    """End this process by SIGVTALRM if the opening within does not end; `describe_end` says so then."""
+    left, interval = signal.setitimer(signal.ITIMER_VIRTUAL, _OPENING_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, left, interval)
 
 
 def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:

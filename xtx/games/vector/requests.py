@@ -64,6 +64,8 @@ class WorkerLosses:
     """Commands that are forbidden because of it, with how the process ended."""
     unproven: set[str] = field(default_factory=set)
     """Those of them that ended no process that did nothing else."""
+    openings: int = 0
+    """How many workers the story ended before anything was tried."""
 
     def count_losses(self, command: str) -> int:
         """Return how many workers were lost at a command since a cause was last found."""

@@ -93,6 +93,8 @@ class WorkerClient:
         """In the latter case, a description."""
         self.ended_from_outside = False
         """Whether the last process was ended by a signal that no story can cause."""
+        self.ended_by_story = False
+        """Whether it ended by itself in another way."""
         self._progress, self._since = 0, 0.0
         """The last progress counter, and the time at which it changed."""
 
@@ -241,6 +243,7 @@ class WorkerClient:
             code = process.wait()
             self.hang_up()
         self.ended_from_outside = not self._silence and (-code in _FROM_OUTSIDE or code == OUT_OF_MEMORY)
+        self.ended_by_story = not self._silence and not self.ended_from_outside
         if code == OUT_OF_MEMORY:
             return "ran out of memory"
         return self._silence or describe_end(code)

@@ -38,6 +38,8 @@ from xtx.games.vector.worker_client import Kind, Phase, WorkerClient, check_answ
 
 _ATTEMPTS = 10
 """Limits the workers lost during one request without a command as the cause; then the game cannot be played."""
+_OPENINGS = 3
+"""Limits the workers that end while they open the story, before they try anything."""
 _RELAPSES = 3
 """Workers lost at a command that did no harm when it was tried alone, before it is forbidden for this run all the same:
 the cause may be what the process did before."""
@@ -325,7 +327,10 @@ class WorkerPool:
                     self._blame(task, suspect, why)
             elif remote.phase is Phase.SETUP:
                 self._blame_in_survey(trouble, tried, command, why)
-        if len(trouble.losses) > _ATTEMPTS or len(trouble.blamed) > _VERDICTS:
+        if remote.phase is Phase.SETUP and not tried and remote.ended_by_story:
+            trouble.openings += 1
+        too_many = len(trouble.losses) > _ATTEMPTS or len(trouble.blamed) > _VERDICTS
+        if too_many or trouble.openings >= _OPENINGS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self._spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
 

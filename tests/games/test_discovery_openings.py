@@ -1,0 +1,146 @@
+"""Stories that ask something, or do something else than asking for a command, when they begin."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from zcode import CODE, Code, assemble
+
+from xtx.cli.main import main
+from xtx.core import UserError
+from xtx.games.catalog.story_file import read_story
+from xtx.games.discovery.discover import discover
+from xtx.games.discovery.walk import find_offered_answers
+from xtx.games.isolated_discovery import discover_in_child
+from xtx.games.story_game import GameSpec
+from xtx.games.vector.game_vector import GameVector
+
+ADVENTURE = """
+Array line buffer 60; Array words -> 130; Global points; Global key;
+[ Main; Begin(); ];
+[ Begin; Opening();
+  for (::) {
+    print "^>"; line->0 = 50; line->1 = 0; words->0 = 10; read line words;
+    switch (words-->1) {
+      'look': print "A cave.^";
+      'inventory': print "You have nothing.^";
+      'score': print "Your score is ", points, ".^";
+      'wave': points = points + 5; print "Well waved.^";
+      default: print "I don't know that.^";
+    } } ];
+"""
+OPENINGS = {
+    "a menu of keys": (
+        'do { print "^1) Story so far^2) Begin^"; @read_char 1 -> key; if (key == \'1\') print "Once.^"; }'
+        " until (key == '2');",
+        ("2",),
+    ),
+    "two menus": (
+        "do { print \"^[I]ntroduction or [B]egin?\"; @read_char 1 -> key; } until (key == 'b');"
+        "do { print \"^Level? (1), (2) or (3)\"; @read_char 1 -> key; } until (key == '3');",
+        ("I", "b", "1", "3"),  # Frotz shows the last word only when a key was typed
+    ),
+    "a question with answers": (
+        'do { print "^Are you a wizard or a thief? "; line->0 = 50; line->1 = 0; read line 0; }'
+        " until (line->2 == 't');",
+        ("thief",),
+    ),
+    "nothing": ("", ()),
+    "a question without an answer": ('for (::) { print "^Why? "; line->0 = 50; line->1 = 0; read line 0; }', ()),
+}
+Compile = Callable[[str], Path]
+
+
+@pytest.fixture
+def compile_story(tmp_path: Path) -> Compile:
+    def compile_source(source: str) -> Path:
+        (tmp_path / "story.inf").write_text(source)
+        subprocess.run(["inform6", "-v5", "story.inf", "story.z5"], cwd=tmp_path, check=True, capture_output=True)
+        return tmp_path / "story.z5"
+
+    return compile_source
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+@pytest.mark.parametrize("kind", OPENINGS)
+def test_what_is_typed_until_the_story_takes_commands(kind: str, compile_story: Compile) -> None:
+    code, expected = OPENINGS[kind]
+    profile = discover(read_story(compile_story(f"{ADVENTURE} [ Opening; {code} ];")))
+    assert profile.opening == expected
+    if expected:
+        assert profile.score is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_line", "offered"),
+    [
+        ("1) Begin\n2) Restore", False, ("1", "2")),
+        ("Press [N] for next or <Q> to quit", False, ("N", "Q", "n", "q")),
+        ("B = begin, R = restore", False, ("B", "R", "b", "r")),
+        ("Are you male or female?", True, ()),
+        ("It's a dark night. Press any key.", False, ()),
+    ],
+)
+def test_offered_answers(text: str, is_line: bool, offered: tuple[str, ...]) -> None:
+    found = find_offered_answers(text, is_line)
+    assert found[: len(offered)] == offered
+    assert found[len(offered)] == ("no" if is_line else "\n")
+    assert not is_line or {"male", "female"} <= set(found)
+
+
+def write_story(folder: Path, build: Callable[[Code], None]) -> Path:
+    code = Code(CODE)
+    build(code)
+    path = folder / "odd.z5"
+    path.write_bytes(assemble(bytes(code.bytes)))
+    return path
+
+
+def loop(code: Code) -> None:
+    code.op("jump", -1)
+
+
+def leave(code: Code) -> None:
+    code.op("quit")
+
+
+def divide(code: Code) -> None:
+    code.op("div", 1, 0, store=16)
+
+
+@pytest.mark.parametrize(
+    ("build", "complaint"),
+    [
+        (loop, "the story's opening does not end: it cannot be played"),
+        (divide, "died of SIGFPE: it cannot be played"),
+        (leave, "ends before it asks for anything: it cannot be played"),
+    ],
+)
+def test_a_story_that_never_asks_for_anything_is_refused_in_one_line(
+    build: Callable[[Code], None], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, began = write_story(tmp_path, build), time.process_time()
+    with pytest.raises(UserError, match=complaint):
+        discover_in_child(read_story(path))
+    assert main(["games", "add", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert complaint in captured.err and captured.err.count("\n") == 1 and not captured.out
+    assert time.process_time() - began < 20
+
+
+def test_an_opening_that_does_not_end_ends_few_workers(tmp_path: Path) -> None:
+    spec, began = GameSpec(str(write_story(tmp_path, loop)), search=False), time.process_time()
+    with pytest.raises(UserError, match="the story's opening does not end"), GameVector(spec, 1, 1) as games:
+        games.reset()
+    assert time.process_time() - began < 30
+
+
+def test_a_story_that_ends_at_once_can_be_looked_at(tmp_path: Path) -> None:
+    path = write_story(tmp_path, leave)
+    with GameVector(GameSpec(str(path), search=False), 1, 1) as games:
+        assert games.reset()[0].score == 0

@@ -64,8 +64,24 @@ def test_what_is_missing_is_said_in_one_line(file: Path, tmp_path: Path, capsys:
     file.rename(tmp_path / "elsewhere.py")
     assert main(["resume", str(run.path)]) == 2
     assert capsys.readouterr().err.strip() == (
-        f"xtx: the agent FirstAgent should be in {file}, but there is no such file; put it back there"
+        f"xtx: the agent FirstAgent should be in {file}, but there is no such file; put it back there, "
+        "or say where it is now: xtx resume RUN --agent FILE.py:FirstAgent"
     )
+
+
+def test_a_file_that_was_moved_is_found_again_once_its_place_was_named(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    moved = file.rename(tmp_path / "elsewhere.py")
+    assert main(["resume", str(run.path), "--agent", f"{moved}:Another"]) == 2
+    assert "goes on with its own agent" in capsys.readouterr().err
+    assert main(["resume", str(run.path), "--agent", f"{moved}:FirstAgent", "--workers", "1", "--quiet"]) == 0
+    monkeypatch.delenv("XTX_AGENT_FILES")  # another process, on another day
+    assert run.evaluate(1, workers=1).episodes == 1
+    moved.unlink()
+    assert main(["resume", str(run.path)]) == 2
+    assert f"should be in {moved}" in capsys.readouterr().err
 
 
 def test_a_run_from_elsewhere_runs_no_file_that_was_not_named_here(

@@ -23,6 +23,8 @@ _given: dict[str, type[Agent]] = {}
 """Classes that this process was given itself, by the name that stands for them in configs."""
 _VARIABLE = "XTX_AGENT_FILES"
 """Environment variable: files that may be run, for processes that this one starts."""
+_MOVED = "\t"
+"""Stands in a line of that list between where a file was and where it is now."""
 _NO_FILE = "class:"
 """Begins the names of classes that lie in no file, as those of a notebook."""
 
@@ -50,25 +52,39 @@ def accept_agent(name: str) -> str:
     return f"{file}:{found[1]}"
 
 
+def accept_moved_agent(own: str, agent: str) -> bool:
+    """Whether an agent that the user named is a run's own, whose file is no longer where it was, or was on another
+    machine: a class of the same name. From now on it stands for the run's own."""
+    old, new = split_file_agent(own), split_file_agent(agent)
+    if old is None or new is None or old[1] != new[1] or old[0].is_file():
+        return False
+    _note(f"{old[0]}{_MOVED}{new[0]}")
+    return True
+
+
 def _accept_file(file: Path) -> None:
-    accepted = _accepted_files()
-    if str(file) in accepted:
-        return
+    if str(file) not in _accepted_files():
+        _note(str(file))
+
+
+def _note(line: str) -> None:
+    """Add a line to the list of files that may be run."""
     # For the processes that this one starts, also where nothing can be written.
-    os.environ[_VARIABLE] = os.pathsep.join([*os.environ.get(_VARIABLE, "").split(os.pathsep), str(file)]).lstrip(
-        os.pathsep
-    )
+    os.environ[_VARIABLE] = os.pathsep.join([*os.environ.get(_VARIABLE, "").split(os.pathsep), line]).lstrip(os.pathsep)
     with contextlib.suppress(OSError):
         _list_of_files().parent.mkdir(parents=True, exist_ok=True)
         with _list_of_files().open("a", encoding="utf-8", errors="surrogateescape") as lines:
-            lines.write(f"{file}\n")
+            lines.write(f"{line}\n")
 
 
-def _accepted_files() -> set[str]:
-    found = set(os.environ.get(_VARIABLE, "").split(os.pathsep))
+def _accepted_files() -> dict[str, str]:
+    """The files that may be run, and where those are now that were moved, or else the file itself."""
+    noted: list[str] = []
     with contextlib.suppress(OSError):
-        found.update(_list_of_files().read_text("utf-8", errors="surrogateescape").splitlines())
-    return found
+        noted += _list_of_files().read_text("utf-8", errors="surrogateescape").splitlines()
+    noted += os.environ.get(_VARIABLE, "").split(os.pathsep)
+    found = {line: line for line in noted if _MOVED not in line}
+    return found | dict(line.split(_MOVED, 1) for line in noted if _MOVED in line)
 
 
 def _list_of_files() -> Path:
@@ -109,10 +125,15 @@ def load_file_agent(name: str) -> Any:
             "on with this run (xtx.resume(run, agent=...)); put it into a file to use it everywhere"
         )
     path, kind = split_file_agent(name) or (Path(name), "")
-    file = Path(os.path.abspath(path.expanduser()))
+    file, accepted = Path(os.path.abspath(path.expanduser())), _accepted_files()
     if not file.is_file():
-        raise UserError(f"the agent {kind} should be in {file}, but there is no such file; put it back there")
-    if str(file) not in _accepted_files():
+        file = Path(accepted.get(str(file), file))
+    if not file.is_file():
+        raise UserError(
+            f"the agent {kind} should be in {file}, but there is no such file; put it back there, or say where it is "
+            f"now: xtx resume RUN --agent FILE.py:{kind}"
+        )
+    if str(file) not in accepted:
         raise UserError(
             f"the agent of this run is in {file}, which was never named on this machine; if you trust that file, add "
             f"--agent {file}:{kind}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from xtx.agents.from_file import accept_moved_agent
 from xtx.core import UserError
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
@@ -12,9 +13,10 @@ from xtx.training.prepare import RunParts, RunResources, make_agent, prepare
 
 
 def check_same_agent(folder: Path, agent: str) -> None:
-    """Raise `UserError` if an agent that was named to go on with a run is not the run's own."""
+    """Raise `UserError` if an agent that was named to go on with a run is not the run's own. It is too where its file
+    was moved."""
     own = read_config(folder).agent
-    if agent != own:
+    if agent != own and not accept_moved_agent(own, agent):
         raise UserError(f"the agent of {folder} is {own}, and a run goes on with its own agent; leave out {agent}")
 
 

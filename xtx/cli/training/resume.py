@@ -34,7 +34,7 @@ class Args:
     """Go on although files of the run were changed since its checkpoint, and note the change in changes.jsonl. Lines
     that cannot be read are left out; the file as it was is kept beside it."""
     agent: Annotated[str | None, arg(metavar="FILE.py:CLASS")] = None
-    """The run's agent, if its file was never named on this machine: loading it runs it."""
+    """The run's agent, if its file was moved, or never named on this machine: loading it runs it."""
     no_loggers: bool = False
     """From now on, log neither to TensorBoard nor to Weights & Biases, unless that is asked for here."""
     options: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)

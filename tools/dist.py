@@ -24,7 +24,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TRIAL = """
+import pathlib
 import xtx
+assert pathlib.Path(xtx.__file__).with_name("py.typed").is_file(), "the package has no types"
 assert "/site-packages/" in xtx.__file__.replace("dist-packages", "site-packages"), xtx.__file__
 assert not xtx.__file__.startswith({root!r}), xtx.__file__
 with xtx.make(atlas=False) as game:

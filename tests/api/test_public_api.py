@@ -35,6 +35,10 @@ def test_import_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
     assert float(spent) < 0.15
 
 
+def test_the_package_says_that_it_has_types() -> None:
+    assert Path(xtx.__file__).with_name("py.typed").is_file()
+
+
 @pytest.mark.parametrize("name", xtx.__all__)
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     found = getattr(xtx, name)

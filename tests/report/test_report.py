@@ -536,6 +536,9 @@ addEventListener("load", () => {
       const away = table.tHead.rows[0].cells[0].getBoundingClientRect().top - bar.getBoundingClientRect().bottom;
       if (Math.abs(away) > 1) wrong.push("a table's header is not below the bar but off by " + away);
     }
+    for (const box of document.querySelectorAll(".scroll"))
+      if (box.scrollLeft + box.clientWidth < box.scrollWidth - 1 !== box.classList.contains("more-right"))
+        wrong.push("whether a table goes on is not seen: " + box.textContent.slice(0, 80));
     if (!tables.length && innerWidth > 1000) wrong.push("no table fits the page");
     parent.postMessage(JSON.stringify({ wrong, plots: document.querySelectorAll("svg").length }), "*");
   }));

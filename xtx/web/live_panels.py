@@ -101,13 +101,9 @@ def _envs(run: RunData, live: LiveState, name: str) -> str:
     envs = live.envs or ([EnvState(first.score, first.phase, first.number)] if first else [])
     items = []
     for place, env in enumerate(envs, start=1):
-        words = [
-            f"{format_count(env.score)} points",
-            *([env.phase] if env.phase else []),
-            format_amount(env.number, "step"),
-        ]
+        words = [f"{format_count(env.score)} points", env.phase or "", f"step {format_count(env.number)}"]
         kind = ' class="shown"' if place == 1 else ""
-        items.append(f"<li{kind}><b>{place}</b> {escape(' · '.join(words))}</li>")
+        items.append(f"<li{kind}><b>{place}</b>{''.join(f'<span>{escape(word)}</span>' for word in words)}</li>")
     said = f"Environment 1 of {run.config.num_envs} is read below."
     return f'<div data-piece="{name}"><p class="soft">{said}</p><ol class="envs">{"".join(items)}</ol></div>'
 

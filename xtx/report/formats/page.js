@@ -234,11 +234,18 @@ document.addEventListener("dblclick", (event) => {
 });
 
 // Tables that fit the page's width have their headers stay below the bar of agents; wider ones scroll in a box of their own.
+const fade = (box) => {
+  box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  box.classList.toggle("more-below", box.scrollTop + box.clientHeight < box.scrollHeight - 1);
+};
 const sizes = new ResizeObserver((entries) => {
-  for (const { target } of entries)
+  for (const { target } of entries) {
     if (target.matches("nav")) document.documentElement.style.setProperty("--bar", `${target.offsetHeight}px`);
     else target.classList.toggle("fits", target.firstElementChild.offsetWidth <= target.clientWidth);
+    fade(target);
+  }
 });
+document.addEventListener("scroll", (event) => { if (event.target.matches?.(".scroll")) fade(event.target); }, true);
 // Every figure can be made as wide as the page, and whole again; rows show the colours of their agents.
 const equip = (root = document) => {
   const known = looks();

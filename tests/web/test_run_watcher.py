@@ -145,7 +145,10 @@ def test_what_is_played_is_shown(tmp_path: Path, add_run: AddRun) -> None:
     assert "take &lt;egg&gt;" in said and "<b>field" not in said
     assert "<b>+5 · 5</b>" in said and "the game ended · 5 points after 2 steps" in said
     assert said.count('class="room') == 4, "on the map of the run, and on that of the game"
-    assert "Environment 1 of 8 is read below." in said and "<b>1</b><span>5 points</span><span></span><span>step 2</span>" in said
+    assert (
+        "Environment 1 of 8 is read below." in said
+        and "<b>1</b><span>5 points</span><span></span><span>step 2</span>" in said
+    )
     live = json.loads((folder / "live.json").read_text())
     live["envs"] = [{"score": 5, "phase": "exploit", "number": 9}, {"score": -3, "phase": "explore", "number": 1}]
     (folder / "live.json").write_text(json.dumps(live))

@@ -11,6 +11,7 @@ from pathlib import Path
 from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.report.data import statistics
 from xtx.report.data.load_runs import RunData
+from xtx.report.data.run_groups import FIRST_AGENTS
 from xtx.report.formats.html import Piece, make_figure_html, make_transcript_html
 from xtx.report.number_format import format_amount, format_count, format_duration, format_number
 from xtx.report.pages.by_run import make_learning_figure
@@ -77,7 +78,8 @@ def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     yield Piece(_progress(run, live, f"{name}-progress"), f"{name}-progress")
     yield Piece('<div class="panel">')
     if run.digest.episodes:
-        figure = make_figure_html(make_learning_figure(run, f"now-{name}", config.agent, 0))
+        colour = FIRST_AGENTS.index(config.agent) if config.agent in FIRST_AGENTS else len(FIRST_AGENTS)
+        figure = make_figure_html(make_learning_figure(run, f"now-{name}", config.agent, colour))
         yield Piece(f'<div data-piece="{name}-curve">{figure}</div>', f"{name}-curve")
     yield Piece('<div class="playing">')
     yield Piece(_envs(run, live, f"{name}-envs"), f"{name}-envs")
@@ -101,7 +103,11 @@ def _envs(run: RunData, live: LiveState, name: str) -> str:
     envs = live.envs or ([EnvState(first.score, first.phase, first.number)] if first else [])
     items = []
     for place, env in enumerate(envs, start=1):
-        words = [f"{format_count(env.score)} points", env.phase or "", f"step {format_count(env.number)}"]
+        words = [
+            f"{format_count(env.score)} point{'s' * (abs(env.score) != 1)}",
+            env.phase or "",
+            f"step {format_count(env.number)}",
+        ]
         kind = ' class="shown"' if place == 1 else ""
         items.append(f"<li{kind}><b>{place}</b>{''.join(f'<span>{escape(word)}</span>' for word in words)}</li>")
     said = f"Environment 1 of {run.config.num_envs} is read below."

@@ -233,6 +233,32 @@ def test_numbers_are_tried_where_the_parser_takes_one() -> None:
     assert not any("box" in command for command in commands)
 
 
+def test_a_number_tells_which_of_several_things_is_meant() -> None:
+    grammar = WholeGrammar(
+        DICTIONARY, TEMPLATES, {}, ("",), lambda answer: "" if "can't see" in answer else answer, (), (2306,)
+    )
+    present = Present(("guard",), frozenset(("guard",)), "A guard sells crates.", "")
+    examined = {"examine guard": "A guard.", "examine red": "A red thing."}
+    says = {"take crate 7": "You take crate 7.", "take crate 1": "You take crate 1.", **examined}
+    any_number = {f"take crate {number}": 100 + number for number in (*range(13), 2306)}
+    # Small numbers that all do something were only guessed.
+    assert find_added_actions(grammar, present, [], Story(any_number, says)) == ["take crate 2306"]
+    few = {f"rub crate {number}": number for number in (1, 2, 3)}
+    grammar = WholeGrammar(DICTIONARY, ("rub OBJ", "take OBJ"), {}, ("",), grammar.words._understood, (), ())
+    assert find_added_actions(grammar, present, [], Story(few, says)) == ["rub crate 1", "rub crate 2", "rub crate 3"]
+
+
+def test_what_takes_any_word_does_so_beside_a_thing_that_looks_like_others() -> None:
+    # The lamp and the box look the same, and so does a crate of which only the text speaks.
+    looks = {f"examine {word}": "A white cube." for word in ("lamp", "box", "crate")}
+    unknown = {f"examine {word}": f"You can't see any {word} here." for word in NOUNS - {"lamp", "box", "crate"}}
+    around = "Red Room\nA lamp, a box and a crate."
+    present = Present(("lamp", "box"), frozenset(("lamp", "box")), around, "", {}, ("rub OBJ on box",))
+    things = [(word, thing) for word in ("red", "box", "lamp") for thing in ("box", "lamp", "crate")]
+    story = Story({f"rub {word} on {thing}": i for i, (word, thing) in enumerate(things, 1)}, {**looks, **unknown})
+    assert "rub red on crate" in find_added_actions(_grammar(), present, [], story)
+
+
 def test_nothing_is_done_to_the_player_that_kills() -> None:
     present = Present(("lamp",), frozenset(("lamp",)), "", "")
     story = Story({"rub lamp on me": 7}, {"examine lamp": "A lamp."})
@@ -431,6 +457,9 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("trinity", 119, "push tree north"),  # which no text names
         ("curses", 88, "hole, north"),  # an order that only a variable shows
         ("partyfoul", 5, "west"),  # into a scene that waits for a key
+        ("balances", 97, "take ticket 2306"),  # a number that only a text elsewhere has
+        ("balances", 114, "write road on featureless"),  # beside several things that look the same
+        ("planetfall", 360, "type 384"),
         ("enchanter", 247, "learn gondar"),  # a spell that counts in one room only
     ],
 )

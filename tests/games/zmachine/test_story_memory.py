@@ -13,7 +13,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jericho import FrotzEnv
 
-from xtx.games.zmachine.story_memory import Header, ObjectTree, count_objects, decode_text, read_dictionary
+from xtx.games.zmachine.story_memory import (
+    Header,
+    ObjectTree,
+    count_objects,
+    decode_text,
+    read_dictionary,
+    read_text_numbers,
+)
 
 STORIES = (
     "zork1", "zork3", "enchanter", "detective", "library", "pentari", "balances", "deephome", "dragon", "temple",
@@ -259,3 +266,26 @@ def test_a_room_with_many_things_is_a_room() -> None:
     forest = Forest(5, [0, *[1] * 20])  # no thing holds another
     tree = ObjectTree(forest.ram.tobytes(), forest.tree.header, forest.count)
     assert tree.room(forest.ram, 5) == 1
+
+
+def _encode_digits(digits: str) -> bytes:
+    """The digits as a text of their own."""
+    codes = [code for digit in digits for code in (5, 8 + int(digit))]
+    codes += [5] * (-len(codes) % 3)
+    words = [codes[i] << 10 | codes[i + 1] << 5 | codes[i + 2] for i in range(0, len(codes), 3)]
+    words[-1] |= 0x8000
+    return b"".join(value.to_bytes(2, "big") for value in words)
+
+
+def test_numbers_are_read_from_a_storys_texts() -> None:
+    codes = b"\0\0" + _encode_digits("2306") + b"\0" + _encode_digits("0384") + _encode_digits("12")
+    assert read_text_numbers(codes) == (384, 2306)
+    # Two texts in a row are not one number, and a word that is no number stays one.
+    assert read_text_numbers(_encode_digits("12") + _encode_digits("34")) == ()
+    assert read_text_numbers(bytes(1000)) == ()
+
+
+def test_a_story_that_is_full_of_numbers_says_nothing_by_them() -> None:
+    few, many = (b"\0\0".join(_encode_digits(str(100 + i)) for i in range(count)) for count in (24, 25))
+    assert len(read_text_numbers(few)) == 24
+    assert read_text_numbers(many) == ()

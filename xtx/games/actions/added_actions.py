@@ -18,6 +18,10 @@ from xtx.games.actions.whole_dictionary import WholeGrammar
 _ASIDE = re.compile(r"^\([^)\n]*\)")
 _MOST_PAIRED = 4
 """Newly found names, at most, that are tried in templates for two objects."""
+_MOST_NUMBERED = 2
+"""The same of names with a number."""
+_MOST_GUESSED = 6
+"""Numbers that were guessed, at most, that do something behind a name, each something else: the holes of a flute."""
 _MOST_ADDED = 12
 """Actions, at most, that are added in a state. Those are kept that need the least guessing: names of things, then
 single words and words that may stand anywhere, numbers, orders, topics, and commands with two objects last."""
@@ -58,6 +62,9 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
         *grammar.topic_commands(names, named, trial.ask),
         *grammar.persons.talk(persons, names, named, trial.ask),
     ]
+    # What takes any word beside a thing takes it beside one like it that was not in sight.
+    starts = [form.rsplit(" ", 1)[0] for form in present.open_forms]
+    free_forms = (*present.open_forms, *(f"{start} {name}" for start in starts for name in named.likely))
     tried = [
         *(form.replace("OBJ", name) for form in grammar.one_object for name in named.names),
         *grammar.words.single_words,
@@ -65,35 +72,58 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
         *grammar.spoken_verbs(names, trial.ask),
         *grammar.self_commands(names),
         *grammar.pushed_aside(named.names),
-        *grammar.free_commands(present),
+        *grammar.free_commands(free_forms, present.text),
         *grammar.numbers.commands(names, present.text, trial.ask),
     ]
     before = [*known, *_PASSING]
     effects = trial.effects([*before, *tried])
     times = Counter(form for command in anything[::_SAMPLED] for form in _forms(command))
-    open_forms = {form for form, count in times.items() if count > 1}
-    free = frozenset(form.replace("OBJ", "*") for form in present.open_forms)
-    open_forms |= free
-    found = _Found({0, *effects[: len(before)].tolist()}, open_forms)
+    often = {form for form, count in times.items() if count > 1}
+    free = frozenset(form.replace("OBJ", "*") for form in free_forms)
+    found = _Found({0, *effects[: len(before)].tolist()}, often, free)
     found.add(tried, effects[len(before) :])
+    numbered = _add_numbered(found, grammar, (*present.aliases, *names), present.text, trial)
     working = {command.rsplit(" ", 1)[-1] for command in found.commands}
     own = grammar.names.find_own(names, named, trial.ask)
-    paired = [*own, *named.likely, *(name for name in named.names if name in working and name not in named.likely)]
+    # One alone is named without its number.
+    several = numbered[:_MOST_NUMBERED] if len(numbered) > 1 else []
+    others = [name for name in named.names if name in working and name not in named.likely]
+    paired = [*several, *own, *named.likely, *others]
     two = [c for c in grammar.pairs(paired[:_MOST_PAIRED], names) if not free or free.isdisjoint(_forms(c))]
     if two:
+        two.sort(key=trial.frequency, reverse=True)
         found.add(two, trial.effects(two))
     most = max(_MOST_ADDED, _FULL_LIST - len(known))
     return found.choose(grammar, present.text, trial, most)
 
 
+def _add_numbered(
+    found: _Found, grammar: WholeGrammar, names: Collection[str], text: str, trial: CommandTrial
+) -> list[str]:
+    """Adds what is done to things that a number tells apart; returns those that the text names."""
+    told: dict[str, None] = {}
+    forms = grammar.one_object
+    for some, is_guess in grammar.numbers.numbered_names(names, text, trial.ask):
+        commands = [form.replace("OBJ", name) for form in forms for name in some]
+        effects = trial.effects(commands).reshape(len(forms), len(some)).copy()
+        if is_guess:
+            # Where nearly any number does, it is not the small ones that are meant.
+            effects[[len(set(row) - {0}) > _MOST_GUESSED for row in effects.tolist()]] = 0
+        found.add(commands, effects.ravel())
+        working = (name for name, column in zip(some, effects.T, strict=True) if column.any())
+        told |= dict.fromkeys(name for name in working if re.search(rf"\b{name}\b", text, re.IGNORECASE))
+    return list(told)
+
+
 class _Found:
     """Commands by what they newly do."""
 
-    def __init__(self, seen: Collection[int], open_forms: Collection[str] = ()) -> None:
-        """`seen` are effects that are no news; `open_forms` were tried with every word."""
+    def __init__(self, seen: Collection[int], open_forms: Collection[str], free_forms: Collection[str]) -> None:
+        """`seen` are effects that are no news; `open_forms` were tried with every word, `free_forms` take any."""
         self._seen = np.array(sorted(seen), dtype=np.uint64)
         self._by_effect: dict[int, list[str]] = {}
-        self._open = open_forms
+        self._open = {*open_forms, *free_forms}
+        self._free = free_forms
 
     def add(self, commands: Sequence[str], effects: npt.NDArray[np.uint64]) -> None:
         for i in np.flatnonzero(~np.isin(effects, self._seen)).tolist():
@@ -107,18 +137,22 @@ class _Found:
         """The most natural command for each effect, the likeliest effects first, and no more than there may be."""
         best = [_most_natural(commands, trial) for commands in self._by_effect.values()]
         forms = Counter(form for command in best for form in _forms(command))
-        sound = [c for c in best if all(forms[form] < self._careless(form) for form in _forms(c))]
+        sound = [c for c in best if all(forms[form] < self._careless(form) for form in self._judged(c))]
         answers = trial.ask([(command, command) for command in sound])
         real = [command for command, answer in zip(sound, answers, strict=True) if is_real(grammar, command, answer)]
         real = [c for c in real if not (ONESELF in c.split() and trial.is_fatal(c))]
-        # Numbers that stand in the text, and the next ones, before those that were only guessed.
-        told = told_numbers(text)
-        ranged = set(find_ranged(text))
-        real.sort(key=lambda c: not _numbers_in(c) <= told | ranged)
+        # Numbers that stand in the text, and the next ones, then the story's own, before those that were only guessed.
+        told, ranged, own = told_numbers(text), set(find_ranged(text)), grammar.numbers.own
+        real.sort(key=lambda c: (not _numbers_in(c) <= told | ranged, not _numbers_in(c) <= told | ranged | own))
         # Where a text says from where to where a dial goes, one that has all of it does not crowd out other things.
         dialled = [command for command in real if not _numbers_in(command).isdisjoint(ranged)]
         others = [command for command in real if command not in dialled][:most]
         return [grammar.words.spell_out(command, text) for command in (*others, *dialled[:MOST_IN_RANGE])]
+
+    def _judged(self, command: str) -> list[str]:
+        """The forms of a command that may be careless: where any word will do, the word says nothing."""
+        forms = _forms(command)
+        return [form for form in forms if form in self._free] or forms
 
     def _careless(self, form: str) -> int:
         """From how many different effects on a form does not count: a story that lets anything be poured into the

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from xtx.games.actions.story_words import Ask, StoryWords, head_of
+from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, head_of
 
 NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
 _TRIED_NUMBER = "7"
+_BEHIND_NAMES = ("7", "1")
+"""Numbers by which it is seen whether a name takes one behind it: there may be fewer than seven such things."""
+_NAMED = ("examine {} {}", "take {} {}")
+_MOST_ALIKE = 6
+"""An answer that so many words with a number get is a refusal."""
+_AT_ONCE = 8
+"""Where a verb makes more different changes than this at a time, they are taken for what the parser remembers."""
 _SMALL = tuple(map(str, range(13)))
 _NUMBER = re.compile(r"\b\d{1,5}\b")
 _COUNT = (
@@ -24,7 +32,7 @@ _RANGE = re.compile(
 MOST_IN_RANGE = 101
 """Longest range of which all numbers are tried, and offered beside other additions."""
 _MOST_NUMBERS = 8
-"""Numbers of the text, at most, and of the story's own, that are tried."""
+"""Numbers of the text, at most, that are tried."""
 
 
 class NumberCommands:
@@ -34,6 +42,7 @@ class NumberCommands:
         """`numbers` are the story's own, beside those that the text shows."""
         self._words = words
         self._numbers = tuple(map(str, numbers))
+        self.own = frozenset(map(int, self._numbers))
 
     def commands(self, names: Sequence[str], text: str, ask: Ask) -> list[str]:
         """Commands with numbers, where the parser takes one."""
@@ -51,8 +60,31 @@ class NumberCommands:
         ]
         read = sorted(set(map(int, _NUMBER.findall(text))))[:_MOST_NUMBERS]
         told = [str(n) for number in read for n in ((number, number - 1, number + 1) if number > 12 else (number,))]
-        numbers = list(dict.fromkeys((*told, *map(str, find_ranged(text)), *self._numbers[:_MOST_NUMBERS], *_SMALL)))
+        numbers = list(dict.fromkeys((*told, *map(str, find_ranged(text)), *self._numbers, *_SMALL)))
         return [form.format(number) for form in taking for number in numbers]
+
+    def numbered_names(self, names: Iterable[str], text: str, ask: Ask) -> list[tuple[list[str], bool]]:
+        """Words with numbers behind them that tell which of several things is meant: ticket 2306, where one can see
+        tickets. For each word some lists: of the numbers that the text or the story has, and of small ones, which are
+        guessed."""
+        length = self._words.dictionary.length
+        seen = SPELLED.findall(text.lower())
+        nouns = {word[:length] for word in (*seen, *(word.removesuffix("s") for word in seen), *names)}
+        words = sorted(nouns & self._words.dictionary.nouns - self._words.unwanted)
+        # What takes any word behind a name says nothing of numbers.
+        tails, forms = (*_BEHIND_NAMES, ONESELF), self._words.known(_NAMED)
+        asked = [(form.format(word, tail), word) for form in forms for word in words for tail in tails]
+        heads = [head_of(answer) for answer in ask(asked)]
+        times = Counter(head for head, _ in {(head, word) for head, (_, word) in zip(heads, asked, strict=True)})
+        taking: dict[str, None] = {}
+        for i, (_, word) in enumerate(asked):
+            head, without = heads[i], heads[i - i % len(tails) + len(tails) - 1]
+            if head and head != without and times[head] < _MOST_ALIKE and not self._words.is_refusal(head):
+                taking[word] = None
+        told = tuple(dict.fromkeys((*_NUMBER.findall(text)[:_MOST_NUMBERS], *self._numbers)))
+        parts = [(told[i : i + _AT_ONCE], False) for i in range(0, len(told), _AT_ONCE)]
+        parts.append((_SMALL[1 : 1 + _AT_ONCE], True))
+        return [([f"{word} {number}" for number in part], guessed) for word in taking for part, guessed in parts]
 
 
 def find_ranged(text: str) -> list[int]:

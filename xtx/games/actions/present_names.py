@@ -94,11 +94,17 @@ class NameFinder:
         length = self._words.dictionary.length
         sighted = {part[:length] for alias in present.aliases for part in alias.split()}
         texts = {w[:length] for w in SPELLED.findall(f"{present.text}\n{present.around}".lower())}
+        # Where several things in sight look the same, a word of the text may name one more.
+        looks = Counter(named[name[:length]] for name in present.names if name[:length] in named)
+        others = texts - sighted
+        unsighted = (
+            g if sighted.isdisjoint(g) else [w for w in g if w in others and looks[named[w]] > 1]
+            for g in self.group(named)
+        )
         groups = [
             (self.choose_best(group, texts), not texts.isdisjoint(group))
-            for group in self.group(named)
-            if sighted.isdisjoint(group)
-            and not (named[group[0]] == oneself and own.issuperset(self._owners.get(group[0], frozenset())))
+            for group in unsighted
+            if group and not (named[group[0]] == oneself and own.issuperset(self._owners.get(group[0], frozenset())))
         ]
         groups.sort(key=lambda one: (not one[1], one[0]))
         absent = next((word for word in self._words.nouns if word not in named), "")

@@ -23,7 +23,7 @@ from functools import cached_property
 from xtx.games.actions.candidates import SIDES
 from xtx.games.actions.number_commands import NumberCommands
 from xtx.games.actions.person_commands import PersonCommands
-from xtx.games.actions.present_names import Named, NameFinder, Present
+from xtx.games.actions.present_names import Named, NameFinder
 from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, head_of
 from xtx.games.zmachine.story_memory import Dictionary
 
@@ -155,12 +155,16 @@ class WholeGrammar:
                         if other not in new:
                             yield f"{before}{other}{between}{one}{after}"
 
-    def free_commands(self, present: Present) -> list[str]:
-        """Forms that take any word, with the words by which the place is called: those are the first that come to
-        mind."""
-        title = present.text.strip().split("\n", 1)[0].lower()
-        words = [w for w in SPELLED.findall(title) if self.words.dictionary.knows(w) and w not in self.words.unwanted]
-        return [form.replace("OBJ", word) for form in present.open_forms for word in words[:_MOST_FREE]]
+    def free_commands(self, forms: Sequence[str], text: str) -> list[str]:
+        """Forms that take any word, with the words by which the place is called, or the first of the text if the story
+        knows none of those: they come to mind first."""
+        title, _, rest = text.strip().lower().partition("\n")
+        words = self._usable(title)[:_MOST_FREE] or self._usable(rest)[:1]
+        return list(dict.fromkeys(form.replace("OBJ", word) for form in forms for word in words))
+
+    def _usable(self, text: str) -> list[str]:
+        words = SPELLED.findall(text)
+        return [w for w in words if self.words.dictionary.knows(w) and w not in self.words.unwanted]
 
 
 def _halves(form: str) -> list[str]:

@@ -21,7 +21,7 @@ from xtx.games.actions.whole_dictionary import WholeGrammar
 from xtx.games.canonical.canonical_state import prompt_of
 from xtx.games.canonical.scratch_bytes import find_scratch
 from xtx.games.emulator.frotz import Snapshot, Status, Verdict
-from xtx.games.zmachine.story_memory import Ram, read_initial_numbers, read_name_words
+from xtx.games.zmachine.story_memory import Ram, read_initial_numbers, read_name_words, read_text_numbers
 from xtx.games.zset.command_list import Commands
 from xtx.games.zset.command_verdicts import judge_each, take_turn
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
@@ -44,6 +44,9 @@ object tree than that, commands of one word."""
 
 _REPLIES = ("yes", "no")
 """Offered where a story asks something."""
+
+_MOST_INITIAL = 8
+"""Numbers with which variables begin, at most, that are tried where a command takes one."""
 
 _TURNS_WAITED = 3
 """Turns after which waiting is given up in `_time_matters`."""
@@ -300,5 +303,5 @@ class WholeSearch:
             tree.names,
             understood_answer,
             NO_PART | WAYS,
-            read_initial_numbers(tree),
+            (*read_initial_numbers(tree)[:_MOST_INITIAL], *read_text_numbers(self._search.emulator.story.content)),
         )

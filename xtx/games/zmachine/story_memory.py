@@ -6,6 +6,7 @@ games that Jericho knows and games that it does not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,11 @@ import numpy.typing as npt
 Ram = npt.NDArray[np.uint8]
 
 _SMALL_NUMBER, _LARGE_NUMBER = 12, 10_000
+
+_TYPED_DIGITS = re.compile(rb"(?:\x05[\x08-\x11]){3,5}")
+"""Three to five digits in a text's 5-bit codes, each behind a shift to the third alphabet."""
+_MOST_TEXT_NUMBERS = 24
+"""A story whose texts have more numbers than that has tables of them, or error codes: they say nothing then."""
 
 _ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "\0\n0123456789.,!?_#'\"/\\-:()")
 
@@ -348,6 +354,19 @@ def read_initial_numbers(tree: ObjectTree) -> tuple[int, ...]:
     # Variables hold tables that lie behind the object tree, mostly.
     lowest = min(header.object_address(tree.count + 1), _LARGE_NUMBER)
     return tuple(sorted(v for v in values if max(tree.count, _SMALL_NUMBER) < v < lowest))
+
+
+def read_text_numbers(story: bytes) -> tuple[int, ...]:
+    """Numbers of three to five digits in the story's texts: codes and prizes that are told once and typed later. Such
+    a pattern stands nowhere by accident, so texts need not be found; smaller numbers would be."""
+    found: set[int] = set()
+    for start in (0, 1):
+        words = np.frombuffer(story, dtype=">u2", offset=start, count=(len(story) - start) // 2)
+        codes = np.stack([words >> 10 & 31, words >> 5 & 31, words & 31], axis=1).astype(np.uint8).tobytes()
+        for match in _TYPED_DIGITS.finditer(codes):
+            if not (words[match.start() // 3 : (match.end() - 1) // 3] & 0x8000).any():  # no text ends within
+                found.add(int("".join(str(code - 8) for code in match[0][1::2])))
+    return tuple(sorted(n for n in found if n < 0x8000)) if len(found) <= _MOST_TEXT_NUMBERS else ()
 
 
 def read_dictionary(story: bytes, header: Header) -> Dictionary:

@@ -6,7 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -14,6 +18,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SAID = {
     "gym_loop.py": "of 75 points in",
     "valid_actions.py": "Sennet Quay: ",
+    "language_model.py": "of 75 points in",
     "random_agent.py": "best scores after 40 steps",
     "custom_agent.py": "best episode: ",
     "compare_runs.py": "written: runs/compare.html",
@@ -34,7 +39,45 @@ def test_every_example_is_listed_here() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")} == set(SAID)
 
 
+class FirstCommand(BaseHTTPRequestHandler):
+    """A language model that takes the first of the commands that it is told, or `inventory`, and goes on talking."""
+
+    asked: ClassVar[list[dict[str, str]]] = []
+
+    def do_POST(self) -> None:
+        conversation = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
+        self.asked.append(conversation[-1])
+        commands = conversation[-1]["content"].partition("Possible commands: ")[2]
+        answer = f"> {commands.partition(';')[0] or 'inventory'}.\nThat is because"
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"choices": [{"message": {"content": answer}}]}).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FirstCommand]]:
+    FirstCommand.asked.clear()
+    with HTTPServer(("127.0.0.1", 0), FirstCommand) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        yield FirstCommand
+        server.shutdown()
+
+
+def test_a_language_model_may_be_told_the_valid_actions_or_not(model: type[FirstCommand], tmp_path: Path) -> None:
+    program = [sys.executable, str(EXAMPLES / "language_model.py"), "lowwater", "--free"]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "> inventory (+0)" in done.stdout
+    assert len(model.asked) == 30
+    assert not any("Possible commands" in message["content"] for message in model.asked)
+
+
 @pytest.mark.parametrize("name", SAID)
+@pytest.mark.usefixtures("model")
 def test_it_runs(name: str, tmp_path: Path) -> None:
     source = code_of(EXAMPLES / name)
     assert len(source.splitlines()) <= MAX_LINES

@@ -40,6 +40,11 @@ class BadFileError(msgspec.DecodeError):
     """The content of a file cannot be used. The text says why, without the file's name. Also a `ValueError`."""
 
 
+def explain_read_error(error: ValueError | OSError) -> str:
+    """Why a file could not be read, without its name."""
+    return str((isinstance(error, OSError) and error.strerror) or error)
+
+
 def read_bounded(path: Path, max_bytes: int) -> bytes:
     """Return the content of a regular file. Raises `BadFileError` if it is larger than `max_bytes`, or `OSError`."""
     with open_readable(path) as file:

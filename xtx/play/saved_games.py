@@ -14,10 +14,13 @@ import msgspec
 
 from xtx.core import UserError
 from xtx.files.atomic_writes import write_user_file
+from xtx.files.bounded_reads import BadFileError, read_bounded
 from xtx.games.catalog.known_games import user_folder
 
 _MAGIC = b"xtx saved game 1\n"
 _DIGEST = 16
+_MAX_BYTES = 16 << 20
+"""Limits the file of a saved game, which has at most some hundred kilobytes."""
 _NAME = re.compile(r"[\w-][\w .-]{0,59}")
 _ENDING = ".save"
 _FOR_ME = 0o600
@@ -59,7 +62,7 @@ def read_save(game: str, name: str, md5: str) -> SavedGame:
     """The saved game of that name. Raises `UserError` with one line if there is no good one."""
     path = find_path(game, name)
     try:
-        content = path.read_bytes()
+        content = read_bounded(path, _MAX_BYTES)
     except FileNotFoundError:
         there = ", ".join(list_saved_games(game)[:8])
         raise UserError(
@@ -67,6 +70,8 @@ def read_save(game: str, name: str, md5: str) -> SavedGame:
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from None
+    except BadFileError as error:
+        raise UserError(f"{path} is no saved game: it is {error}") from None
     body = content[len(_MAGIC) + _DIGEST :]
     if not content.startswith(_MAGIC) or content[len(_MAGIC) :][:_DIGEST] != _digest(body):
         raise UserError(f"{path} is damaged or no saved game; nothing was loaded")

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from xtx.cli.main import main
+from xtx.core import UserError
 from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Status
 
 
@@ -148,12 +150,32 @@ def test_an_unreadable_file(
     path.chmod(0)
     if os.access(path, os.R_OK):  # root reads everything
 
-        def refuse(self: Path) -> bytes:
-            raise PermissionError(13, "Permission denied", str(self))
+        def refuse(path: Path, _: int) -> bytes:
+            raise PermissionError(13, "Permission denied", str(path))
 
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        monkeypatch.setattr("xtx.games.catalog.story_file.read_bounded", refuse)
     assert main(["games", command, str(path)]) == 2
     assert_one_line(capsys.readouterr(), "cannot be read (Permission denied)")
+
+
+def test_a_giant_file_among_the_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gigabytes are never read: not when it is named, and not when games are listed."""
+    with (tmp_path / "giant.z5").open("wb") as file:
+        file.truncate(100 << 30)
+    (tmp_path / "good.z5").write_bytes(good())
+    monkeypatch.setenv("XTX_GAMES", str(tmp_path))
+    with pytest.raises(UserError, match=r"giant\.z5 is not a Z-machine story: it is larger than"):
+        read_story(tmp_path / "giant.z5")
+    assert main(["games"]) == 0
+    assert main(["games", "add", str(tmp_path)]) == 0
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.z5"))
+    path.write_bytes(good())
+    emulator = Emulator(read_story(path))
+    assert emulator.reset(1)
+    emulator.close()
 
 
 def test_the_installed_command(tmp_path: Path) -> None:

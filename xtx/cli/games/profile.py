@@ -9,8 +9,9 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from xtx.core import UserError
+from xtx.files.bounded_reads import read_bounded
 from xtx.games.catalog.profile import profile_from_debug, read_walkthrough, write_profile
-from xtx.games.catalog.story_file import check_story
+from xtx.games.catalog.story_file import MAX_STORY_BYTES, check_story
 from xtx.shell_command import format_command
 
 
@@ -42,11 +43,11 @@ class Args:
 def run(args: Args) -> None:
     """Writes the profile."""
     try:
-        story = args.story.read_bytes()
+        story = read_bounded(args.story, MAX_STORY_BYTES)
         check_story(story, str(args.story))
         profile = profile_from_debug(
             story,
-            args.debug.read_bytes(),
+            read_bounded(args.debug, MAX_STORY_BYTES),
             file=args.story.name,
             name=args.name,
             title=args.title,

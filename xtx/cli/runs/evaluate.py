@@ -18,6 +18,7 @@ from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_age
 from xtx.config.settings import Actions
 from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
+from xtx.files.regular_files import open_append
 from xtx.report.data.load_runs import explain_unreadable, find_run_folders
 
 if TYPE_CHECKING:
@@ -225,8 +226,8 @@ def save(
     path = args.run / FILE
     replace_text(path, json.dumps(content, indent=1) + "\n")
     kept = {name: value for name, value in content.items() if name != "played"}
-    with (args.run / ALL).open("a", encoding="utf-8") as file:  # reports show all, one by one
-        file.write(json.dumps(kept) + "\n")
+    with open_append(args.run / ALL) as file:  # reports show all, one by one
+        file.write(f"{json.dumps(kept)}\n".encode())
     return path
 
 

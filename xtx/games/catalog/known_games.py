@@ -19,10 +19,11 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
+from xtx.files.bounded_reads import BadFileError, read_bounded
 from xtx.files.user_paths import find_cache_folder
 from xtx.games.catalog.bare_profile import bare_profile
 from xtx.games.catalog.profile import Profile, read_profile
-from xtx.games.catalog.story_file import Story, check_places, read_story
+from xtx.games.catalog.story_file import MAX_STORY_BYTES, Story, check_places, read_story
 from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
 from xtx.search_versions import DISCOVERY_VERSION
 from xtx.shell_command import format_command
@@ -247,15 +248,15 @@ def _from_profile(profile: Profile, embedded: bool) -> Entry:
 
 
 def _md5(path: Path) -> str:
-    """The md5 of a file; empty if it cannot be read."""
+    """The md5 of a file; empty if it cannot be read, or is too large for a story."""
     try:
         status = path.stat()
         return _md5_of(path, status.st_size, status.st_mtime_ns)
-    except OSError:
+    except (OSError, BadFileError):
         return ""
 
 
 @cache
 def _md5_of(path: Path, size: int, changed: int) -> str:
     # Size and time of change are there for the cache alone: a file that was replaced is read again.
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(read_bounded(path, MAX_STORY_BYTES), usedforsecurity=False).hexdigest()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.core import UserError
-from xtx.files.bounded_reads import read_json
+from xtx.files.bounded_reads import BadFileError, read_bounded, read_json
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_formats import find_foreign_format, is_blorb, read_blorb
 from xtx.games.zmachine.story_memory import Header
@@ -16,6 +16,9 @@ from xtx.shell_command import format_command
 
 VERSIONS = (3, 4, 5, 8)
 """The Z-machine versions that can be played here."""
+
+MAX_STORY_BYTES = 256 << 20
+"""Limits a story file. Stories themselves have 512 KB at most; a Blorb package also holds pictures and sounds."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ def _read_content(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a pipe would be read for ever
             raise UserError(f"{path} is no file; give the path of a story file (.z3, .z5, .z8)")
-        return path.read_bytes()
+        return read_bounded(path, MAX_STORY_BYTES)
+    except BadFileError as error:
+        raise UserError(f"{path} is not a Z-machine story: it is {error}") from None
     except IsADirectoryError:
         raise UserError(
             f"{path} is a folder; name a story file in it, or run: {format_command('games', 'add', path)}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.files.bounded_reads import BadFileError
+from xtx.files.bounded_reads import BadFileError, explain_read_error
 from xtx.runs.line_files import MAX_NUMBER, read_lines
 
 NAME = "evaluations"
@@ -46,5 +46,5 @@ def read_evaluations(folder: Path, notes: list[str]) -> list[Evaluation]:
             if len(found) == MOST:
                 break
     except (ValueError, OSError) as error:
-        notes.append(f"{NAME}.jsonl is damaged after line {len(found)} ({error})")
+        notes.append(f"{NAME}.jsonl is damaged after line {len(found)} ({explain_read_error(error)})")
     return found

@@ -16,7 +16,7 @@ import numpy as np
 
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
-from xtx.files.bounded_reads import BadFileError, read_json
+from xtx.files.bounded_reads import BadFileError, explain_read_error, read_json
 from xtx.report.data.episode_digest import Digest, make_digest
 from xtx.report.data.evaluations import Evaluation, read_evaluations
 from xtx.report.data.game_facts import GameFacts
@@ -241,7 +241,7 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
                 raise BadFileError("no step in it")
             lines.append(line)
     except (ValueError, OSError) as error:
-        notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({error})")
+        notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({explain_read_error(error)})")
     return lines
 
 
@@ -268,7 +268,7 @@ def _moves(folder: Path, notes: list[str]) -> list[RoomMove]:
             short = (name[:LONGEST_NAME] for name in (move.origin, move.action, move.target))
             moves.append(RoomMove(move.step, *short))
     except (ValueError, OSError) as error:
-        notes.append(f"rooms.jsonl is damaged ({error}), so there is no map")
+        notes.append(f"rooms.jsonl is damaged ({explain_read_error(error)}), so there is no map")
         return []
     return sorted(moves, key=lambda move: move.step)
 
@@ -282,7 +282,7 @@ def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
     except FileNotFoundError:
         notes.append("versions.json is not there, so what it ran with is not known")
     except (ValueError, OSError) as error:
-        notes.append(f"versions.json is damaged ({error})")
+        notes.append(f"versions.json is damaged ({explain_read_error(error)})")
     return []
 
 

@@ -91,7 +91,7 @@ def make_settings_tables() -> str:
         for key in keys:
             told = next(column[key][1] for column in columns if key in column)
             cells = [column[key][0] if key in column else "" for column in columns]
-            rows.append([f"`--{key.replace('_', '-')}`", *cells, told])
+            rows.append([f"`{key.replace('_', '-')}`", *cells, told])
         parts.append("\n".join(make_row(row) for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]]))
     usual = flatten_settings("xtx")
     rows = [["agent", "what differs from `xtx`"], ["---", "---"]]

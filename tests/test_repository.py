@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,18 @@ def test_no_file_is_here_that_does_not_belong_here() -> None:
     left_behind = (".qzl", ".sav", ".scr", ".z3", ".z4", ".z5", ".z8", ".ulx", ".gblorb", ".zblorb")
     kept = {name for name in files if name.endswith(left_behind) and not name.startswith("tests/fuzz/corpus/story/")}
     assert kept == STORIES
+
+
+PROGRAMS = sorted(
+    set(re.findall(r"\$\(BIN\)/python ((?:tests|tools|benchmarks)/\S+\.py)", (ROOT / "Makefile").read_text("utf-8")))
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_that_make_calls_can_be_called(program: str) -> None:
+    """Their modules are found without pytest's paths. `make verify` calls most of them, for hours, so CI does not."""
+    done = subprocess.run([sys.executable, program, "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
 
 
 def test_public_functions_have_a_docstring() -> None:

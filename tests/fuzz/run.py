@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "runs")]
 
 from fuzz.formats import CORPUS, FORMATS, Format  # noqa: E402
 

@@ -88,6 +88,7 @@ def understood_answer(answer: str) -> str:
 
 @lru_cache(maxsize=4096)  # it sees the same descriptions and names again and again, too
 def split_words(text: str) -> tuple[str, ...]:
+    """The words of a text, in small letters."""
     return tuple(_WORD.findall(text.lower()))
 
 

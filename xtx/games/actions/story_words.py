@@ -136,5 +136,6 @@ class StoryWords:
         return tuple(word for word in self.words if word not in nouns)[::_EVERY_CONTROL]
 
     def is_refusal(self, head: str) -> bool:
+        """Whether the beginning of an answer says that the command was not understood, or refuses it."""
         text = head.replace(WORD_MARK, "thing")
         return not self._understood(text) or bool(_REFUSED.search(text))

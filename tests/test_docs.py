@@ -19,11 +19,11 @@ from xtx.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-GUIDES = [
-    ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("quickstart.md", "your-agent.md")),
-    *sorted(ROOT.glob("docs/guides/*.md")),
-]
+NAVIGATION = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+IN_GUIDES = re.findall(r": (\S+\.md)$", NAVIGATION.partition("  - Guides:\n")[2].partition("\n  - ")[0], re.MULTILINE)
+GUIDES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("index.md", "quickstart.md", *IN_GUIDES))]
+"""What people read to do something: every command and every Python block in these pages runs."""
+
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -35,15 +35,8 @@ def read_blocks(page: Path) -> list[str]:
 
 def read_commands(page: Path) -> list[str]:
     """The lines of a page's indented blocks that call xtx, without comments."""
-    lines = re.findall(r"^ {4}(?:\.venv/bin/)?(xtx .*)$", page.read_text("utf-8"), re.MULTILINE)
+    lines = re.findall(r"^ {4,}(?:\.venv/bin/)?(xtx .*)$", page.read_text("utf-8"), re.MULTILINE)
     return [line.split(" #")[0].strip() for line in lines]
-
-
-@pytest.mark.parametrize("page", [page for page in GUIDES if read_blocks(page)], ids=lambda page: page.name)
-def test_python_in_the_guides_runs(page: Path, tmp_path: Path) -> None:
-    code = "\n".join(read_blocks(page))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
 
 
 NOT_RUN = {
@@ -51,57 +44,82 @@ NOT_RUN = {
     "xtx games profile": "needs what Inform leaves behind; tests/games/catalog/test_profile.py runs it",
     "xtx games verify": "needs commands that win; tests/games/test_discovery.py runs it",
     "xtx games add story.z5 --profile": "needs that profile",
+    "xtx sweep demo --ray": "needs a cluster; tests/sweep/test_sweep_ray.py runs it",
+    "xtx sweep paper-deterministic --ray": "needs a cluster; tests/sweep/test_sweep_ray.py runs it",
 }
 SHORT = {
-    "train": "--steps 80 --workers 1",
-    "evaluate": "--episodes 2",
-    "play": "--steps 3 --delay 0",
-    "sweep": "--dry-run --games lowwater",
-    "games check": "--limit 3",
-    "report": "--no-walkthroughs",
+    "train": {"--steps": "80", "--workers": "1"},
+    "evaluate": {"--episodes": "2"},
+    "play": {"--steps": "3", "--delay": "0"},
+    "sweep": {"--dry-run": "", "--games": "lowwater"},
+    "games check": {"--limit": "3"},
+    "report": {"--no-walkthroughs": ""},
 }
 """Options that make a command short; everything else of it is as it is printed."""
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a person who reads the guides: with a run and a story."""
+    """A folder of a person who reads the guides: with runs, stories, and what the pages say is in files."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "downloads").mkdir()
+    (folder / "docs" / "results").mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "results" / "full.md", folder / "docs" / "results")
+    shutil.copytree(ROOT / "results" / "dragon", folder / "results" / "dragon")
     shutil.copy(ROOT / "stories" / "hang" / "hang.z5", folder / "story.z5")
-    shutil.copy(ROOT / "xtx" / "games" / "catalog" / "data" / "lowwater.z5", folder / "downloads" / "zork1.z5")
+    for copy in ("zork1.z5", "downloads/zork1.z5"):
+        shutil.copy(ROOT / "xtx" / "games" / "catalog" / "data" / "lowwater.z5", folder / copy)
+    (folder / "my_agent.py").write_text(read_blocks(ROOT / "docs" / "your-agent.md")[0])
+    package = folder / "my_agent-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: my-agent\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[xtx.agents]\nmine = my_agent:TableAgent\n")
+    toml = (ROOT / "docs" / "sweeps.md").read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
+    assert 'games = ["zork1", "library*", "stories/mine.z5"]' in toml
+    (folder / "mine.toml").write_text(toml.replace('"zork1", "library*", "stories/mine.z5"', '"lowwater"'))
     call(folder, "games add story.z5")
     call(folder, "train toy:corridor-5 --agent xtx-demo --steps 80 --workers 1 --out runs/first")
+    for copy in ("runs/paper/first", "other/run"):
+        shutil.copytree(folder / "runs" / "first", folder / copy)
+    call(folder, "export runs/first --play 1 --out episodes.jsonl")
     return folder
 
 
 def call(folder: Path, line: str) -> None:
     """Give a command in that folder, with everything of the user's in it."""
-    owned = {name: str(folder / name) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "HOME")}
     words = [sys.executable, "-m", "xtx.cli", *shlex.split(line.replace("~", str(folder)))]
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env={**os.environ, **owned},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run_there(folder, words)
     assert done.returncode == 0, f"xtx {line}: {done.stderr[-2000:]}"
 
 
-READ_BY_ALL = [page for page in GUIDES if page.name in ("README.md", "quickstart.md", "training.md", "your-games.md")]
-COMMANDS_READ_BY_ALL = dict.fromkeys(line for page in READ_BY_ALL for line in read_commands(page))
+def run_there(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a program with the folder as the user's home; packages in it are found."""
+    owned = {name: str(folder / name) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "HOME")}
+    environment = {**os.environ, **owned, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240
+    )
 
 
-@pytest.mark.parametrize("line", [c for c in COMMANDS_READ_BY_ALL if not c.startswith(tuple(NOT_RUN))])
+@pytest.mark.parametrize("page", [page for page in GUIDES if read_blocks(page)], ids=lambda page: page.name)
+def test_python_in_the_guides_runs(page: Path, reader: Path) -> None:
+    done = run_there(reader, [sys.executable, "-c", "\n".join(read_blocks(page))])
+    assert done.returncode == 0, done.stderr
+
+
+COMMANDS_IN_GUIDES = dict.fromkeys(line for page in GUIDES for line in read_commands(page))
+
+
+@pytest.mark.parametrize("line", [c for c in COMMANDS_IN_GUIDES if not c.startswith(tuple(NOT_RUN))])
 def test_commands_in_the_guides_run(line: str, reader: Path) -> None:
     words = line.removeprefix("xtx ")
     command = next(name for name in (" ".join(words.split()[:2]), words.split()[0]) if name in COMMANDS)
     words = re.sub(r"\bzork[13]\b(?!\.z5)", "lowwater", words.replace("RUN", "runs/first"))
-    is_by_hand = command == "play" and "--agent" not in words
-    call(reader, words if is_by_hand else f"{words} {SHORT.get(command, '')}")
+    if not (command == "play" and "--agent" not in words):  # by hand it takes no steps
+        for option, value in SHORT.get(command, {}).items():
+            if option != "--games" or "--games" not in words:
+                words = f"{re.sub(rf'{option} [^-]+', '', words)} {option} {value}"
+    call(reader, words)
 
 
 @cache
@@ -141,3 +159,15 @@ def test_the_pages_that_are_read_first_are_short() -> None:
     limits = {"README.md": 150, "docs/results.md": 150, "docs/speed.md": 120}
     lengths = {name: len((ROOT / name).read_text("utf-8").splitlines()) for name in limits}
     assert all(lengths[name] <= limit for name, limit in limits.items()), lengths
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/notes/*.md")), ids=lambda page: page.name)
+def test_a_note_begins_with_its_conclusion(page: Path) -> None:
+    title, conclusion = page.read_text("utf-8").split("\n\n")[:2]
+    assert re.fullmatch(r"# .+", title)
+    assert conclusion.startswith("**"), conclusion
+
+
+def test_the_navigation_holds_every_page() -> None:
+    listed = set(re.findall(r": (\S+\.md)$", NAVIGATION, re.MULTILINE))
+    assert {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]} == listed - {"contributing.md", "changelog.md"}

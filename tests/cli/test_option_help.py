@@ -99,6 +99,15 @@ def test_a_setting_that_is_on_can_be_named_either_way() -> None:
     assert (line.left, line.default) == ("--own-targets, --no-own-targets", "on")
 
 
+@pytest.mark.parametrize(("words", "agent"), [([], "xtx-demo"), (["lowwater"], "xtx"), (["--agent", "drrn"], "drrn")])
+def test_the_help_says_whose_settings_it_shows(
+    words: list[str], agent: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words, "--help-all"]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("settings of ")]
+    assert titles and all(title.startswith((f"settings of {agent}:", f"settings of {agent}, --")) for title in titles)
+
+
 def test_the_numbers_in_the_help_of_train(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those that runs have."""
     assert main(["train", "--help-all"]) == 0

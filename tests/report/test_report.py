@@ -272,7 +272,7 @@ def test_what_nobody_reached_is_told_in_one_line(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [0, 0])
     text = to_markdown(build(read_board(tmp_path)))
     assert "| 5 points | – |" in text and "| 40 points" not in text  # noqa: RUF001
-    assert "**2 more events, up to 350 points, which no agent reached**" in text
+    assert "**2 more scores, up to 350 points, which no agent reached**" in text
 
 
 class Page(HTMLParser):

@@ -152,7 +152,9 @@ def add_run() -> Callable[..., Path]:
     def add(folder: Path, scores: list[int], **config: Any) -> Path:
         if not folder.exists():
             (folder / "checkpoints").mkdir(parents=True)
-            asked = RunConfig("toy:corridor-5", "random", {}, **{"steps": 10_000, **config})
+            asked = RunConfig(
+                **{"game": "toy:corridor-5", "agent": "random", "settings": {}, "steps": 10_000, **config}
+            )
             (folder / "config.json").write_text(json.dumps(asdict(asked)))
             (folder / "versions.json").write_text("[]")
         (folder / "episodes.jsonl").touch()

@@ -1,7 +1,7 @@
 """The help of a subcommand, made from its dataclass: the usual options with `--help`, all of them with `--help-all`.
 
 The text of an option is the docstring under its field. A dataclass with many options names the usual ones in a class
-variable `USUAL`, in the order in which they are shown.
+variable `USUAL`, in the order in which they are shown, and one with an agent's settings the agent in `AGENT`.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: i
     blocks.append(f"{heads[0]}:\n" + _table([*own, help_line, *([all_line] if usual else [])], width))
     groups = dict.fromkeys(option.group for option in shown if option.is_setting)
     for group in sorted(groups, key=bool):  # those without a group first
-        title = f"settings: --{group}.*" if group else "settings of the agent"
-        blocks.append(f"{title}\n" + _table([o for o in shown if o.is_setting and o.group == group], width))
+        title = f"settings of {getattr(kind, 'AGENT', 'the agent')}{f', --{group}.*' if group else ''}"
+        blocks.append(f"{title}:\n" + _table([o for o in shown if o.is_setting and o.group == group], width))
     if more:
         blocks += [part if "\n" in part else _fill(part, width) for part in more.split("\n\n")]
     return "\n\n".join(blocks)

@@ -100,6 +100,7 @@ def _kind(agent: str, game: str) -> Any:
     group = ("settings", Annotated[type(settings), arg(name="")], field(default=settings))
     kind = make_dataclass("Args", [group], bases=(Args,), frozen=True)
     kind.__doc__ = Args.__doc__
+    kind.AGENT = agent  # type: ignore[attr-defined]
     return kind
 
 

@@ -20,7 +20,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 HOW_TO = (
     "Point at a plot to see its values; drag across it to zoom in; click twice to see all of it; "
-    "log makes the axis of steps logarithmic. A map that is enlarged is dragged, and zoomed with the wheel."
+    "log makes the axis of steps logarithmic. A map that is enlarged is dragged, and zoomed with the wheel. "
+    "What is folded is not printed."
 )
 TALL = 24
 """Rows above which a table scrolls within the window, with its header in sight."""

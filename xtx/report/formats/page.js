@@ -320,4 +320,4 @@ const unfold = () => {
 };
 addEventListener("hashchange", unfold);
 unfold();
-addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
+addEventListener("beforeprint", leave);

@@ -222,7 +222,7 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
         name = Cell(format_amount(event.score, "point"), how)
         rows.append(Row([name, *cells]))
     if len(beyond) > 1:
-        more = format_amount(len(beyond) - 1, "more event")
+        more = format_amount(len(beyond) - 1, "more score")
         rows.append(Row([f"{more}, up to {beyond[-1].score} points, which no agent reached"], kind="group"))
     text = (
         "The scores that the walkthrough comes to, in order, and for each agent: in which share of its last 100 "

@@ -106,7 +106,7 @@ def make_evaluations(groups: Sequence[Group]) -> list[Block]:
                 f"{format_number(one.figures.score_mean)} ± {format_number(one.figures.score_std)}",
                 format_count(one.figures.score_max),
                 format_number(one.figures.length_mean),
-                one.date,
+                one.date[:16].replace("T", " "),
             ],
             group.label,
         )

@@ -38,6 +38,9 @@ _MOST_FINER = 8
 _MOST_ELSEWHERE = 6
 """Where more commands than that change what counts in other rooms only, that is something of the parser's."""
 
+_MOST_CLOCKS = 6
+"""Where more different commands than that set clocks back, those are no clocks."""
+
 _PAUSING_WORDS, _MOST_PAUSING = 2, 32
 """Words of commands that may make the story wait for a key, at most; where they make more different changes beyond the
 object tree than that, commands of one word."""
@@ -94,7 +97,7 @@ class WholeSearch:
         others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
         found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
         things, finer = searched.things, self._finer(searched, found.actions)
-        finer = (*finer, *self._counting_elsewhere(searched), *self._pausing(searched))
+        finer = (*finer, *self._counting_elsewhere(searched), *self._setting_clocks(searched), *self._pausing(searched))
         present = Present(
             names=tuple(t.name for t in things),
             aliases=frozenset(alias for t in things for alias in t.aliases),
@@ -219,6 +222,39 @@ class WholeSearch:
         chosen = self._search.choose(commands, effect)
         return chosen if len(chosen) <= _MOST_ELSEWHERE else ()
 
+    def _setting_clocks(self, searched: Searched) -> tuple[str, ...]:
+        """Commands of the templates for one object or none that do nothing but set back a clock that always runs: what
+        is eaten puts hunger off."""
+        engine, asking = self._search.engine, self._search.judge.asking
+        if engine is None or not asking or self._search.world is None:
+            return ()
+        self._search.emulator.note(ENGINE)
+        flags, idle = engine.finals(searched.state, asking)
+        if (flags & (UNJUDGED | Verdict.STOPPED)).any():
+            return ()
+        before = np.frombuffer(searched.state.ram, np.uint8).astype(np.int16)
+        ticks = idle.astype(np.int16) - before
+        clocks = (np.abs(ticks[0]) == 1) & (ticks == ticks[0]).all(axis=0)
+        candidates = searched.candidates
+        places = np.flatnonzero((searched.fine == 0) & (searched.all_effects == 0) & self._short[candidates.forms])
+        if not clocks.any() or not len(places):
+            return ()
+        commands = candidates.chosen(places)
+        found = self._search.judge.judge(
+            searched.state, commands.behind(asking), np.where(clocks, 255, 0).astype(np.uint8)
+        )
+        tried = found[0].part(slice(len(asking), None))
+        own = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & ~np.isin(
+            tried.watches, found[0].watches[: len(asking)]
+        )
+        chosen = self._search.choose(commands, np.where(own, tried.watches, np.uint64(0)))
+        if not chosen:
+            return ()
+        flags, after = engine.finals(searched.state, chosen)
+        is_back = ((after - before) * ticks[0] < 0)[:, clocks].any(axis=1) & (flags & UNJUDGED == 0)
+        setting = tuple(command for command, back in zip(chosen, is_back.tolist(), strict=True) if back)
+        return setting if len(setting) <= _MOST_CLOCKS else ()
+
     def _pausing(self, searched: Searched) -> tuple[str, ...]:
         """Short commands that do nothing yet but make the story wait for something else than a command: for a key, in
         the middle of a scene."""
@@ -291,6 +327,11 @@ class WholeSearch:
         if take_turn(emulator, self._search.engine, state, "wait") is not Status.DONE or emulator.over:
             return False
         return keys[1] != world.key(world.canonical(state.rng))
+
+    @cached_property
+    def _short(self) -> npt.NDArray[np.bool_]:
+        """Which templates are for one object or none."""
+        return np.array([template.count("OBJ") < 2 for template in self._search.grammar.templates])
 
     @cached_property
     def _words(self) -> WholeGrammar:

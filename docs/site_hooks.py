@@ -13,7 +13,7 @@ from typing import Any
 
 MARK = "<!-- command line -->"
 SETTINGS_MARK = "<!-- settings -->"
-COMPARED = [("drrn", "inv-dy", "xtx", "xtx-fast", "xtx-demo"), ("rc-dqn", "mprc-dqn")]
+COMPARED = [("drrn", "inv-dy", "xtx"), ("rc-dqn", "mprc-dqn")]
 """Agents whose settings stand side by side, by table; every other agent is in the table of what it changes."""
 
 FORMULA = re.compile(r"^```math\n(?P<block>.*?)^```$|\$`(?P<inline>[^`]+)`\$", re.MULTILINE | re.DOTALL)

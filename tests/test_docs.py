@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,19 @@ def test_the_pages_that_are_read_first_are_short() -> None:
     limits = {"README.md": 150, "docs/results.md": 150, "docs/speed.md": 120}
     lengths = {name: len((ROOT / name).read_text("utf-8").splitlines()) for name in limits}
     assert all(lengths[name] <= limit for name, limit in limits.items()), lengths
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_are_the_same_on_the_site_as_in_the_repository(page: Path) -> None:
+    """The site's Markdown needs an empty line before a list or a table, and four spaces in a list for what belongs to
+    an item; else it runs into the text."""
+    lines = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).split("\n")
+    for before, line in pairwise(lines):
+        if re.match(r"- |\d+\. |\|", line):
+            assert re.match(r"$|- |\d+\. |\||  ", before), f"no empty line before: {line}"
+        nested = re.match(r"( +)(- |\d+\. )", line)
+        if nested or not before:
+            assert (len(line) - len(line.lstrip())) % 4 == 0, f"not a multiple of four spaces: {line}"
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/notes/*.md")), ids=lambda page: page.name)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report_runs import write_run
 from rich.console import Console
 
 from xtx.cli.main import main
@@ -27,6 +28,7 @@ from xtx.config.settings import (
     make_demo_settings,
 )
 from xtx.core import UserError
+from xtx.files.atomic_writes import write_user_file
 from xtx.files.user_paths import explain_write_errors, open_output
 from xtx.games.game_setup import set_up_game
 from xtx.runs.run_config import read_config
@@ -226,6 +228,32 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         file.write("nowhere")
     with pytest.raises(UserError, match="it is a folder"), open_output(tmp_path):
         pass
+
+
+def test_what_is_no_file_is_written_into_and_never_replaced(tmp_path: Path) -> None:
+    """A file that took the place of /dev/null would harm every program of the machine."""
+    pipe, link, loop = tmp_path / "pipe", tmp_path / "link", tmp_path / "loop"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        write_user_file(pipe, b"packed")
+        assert reader.read() == b"packed" and pipe.is_fifo()
+    link.symlink_to(tmp_path / "page")
+    write_user_file(link, b"one")
+    assert link.is_symlink() and (tmp_path / "page").read_bytes() == b"one"
+    loop.symlink_to(loop)
+    write_user_file(loop, b"two")
+    with open_output(tmp_path / "other") as file:
+        file.write("three")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_user_file(tmp_path, b"four")
+
+
+def test_an_output_that_is_a_link_to_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop.md").symlink_to("loop.md")
+    write_run(tmp_path / "run", [1])
+    main(["report", str(tmp_path), "--no-walkthroughs", "--out", str(tmp_path / "loop.md")])
+    main(["games", "atlas", "--atlas", str(tmp_path / "none"), "--pack", str(tmp_path / "loop.md")])
+    assert capsys.readouterr().err.count("\n") <= 2
 
 
 @pytest.mark.parametrize("name", ["~nosuchuser/x", "y" * 300])

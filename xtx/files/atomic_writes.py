@@ -30,9 +30,15 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def write_user_file(target: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file atomically, and its folder if that is missing. Raises `UserError` if it cannot be written."""
+    """Write a file atomically, and its folder if that is missing. Raises `UserError` if it cannot be written.
+
+    A link stays one: what it leads to is replaced. A device or a pipe is written into; nothing may take its place.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, content, mode=mode)
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)
+        else:
+            write_atomically(Path(os.path.realpath(target)), content, mode=mode)
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror}); nothing was changed there") from None

@@ -40,7 +40,7 @@ class BadFileError(msgspec.DecodeError):
     """The content of a file cannot be used. The text says why, without the file's name. Also a `ValueError`."""
 
 
-def explain_read_error(error: ValueError | OSError) -> str:
+def explain_read_error(error: Exception) -> str:
     """Why a file could not be read, without its name."""
     return str((isinstance(error, OSError) and error.strerror) or error)
 

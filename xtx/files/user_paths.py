@@ -61,7 +61,7 @@ def open_output(path: Path, option: str = "--out", bit_by_bit: bool = False) -> 
             with (beside or target).open("w", encoding="utf-8", errors="backslashreplace") as file:
                 yield file
             if beside is not None:
-                _replace_file(beside, target.resolve())  # a link stays one
+                _replace_file(beside, Path(os.path.realpath(target)))  # a link stays one
     except OSError as error:
         own = (None, str(target), str(beside))
         if error.errno not in DISK_TROUBLE or error.filename not in own:
@@ -75,7 +75,7 @@ def _create_temporary(target: Path) -> Path | None:
     if target.exists() and not target.is_file():
         return None
     try:
-        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=".writing-")
+        handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.realpath(target)), prefix=".writing-")
     except OSError:
         return None
     os.close(handle)

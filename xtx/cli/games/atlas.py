@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +48,7 @@ def run(args: Args) -> int:
         return 0
     if args.verify:
         return _verify(path)
-    if args.pack is not None and args.pack.resolve().parent == path.resolve():
+    if args.pack is not None and os.path.dirname(os.path.realpath(args.pack)) == os.path.realpath(path):
         raise UserError(f"{args.pack} would lie in the atlas's own folder; name a file elsewhere")
     _use(args, asked[0] if asked else "show", path)
     return 0

@@ -16,6 +16,7 @@ from typing import Any
 
 from xtx.child_processes import name_signal
 from xtx.core import UserError
+from xtx.files.bounded_reads import explain_read_error
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.atlas.atlas_process import main; main()"
 _DEATHS_BY_DAMAGE = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
@@ -135,5 +136,7 @@ def _verify(atlas: Path) -> dict[str, Any]:
         except DAMAGE as error:
             damage = damage or str(error)
         except lmdb.Error as error:
-            raise UserError(f"the atlas {atlas} cannot be opened ({error}); use --atlas PATH") from None
+            raise UserError(
+                f"the atlas {atlas} cannot be opened ({explain_read_error(error)}); use --atlas PATH"
+            ) from None
     return {"damage": damage, "entries": entries, "damaged": damaged}

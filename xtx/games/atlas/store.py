@@ -20,6 +20,7 @@ from typing import TypeVar
 import lmdb
 
 from xtx.core import UserError, warn
+from xtx.files.bounded_reads import explain_read_error
 from xtx.files.user_paths import find_cache_folder
 from xtx.games.atlas.atlas_process import verify_atlas
 from xtx.games.atlas.lmdb_check import died_while_reading, find_damage
@@ -288,7 +289,9 @@ def _open(path: Path, damaged: int = -1) -> lmdb.Environment:
             path.mkdir(exist_ok=True)  # another process that opens it may have made it already
             return _try_open(path)
     except (OSError, lmdb.Error) as error:
-        raise UserError(f"the atlas {path} cannot be opened ({error}); use --atlas PATH or --no-atlas") from None
+        raise UserError(
+            f"the atlas {path} cannot be opened ({explain_read_error(error)}); use --atlas PATH or --no-atlas"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -67,7 +67,9 @@ def test_ctrl_c_leaves_the_panel_whole_and_says_the_score(tmp_path: Path) -> Non
     assert "^C" not in shown
     end = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[shown.rindex("╭") :])
     last = [line.strip() for line in end.replace("\r", "").split("\n")]
-    assert any("saving and stopping; Ctrl-C again ends it at once" in line for line in last), "in its frame"
+    assert any("stopping when this is done, and saving; Ctrl-C again ends it at once" in line for line in last), (
+        "in its frame"
+    )
     box = last[: next(place for place, line in enumerate(last) if line.startswith("╰")) + 1]
     assert all(line[-1] in "╮│╯" for line in box)
     said = " ".join(" ".join(last[len(box) :]).split())

@@ -145,7 +145,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path, tiny: Callabl
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "asking the runs to save and stop" in said
-    assert f"stopped and saved; go on with the same command: {format_command('sweep', *words)}" in said
+    assert f"stopped and saved; go on with the same command:\n  {format_command('sweep', *words)}" in said
     [path] = begun(out)
     [checkpoint] = list_checkpoints(path)
     assert 0 < int(checkpoint.name) < 64_000
@@ -255,7 +255,7 @@ def test_a_run_that_keeps_failing_is_reported(tmp_path: Path, fragile: Callable[
     assert "fragile/seed-0 failed and is given up" in said
     end = said[said.index("seed-0 failed: ended with status 1") :]
     assert "    RuntimeError: something broke in the agent\n" in end
-    assert f"retry them with the same command: {format_command('sweep', *words)}" in end
+    assert f"retry them with the same command:\n  {format_command('sweep', *words)}" in end
     # The same command: one failure is left, and then it is through.
     assert "1 run: 1 finished" in sweep(*words, **fragile(0))
 

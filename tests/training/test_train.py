@@ -316,7 +316,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
         process.wait()
     assert process.returncode == 130
     assert err == "\nstopping when this is done, and saving; Ctrl-C again ends it at once\n"
-    assert out.splitlines()[-1] == f"xtx: stopped and saved; go on with: {format_command('resume', folder)}"
+    end = ["xtx: stopped and saved; go on with:", f"  {format_command('resume', folder)}"]
+    assert out.splitlines()[-2:] == end, "a command has a line of its own"
     assert (second.returncode, second.stdout) == (2, "")
     assert second.stderr == f"xtx: another process works on {folder}; wait for it, or end it first\n"
     [newest] = list_checkpoints(folder)

@@ -113,9 +113,8 @@ class Display(LivePanel):
             cells["losses"] = ", ".join(f"{name.removeprefix('loss_')} {n:.3f}" for name, n in losses.items())
         for name, value in cells.items():
             table.add_row(f"[dim]{name}[/dim]", value)
-        subtitle = (
-            "saving and stopping; Ctrl-C again ends it at once" if self._is_stopping else "Ctrl-C saves and stops"
-        )
+        stopping = "stopping when this is done, and saving; Ctrl-C again ends it at once"
+        subtitle = stopping if self._is_stopping else "Ctrl-C saves and stops"
         title = f"{self._run.config.agent} learns {self._stage.name}"
         return Panel(Group(bar, table), title=title, subtitle=subtitle, border_style="cyan")
 
@@ -127,7 +126,8 @@ class Display(LivePanel):
                 score = f"mean of the last {min(LAST, p.episodes)} episodes {p.score_mean:.1f}, best {p.score_max}"
                 so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
                 self.note(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
-            self.note(f"stopped and saved; go on with: {format_command('resume', folder)}")
+            self.note("stopped and saved; go on with:")
+            console.print(f"  {format_command('resume', folder)}", highlight=False, soft_wrap=True, markup=False)
             return
         print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
 

@@ -218,16 +218,16 @@ def _say_what_next(console: Console, items: Sequence[SweepRun], out: Path) -> in
     """Gives the exit status."""
     states = {item.state for item in items}
 
-    def say(line: str) -> None:
-        console.print(f"xtx: {line}", highlight=False, soft_wrap=True, markup=False)
+    def say(line: str, command: str) -> None:
+        console.print(f"xtx: {line}:\n  {command}", highlight=False, soft_wrap=True, markup=False)
 
     if RunState.STOPPED in states:
-        say(f"stopped and saved; go on with the same command: {_same_command()}")
+        say("stopped and saved; go on with the same command", _same_command())
         return 130
     if RunState.FAILED in states:
-        say(f"some runs failed; fix what is wrong and retry them with the same command: {_same_command()}")
+        say("some runs failed; fix what is wrong and retry them with the same command", _same_command())
         return SOME_FAILED
-    say(f"all runs are finished; see them beside the paper's: {format_command('report', out)}")
+    say("all runs are finished; see them beside the paper's", format_command("report", out))
     return 0
 
 

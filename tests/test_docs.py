@@ -185,3 +185,20 @@ def test_a_note_begins_with_its_conclusion(page: Path) -> None:
 def test_the_navigation_holds_every_page() -> None:
     listed = set(re.findall(r": (\S+\.md)$", NAVIGATION, re.MULTILINE))
     assert {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]} == listed - {"contributing.md", "changelog.md"}
+
+
+def test_the_readme_has_the_figures_of_the_results() -> None:
+    def read_rows(name: str, width: int) -> list[list[str]]:
+        lines = (ROOT / name).read_text("utf-8").splitlines()
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+        return [row for row in rows if len(row) == width and row[0] != "game"]
+
+    shown, known = read_rows("README.md", 6), read_rows("docs/results.md", 8)
+    assert len(shown) == 5
+    for game, agent, ours, paper, seeds, steps in shown:
+        [row] = [row for row in known if row[:2] == [game, agent.lower()]]
+        assert [seeds, steps] == [row[6], row[7].partition(" ")[0]]
+        for told, average, best in ((ours, row[2], row[4]), (paper, row[3], row[5])):
+            first, last = told.split(" / ")
+            assert first == average
+            assert float(last) == float(best.partition(" ")[0])  # the spread of the best is left out

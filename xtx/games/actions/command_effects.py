@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -148,6 +149,32 @@ def _is_anyones(commands: Sequence[Sequence[str]]) -> bool:
     return not things or things.most_common(1)[0][1] < _ABOUT_ONE * len(commands)
 
 
+@dataclass(frozen=True)
+class Effects:
+    """What commands do in a state. Equal numbers stand for equal effects, 0 for none."""
+
+    effect: npt.NDArray[np.uint64]
+    """What each command does to the object tree, or to the world without touching it."""
+    fine: npt.NDArray[np.uint64]
+    """The same, told apart by changes beyond the object tree."""
+    watches: npt.NDArray[np.uint64]
+    """What each changes of the watched bits beyond the object tree, under the first random numbers."""
+    idle: npt.NDArray[np.uint64]
+    """What commands change there that do nothing themselves."""
+    common: frozenset[int]
+    """Changes beyond the object tree that are no command's own."""
+
+    def find_silent_kinds(self, candidates: Sequence[str], places: npt.NDArray[np.intp]) -> dict[int, str]:
+        """The first of the candidates at some places that makes a change beyond the object tree, for each such
+        change."""
+        known = {0, *self.idle.tolist()}
+        kinds: dict[int, str] = {}
+        for place, watch in zip(places.tolist(), self.watches[places].tolist(), strict=True):
+            if watch not in known and watch not in kinds:
+                kinds[watch] = candidates[place]
+        return kinds
+
+
 class EffectJudge:
     """Tries commands in the states of one story and tells their effects apart."""
 
@@ -175,15 +202,15 @@ class EffectJudge:
         watched: Ram | None,
         noisy: bool = False,
         common: frozenset[int] = frozenset(),
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], frozenset[int]]:
-        """What `effects` and `fine_effects` give, and the changes beyond the object tree that are no command's own:
-        those of `common`, and those that are found here. Commands that are not to be tried do nothing."""
+    ) -> Effects:
+        """What the candidates do. `common` are changes beyond the object tree that are no command's own; more of them
+        are found here. Commands that are not to be tried do nothing."""
         kept = [i for i, command in enumerate(candidates) if command not in self.excluded] if self.excluded else []
         if self.excluded and len(kept) < len(candidates):
-            effect, fine = np.zeros((2, len(candidates)), dtype=np.uint64)
-            tried = [candidates[i] for i in kept]
-            effect[kept], fine[kept], common = self.find_effects(state, tried, watched, noisy, common)
-            return effect, fine, common
+            tried = self.find_effects(state, [candidates[i] for i in kept], watched, noisy, common)
+            effect, fine, watches = np.zeros((3, len(candidates)), dtype=np.uint64)
+            effect[kept], fine[kept], watches[kept] = tried.effect, tried.fine, tried.watches
+            return Effects(effect, fine, watches, tried.idle, tried.common)
         asking = self.asking
         commands = Commands.of(candidates)
         found = self.judge(state, commands.behind(asking), watched)
@@ -191,6 +218,7 @@ class EffectJudge:
         effect, touched, chancy = effects_of(behind, found[0].watches[: len(asking)])
         self.chance += (chancy / max(1, len(commands)) - self.chance) / 4
         flags, watches = behind[0].flags, behind[0].watches
+        idle = found[0].watches[: len(asking)]
         hidden = np.empty(0, dtype=np.intp)
         self.hidden_kinds = len(np.unique(watches[touched]))
         if len(touched):
@@ -199,8 +227,7 @@ class EffectJudge:
             hidden = self._believable(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
-            return effect, effect, common
-        idle = found[0].watches[: len(asking)]
+            return Effects(effect, effect, watches, idle, common)
         beside, alone = find_common_changes(candidates, effect, flags, watches, hidden)
         common = common | beside | alone
         own = watches.copy()
@@ -212,7 +239,7 @@ class EffectJudge:
         if not noisy:
             silent = find_silent_changes(candidates, flags, own, idle)
             fine[silent] = watches[silent] * _MIXING | np.uint64(1)
-        return effect, fine, common
+        return Effects(effect, fine, watches, idle, common)
 
     @staticmethod
     def _believable(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.actions.candidates import Candidates, Grammar
-from xtx.games.actions.command_effects import ASKING, HIDDEN_KINDS, EffectJudge
+from xtx.games.actions.command_effects import ASKING, HIDDEN_KINDS, EffectJudge, Effects
 from xtx.games.actions.nameable_things import Thing, ThingFinder
 from xtx.games.actions.story_words import WORD_MARK
 from xtx.games.canonical.canonical_state import World
@@ -51,14 +51,14 @@ class Searched:
     """What each candidate does, without nonsense."""
     fine: npt.NDArray[np.uint64]
     """The same, told apart by changes beyond the object tree."""
-    all_effects: npt.NDArray[np.uint64]
-    """What each candidate does, nonsense too."""
     is_noisy: bool
     """Whether so many commands make changes of their own that something of the parser's must be among them."""
-    watched: Ram | None = None
+    watched: Ram | None
     """The bits beyond the object tree that were watched."""
-    common: frozenset[int] = frozenset()
-    """Changes beyond the object tree that are no command's own."""
+    all: Effects
+    """What each candidate does, nonsense too."""
+    widest: Effects
+    """The same with all the bits that are watched at first."""
 
 
 class TemplateSearch:
@@ -132,11 +132,11 @@ class TemplateSearch:
     ) -> Searched:
         """What candidates do, nonsense left out."""
         told = {t.name for t in things if t.told}
-        effect, fine, common = self.judge.find_effects(state, candidates, watched)
-        sound = candidates.without_nonsense(effect, told)
-        fine = np.where((sound == 0) & (effect != 0), np.uint64(0), fine)
+        found = self.judge.find_effects(state, candidates, watched)
+        sound = candidates.without_nonsense(found.effect, told)
+        fine = np.where((sound == 0) & (found.effect != 0), np.uint64(0), found.fine)
         is_noisy = self.judge.hidden_kinds > HIDDEN_KINDS
-        return Searched(state, things, candidates, sound, fine, effect, is_noisy, watched, common)
+        return Searched(state, things, candidates, sound, fine, is_noisy, watched, found, found)
 
     def watched(self, state: Snapshot) -> Ram | None:
         """The bits beyond the object tree of which a change counts."""
@@ -177,14 +177,14 @@ class TemplateSearch:
 
     def effects(self, state: Snapshot, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """A number for what each candidate does to the world: equal for equal effects, 0 for none."""
-        return self.judge.find_effects(state, candidates, self.watched(state))[0]
+        return self.judge.find_effects(state, candidates, self.watched(state)).effect
 
     def fine_effects(self, searched: Searched, candidates: Sequence[str]) -> npt.NDArray[np.uint64]:
         """The same in a state that was searched, where changes of the world beyond the object tree make a difference
         between effects as well. In a noisy state nearly every command makes such a change: there only single words
         count that do nothing else."""
-        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.common
-        return self.judge.find_effects(*given)[1]
+        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.all.common
+        return self.judge.find_effects(*given).fine
 
     def choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those (or the other way round); in the

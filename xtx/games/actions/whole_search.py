@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -21,7 +21,7 @@ from xtx.games.actions.whole_dictionary import WholeGrammar
 from xtx.games.canonical.canonical_state import prompt_of
 from xtx.games.canonical.scratch_bytes import find_scratch
 from xtx.games.emulator.frotz import Snapshot, Status, Verdict
-from xtx.games.zmachine.story_memory import Ram, read_initial_numbers, read_name_words, read_text_numbers
+from xtx.games.zmachine.story_memory import read_initial_numbers, read_name_words, read_text_numbers
 from xtx.games.zset.command_list import Commands
 from xtx.games.zset.command_verdicts import judge_each, take_turn
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
@@ -104,7 +104,7 @@ class WholeSearch:
             text="\n".join((found.look, found.inventory, *(t.answer for t in things))),
             around="\n".join(name for _, name in names_around(self._search.emulator, state)),
             twins=self._twins(searched),
-            free_forms=tuple(searched.candidates.free_forms(searched.all_effects)),
+            free_forms=tuple(searched.candidates.free_forms(searched.all.effect)),
         )
         if self._is_question(state):
             finer = tuple(dict.fromkeys((*finer, *(a for a in _REPLIES if a not in found.actions))))
@@ -139,7 +139,7 @@ class WholeSearch:
         if searched.watched is None:
             return searched
         names = [t.name for t in searched.things]
-        quiet = np.flatnonzero(searched.all_effects == 0)
+        quiet = np.flatnonzero(searched.all.effect == 0)
         sample = [searched.candidates[i] for i in quiet[:: 1 + len(quiet) // _SAMPLE].tolist()]
         scratch = find_scratch(
             self._search.emulator, self._search.engine, searched.state, names, sample, self._search.judge.excluded
@@ -165,7 +165,8 @@ class WholeSearch:
         assert searched.watched is not None
         watched = searched.watched.copy()
         watched[bytes_] = 0
-        return self._search.judge_candidates(searched.state, searched.things, searched.candidates, watched)
+        found = self._search.judge_candidates(searched.state, searched.things, searched.candidates, watched)
+        return replace(found, widest=searched.widest)
 
     def _twins(self, searched: Searched) -> dict[str, str]:
         """Words that are answered like the name of a thing and yet mean another one, which moves when they are used,
@@ -175,7 +176,7 @@ class WholeSearch:
         commands = [form.format(word) for form in forms for pair in pairs for word in pair]
         if not commands:
             return {}
-        moved = self._search.judge.find_effects(searched.state, commands, searched.watched)[0].reshape(
+        moved = self._search.judge.find_effects(searched.state, commands, searched.watched).effect.reshape(
             len(forms), len(pairs), 2
         )
         found: dict[tuple[int, ...], tuple[str, str]] = {}
@@ -208,7 +209,7 @@ class WholeSearch:
         if watched is None:
             return ()
         one = np.array([template.count("OBJ") == 1 for template in self._search.grammar.templates])
-        places = np.flatnonzero((searched.fine == 0) & (searched.all_effects == 0) & one[searched.candidates.forms])
+        places = np.flatnonzero((searched.fine == 0) & (searched.all.effect == 0) & one[searched.candidates.forms])
         commands = [searched.candidates[i] for i in places.tolist()]
         if not commands:
             return ()
@@ -236,7 +237,7 @@ class WholeSearch:
         ticks = idle.astype(np.int16) - before
         clocks = (np.abs(ticks[0]) == 1) & (ticks == ticks[0]).all(axis=0)
         candidates = searched.candidates
-        places = np.flatnonzero((searched.fine == 0) & (searched.all_effects == 0) & self._short[candidates.forms])
+        places = np.flatnonzero((searched.fine == 0) & (searched.all.effect == 0) & self._short[candidates.forms])
         if not clocks.any() or not len(places):
             return ()
         commands = candidates.chosen(places)
@@ -262,24 +263,16 @@ class WholeSearch:
         if self._search.engine is None or watched is None or searched.watched is None:
             return ()
         words = searched.candidates.words
-        short = np.flatnonzero((searched.all_effects == 0) & (words <= _PAUSING_WORDS))
-        kinds = self._silent_kinds(searched, short, searched.watched)
+        short = np.flatnonzero((searched.all.effect == 0) & (words <= _PAUSING_WORDS))
+        kinds = searched.all.find_silent_kinds(searched.candidates, short)
         # Of what is taken for the parser's, commands of one word are the fewest.
         if len(kinds) > _MOST_PAUSING or not np.array_equal(watched, searched.watched):
             kinds = kinds if len(kinds) <= _MOST_PAUSING else {}
-            kinds |= self._silent_kinds(searched, short[words[short] == 1], watched)
+            kinds |= searched.widest.find_silent_kinds(searched.candidates, short[words[short] == 1])
         self._search.emulator.note(ENGINE)
         waiting = [(c, self._search.engine.step(searched.state, c)) for c in sorted(set(kinds.values()))]
         usual = searched.state.opcode
         return tuple(c for c, (flags, after) in waiting if not flags & UNJUDGED and after.opcode != usual)
-
-    def _silent_kinds(self, searched: Searched, places: npt.NDArray[np.intp], watched: Ram) -> dict[int, str]:
-        """The first of those candidates that make a change beyond the object tree, for each such change."""
-        commands = [searched.candidates[i] for i in places.tolist()]
-        asking = self._search.judge.asking
-        found = self._search.judge.judge(searched.state, Commands.of(commands).behind(asking), watched)[0]
-        watches, idle = found.watches[len(asking) :].tolist(), {0, *found.watches[: len(asking)].tolist()}
-        return {w: c for w, c in reversed(list(zip(watches, commands, strict=True))) if w not in idle}
 
     def _is_question(self, state: Snapshot) -> bool:
         """Whether the story waits for something else than a command: a yes or no, mostly."""

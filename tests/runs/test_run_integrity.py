@@ -442,11 +442,25 @@ def test_keys_and_numbers_that_cannot_be(
 
 @pytest.mark.parametrize(
     "content",
-    [b"null", b"[" * 100_000, b'{"game": "x", "game": "y"}', b"\xff\xfe", b'{"steps": ' + b"9" * 5000 + b"}"],
+    [
+        b"null",
+        b"[" * 100_000,
+        b'{"game": "x", "game": "y"}',
+        b"\xff\xfe",
+        b'{"steps": ' + b"9" * 5000 + b"}",
+    ],
 )
 def test_what_is_no_config(content: bytes) -> None:
     with pytest.raises(ConfigError, match="is damaged"):
         decode_config(content)
+
+
+def test_text_that_is_not_unicode_is_none_of_a_config() -> None:
+    """But it may be part of the path of a story."""
+    config = b'{"game": "%s", "agent": "%s", "settings": {}, "steps": 1}'
+    assert decode_config(config % (b"/\\udcff.z5", b"y")).game == "/\udcff.z5"
+    with pytest.raises(ConfigError, match=r"is damaged.*surrogates"):
+        decode_config(config % (b"x", b"\\udcff"))
 
 
 def test_a_setting_that_is_not_finite_comes_back() -> None:

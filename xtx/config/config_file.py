@@ -56,6 +56,8 @@ def decode_config(content: bytes) -> RunConfig:
         found = json.loads(content, object_pairs_hook=_refuse_duplicates)
         if not isinstance(found, dict):
             raise ValueError("it holds no settings")
+        # Text that is not Unicode could be put into no report; the path of a story may have such bytes.
+        json.dumps({name: value for name, value in found.items() if name != "game"}, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and integers of thousands of digits
         raise ConfigError(f"is damaged ({error}); {_ADVICE}") from None
     known = [field.name for field in fields(RunConfig)]

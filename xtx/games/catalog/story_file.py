@@ -41,6 +41,9 @@ def read_story(path: Path) -> Story:
     Raises `UserError` with one line if the file cannot be played.
     """
     content = _read_content(path)
+    if str(path.absolute()).encode("utf-8", "ignore").decode() != str(path.absolute()):
+        # Jericho, config.json and the messages to workers have names in UTF-8 only.
+        raise UserError(f"{path} can be played only where its name and its folders' names are UTF-8; rename them")
     foreign = find_foreign_format(content, path)
     if foreign:
         raise UserError(f"{path} is a {foreign} story; only Z-machine stories (.z3, .z4, .z5, .z8) can be played")

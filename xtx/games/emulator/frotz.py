@@ -99,12 +99,10 @@ class Emulator:
 
     def _path_of(self, story: Story) -> str:
         """Where Jericho can read the story by itself: its file, or a copy where that is a package, or where its name
-        is not UTF-8 or would mislead libfrotz, which crashes on one without a dot and types commands of its own into
-        stories that are called tw-*."""
-        path = str(story.path)
-        is_utf8 = path == path.encode("utf-8", "ignore").decode()
-        if not story.is_packaged and is_utf8 and story.path.suffix and not story.path.name.startswith("tw-"):
-            return path
+        would mislead libfrotz, which crashes on one without a dot and types commands of its own into stories that are
+        called tw-*."""
+        if not story.is_packaged and story.path.suffix and not story.path.name.startswith("tw-"):
+            return str(story.path)
         self._copy = tempfile.TemporaryDirectory(prefix="xtx-story-")
         copy = Path(self._copy.name, f"story.z{story.content[0]}")
         copy.write_bytes(story.content)

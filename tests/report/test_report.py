@@ -524,9 +524,13 @@ addEventListener("load", () => {
   if (shown() || !everything) wrong.push("not all agents are shown, and then none: " + everything);
   all.click();
   const bar = document.querySelector("nav"), label = bar.querySelector("label");
-  const curve = [...document.querySelectorAll("svg g[data-agent]")].find((g) => g.dataset.agent !== label.textContent);
+  const other = (g) => g.dataset.agent !== label.textContent, beside = `g[data-agent="${label.textContent}"]`;
+  const others = [...document.querySelectorAll("svg g[data-agent]")].filter(other);
+  const curve = others.find((g) => g.closest("svg").querySelector(beside));
+  const alone = others.find((g) => !g.closest("svg").querySelector(beside));
   label.dispatchEvent(new PointerEvent("pointerover", { bubbles: true, pointerType: "mouse" }));
   if (getComputedStyle(curve).opacity === "1") wrong.push("pointing at an agent leaves the others' curves as they are");
+  if (alone && getComputedStyle(alone).opacity !== "1") wrong.push("a plot without the agent is faint");
   bar.dispatchEvent(new PointerEvent("pointerover", { bubbles: true, pointerType: "mouse" }));
   if (getComputedStyle(curve).opacity !== "1") wrong.push("curves stay faint");
   requestAnimationFrame(() => setTimeout(() => {  // when sizes are known to the page

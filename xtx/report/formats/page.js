@@ -30,7 +30,8 @@ document.addEventListener("pointerover", (event) => {
   const agent = one ? one.dataset.agent || one.querySelector("input").value : "";
   if (agent === pointed) return;
   pointed = agent;
-  faint.replaceSync(agent && `main svg g[data-agent]:not([data-agent="${CSS.escape(agent)}"]) { opacity: .12 }`);
+  const own = `[data-agent="${CSS.escape(agent)}"]`;
+  faint.replaceSync(agent && `main svg:has(g${own}) g[data-agent]:not(${own}) { opacity: .12 }`);
 });
 // SVG elements do not know `hidden` by themselves; the style sheet's [hidden] rule serves them too.
 

@@ -170,7 +170,8 @@ def _maps(groups: list[Group]) -> list[Block]:
     found = {group: merge_in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
     found = {group: moves for group, moves in found.items() if moves}
     lacking = [group.label for group in groups if group not in found and any(run.summary for run in group.runs)]
-    why = f"No map of {', '.join(lacking)}: their runs are here as summaries, which hold no rooms."
+    whose = "" if len(lacking) == len(groups) else f" of {', '.join(lacking)}"
+    why = f"No map{whose}: the runs are here as summaries, which hold no rooms."
     if not found:
         return [Text(why)] if lacking else []
     everything = merge_in_order(found.values())

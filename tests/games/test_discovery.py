@@ -223,7 +223,19 @@ def test_words_of_an_ending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("12", 12), ("-3", -3), ("Ten", 10), ("no", 0), ("1,024", 1024), ("?", 0)]
+    ("text", "number"),
+    [
+        ("12", 12),
+        ("-3", -3),
+        ("Ten", 10),
+        ("no", 0),
+        ("1,024", 1024),
+        ("?", 0),
+        ("two hundred and seven", 207),
+        ("minus forty-two", -42),
+        ("three thousand, one hundred", 3100),
+        ("many", 0),
+    ],
 )
 def test_numbers(text: str, number: int) -> None:
     assert read_number(text) == number

@@ -216,4 +216,5 @@ class ThingFinder:
 
     def _examined(self, state: Snapshot, names: Sequence[str]) -> list[str]:
         """The answer to examining each, or nothing if the game does not know what is meant."""
-        return [understood_answer(answer) for answer in self._answers(state, [f"examine {name}" for name in names])]
+        verb = self._emulator.spoken("examine")
+        return [understood_answer(answer) for answer in self._answers(state, [f"{verb} {name}" for name in names])]

@@ -74,6 +74,8 @@ class NameFinder:
 
     def find(self, present: Present, ask: Ask) -> Named:
         """Which words name something here that is not among the things in sight, by what the parser says of them."""
+        if not self._questions:  # the story knows none of the verbs
+            return Named(list(present.twins), list(present.twins))
         heads: list[list[str]] = []
         refusals: set[str] = {""}
         for questions in self._questions:

@@ -99,7 +99,7 @@ class TemplateSearch:
     def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
         """Look and inventory in a canonical state; see `findings`."""
         self.judge.excluded = excluded
-        look, inventory = self.answers(state, ("look", "inventory"))
+        look, inventory = self.answers(state, tuple(map(self.emulator.spoken, ("look", "inventory"))))
         return look, inventory
 
     def findings(

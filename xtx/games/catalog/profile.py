@@ -91,6 +91,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What is typed at the beginning of every game, up to the first prompt for a command."""
     prompt: tuple[int, int] | None = None
     """Program counter and number of frames at a usual prompt; at any other one a printed end is looked for."""
+    spoken: dict[str, str] = {}
+    """The story's words for commands such as "look" and "score", where it does not know the English."""
     findings: tuple[Finding, ...] = ()
     """How each of these was found; empty where a compiler said it."""
     verified: bool = True

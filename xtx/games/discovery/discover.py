@@ -21,7 +21,8 @@ from xtx.games.discovery.probe import Probe, commonest_prompt
 from xtx.games.discovery.score import find_scoring
 from xtx.games.discovery.walk import find_opening, walk
 from xtx.games.emulator.frotz import Emulator
-from xtx.games.zmachine.story_memory import ObjectTree
+from xtx.games.zmachine.spoken_words import find_spoken_words
+from xtx.games.zmachine.story_memory import Header, ObjectTree, read_dictionary
 from xtx.games.zset.engine import Engine
 
 BUDGET = 2_000_000_000
@@ -32,7 +33,8 @@ def discover(story: Story, on_progress: Progress | None = None) -> Profile:
     """What can be found out about a story. Runs it, so it must be called in a process of its own. The same story always
     gives the same profile. Raises `UserError` for a story that ends by itself."""
     profile = bare_profile(story.content, story.md5, story.path)
-    profile = msgspec.structs.replace(profile, findings=file_findings(story.content))
+    spoken = find_spoken_words(read_dictionary(story.content, Header.read(story.content)))
+    profile = msgspec.structs.replace(profile, findings=file_findings(story.content), spoken=spoken)
     emulator = Emulator(replace(story, profile=profile))
     engine = None
     try:

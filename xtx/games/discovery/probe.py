@@ -49,10 +49,11 @@ class Probe:
 
     def give(self, state: Snapshot, command: str) -> Answer | None:
         """What becomes of a command in a state that the story came to by itself; None where it does not end, or ends
-        the story."""
+        the story. Commands are English; the story gets its own word for them."""
         answer = self.give_altered(state, command)
         if answer is not None:
             return answer
+        command = self.emulator.spoken(command)
         self.emulator.restore(msgspec.structs.replace(state, narration=b""))  # which may be longer than Frotz takes
         status = self.emulator.step(command, CANDIDATE_LIMIT)
         self.budget.spend(FROTZ_WEIGHT * self.emulator.instructions)
@@ -63,7 +64,7 @@ class Probe:
         if self.engine is None:
             return None
         before = self.engine.counts["instructions"]
-        flags, after = self.engine.step(state, command)
+        flags, after = self.engine.step(state, self.emulator.spoken(command))
         self.budget.spend(self.engine.counts["instructions"] - before)
         return None if flags & (UNJUDGED | 8) else _split(after)
 

@@ -10,18 +10,22 @@ from xtx.games.catalog.finding import Finding, Sureness
 from xtx.games.catalog.profile import Word
 from xtx.games.discovery.probe import Probe
 from xtx.games.emulator.frotz import Snapshot
-from xtx.games.emulator.printed_score import read_number
+from xtx.games.emulator.printed_score import NUMBER_WORDS, read_number
 
 _TRIED = (207, 213)
 """Values that a variable is given; their difference shows in what is printed."""
 _NUMBER = re.compile(r"-?\d+")
-_MOVES_BEHIND = re.compile(r"^\W{0,3}(more )?(turns?|moves?|actions?|commands?|steps?|minutes?)\b", re.I)
-_MOVES_BEFORE = re.compile(r"(?<![a-z])(turns?|moves?)\b\W{0,6}( taken| made)?\W{0,6}$", re.I)
-_SCORE_BEFORE = re.compile(r"score\W{1,6}$", re.I)
+_TURNS = r"turn[oi]s?|movimientos?|z[uü]ge?n?|mosse|tours?|coups?|jogadas?|drag|beurten"
+"""What turns are called in other languages than English."""
+_POINTS = r"puntos?|puntuaci[oó]n|punkte?n?|punktzahl|punt[io]|punteggio|pontos?|pontua[cç][aã]o|po[aä]ng|punten"
+_MOVES_BEHIND = re.compile(rf"^\W{{0,3}}(more )?(turns?|moves?|actions?|commands?|steps?|minutes?|{_TURNS})\b", re.I)
+_MOVES_BEFORE = re.compile(rf"(?<![a-z])(turns?|moves?|{_TURNS})\b\W{{0,6}}( taken| made)?\W{{0,6}}$", re.I)
+_SCORE_BEFORE = re.compile(rf"(score|{_POINTS})\W{{1,6}}$", re.I)
 """Without a border before the word: in a status line it may stand right behind the room's name."""
 _MAXIMUM_BEFORE = re.compile(r"(\bout of|\bof a|\bof the|\bpossible|\bmaximum|\btotal( of)?|/)\W*(\w+\W+){0,3}$", re.I)
 _MAXIMUM = re.compile(
-    r"(?:\bout of|\bof|/)\s*(?:an?\s+|the\s+)?(?:(?:total|possible|maximum|grand)\s+)*(?:score\s+|total\s+)?(?:of\s+)?"
+    r"(?:\bout of|\bof|\bde|\bvon|\bdi|\bsur|/)\s*(?:an?\s+|the\s+)?(?:(?:total|possible|maximum|grand)\s+)*"
+    r"(?:score\s+|total\s+)?(?:of\s+)?"
     r"(\d{1,5})\b",
     re.I,
 )
@@ -29,6 +33,11 @@ PRINTED = (
     r"(?i)\bscor(?:e|ed|es|ing)\b[^\d\n]{0,60}?(-?\d+)",
     r"(?i)(-?\d+)\s*(?:points?\b|out of\b)",
     r"(?i)\bscor(?:e|ed|es|ing)\b(?:\W+\w+){0,6}?\W+(no|zero|one|two|three|four|five|six|seven|eight|nine|ten)\b",
+    r"(?i)\bpoints?\W{1,3}(-?\d+)",
+    r"(?i)(-?\d+) ?(?:%|percent\b|per cent\b)",
+    rf"(?i)(-?\d+)\s*(?:{_POINTS})\b",
+    rf"(?i)\b(?:{_POINTS})\W{{1,3}}(-?\d+)",
+    rf"(?i)\b({NUMBER_WORDS}) points?\b",
 )
 """How stories print a score, as regular expressions."""
 _NO_SCORE = re.compile(r"\bno score\b|\bnot (have|keep|use) (a |any )?scor|\bno (points|scoring)\b(?! so)", re.I)
@@ -131,8 +140,9 @@ def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[
     ram = states[0].ram
     found: list[int] = []
     variables = range(probe.globals, probe.globals + 2 * probe.number_of_globals)
+    were_tried = printed != PRINTED[-1]  # but for numbers in digits only
     for address in range(64, len(ram) - 1):
-        if address in variables:
+        if were_tried and address in variables:
             continue
         if len(found) > 1 or probe.budget.is_spent:
             break

@@ -96,7 +96,7 @@ def _takes_commands(emulator: Emulator, state: Snapshot) -> bool:
 
 def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
     """Whether the story answers the same to whatever is typed and asks again, as it does for yes or no."""
-    said = emulator.ask(state, ["look", "inventory", "examine me"], LONG)
+    said = emulator.ask(state, [*map(emulator.spoken, ("look", "inventory")), "examine me"], LONG)
     emulator.restore(state)
     texts = {" ".join(text.split()) for text in said if text is not None}
     return len(texts) == 1

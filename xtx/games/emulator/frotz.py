@@ -163,6 +163,11 @@ class Emulator:
         self._has_quit = bool(self._door_lib.door_has_quit(self._door))
         return status
 
+    def spoken(self, command: str) -> str:
+        """The story's own word for a command such as "look", where it does not know the English."""
+        profile = self.story.profile
+        return command if profile is None else profile.spoken.get(command, command)
+
     def note(self, command: str) -> None:
         """Note what is tried next, so that the parent can find out why this process died."""
         if self._trace is not None:
@@ -342,7 +347,7 @@ class Emulator:
         said = self.narration
         if not self.over:
             state = self.save()
-            said = self.ask(state, ["score"], CANDIDATE_LIMIT)[0] or ""
+            said = self.ask(state, [self.spoken("score")], CANDIDATE_LIMIT)[0] or ""
             self.restore(state)
         found = re.search(pattern, said)
         if found is not None:

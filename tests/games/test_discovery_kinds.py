@@ -1,4 +1,5 @@
-"""Stories that ask something, or do something else than asking for a command, when they begin."""
+"""Stories that begin with questions, or with nothing but trouble; that speak another language; that print scores in
+other ways."""
 
 from __future__ import annotations
 
@@ -6,18 +7,23 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from zcode import CODE, Code, assemble
 
 from xtx.cli.main import main
 from xtx.core import UserError
+from xtx.games.catalog.profile import Profile
+from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
 from xtx.games.catalog.story_file import read_story
 from xtx.games.discovery.discover import discover
 from xtx.games.discovery.walk import find_offered_answers
+from xtx.games.emulator.frotz import Emulator
 from xtx.games.isolated_discovery import discover_in_child
-from xtx.games.story_game import GameSpec
+from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.game_vector import GameVector
 
 ADVENTURE = """
@@ -53,6 +59,29 @@ OPENINGS = {
     "nothing": ("", ()),
     "a question without an answer": ('for (::) { print "^Why? "; line->0 = 50; line->1 = 0; read line 0; }', ()),
 }
+SPANISH = """
+Array line buffer 60; Array words -> 130; Global points; Global turn; Global place = 1; Global lamp;
+[ Main w; print "LA CUEVA^"; Describe();
+  for (::) {
+    turn++; print "^>"; line->0 = 50; line->1 = 0; words->0 = 10; read line words; w = words-->1;
+    switch (w) {
+      'mirar': Describe();
+      'norte': if (place == 1) { place = 2; Describe(); } else print "No puedes ir por ahi.^";
+      'sur': if (place == 2) { place = 1; Describe(); } else print "No puedes ir por ahi.^";
+      'coger': if (place == 2 && lamp == 0) { lamp = 1; points = points + 5; print "Cogida.^"; } else print "Nada.^";
+      'inventario': if (lamp) print "Llevas una lampara.^"; else print "No llevas nada.^";
+      'puntos': turn--; print "Llevas ", points, " puntos de 10.^";
+      'esperar': print "Pasa el tiempo.^";
+      default: turn--; print "No entiendo.^";
+    } } ];
+[ Describe; if (place == 1) print "Cueva^Una cueva.^"; else print "Sala^Una sala con una lampara.^"; ];
+"""
+SCORES = {
+    "in words": ('print "So far you have earned "; Say(points); " points.";', True),
+    "behind the word": ('print_ret "Points: ", points, " of 20.";', True),
+    "as a share": ('print_ret "You are ", points * 100 / 20, "% done.";', False),
+}
+"""How a story prints its score, and whether a number in memory is what is printed."""
 Compile = Callable[[str], Path]
 
 
@@ -74,6 +103,50 @@ def test_what_is_typed_until_the_story_takes_commands(kind: str, compile_story: 
     assert profile.opening == expected
     if expected:
         assert profile.score is not None
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+def test_a_story_in_another_language_is_asked_in_its_own_words(compile_story: Compile) -> None:
+    path = compile_story(SPANISH)
+    profile = discover(read_story(path))
+    assert profile.spoken["look"] == "mirar"
+    assert profile.spoken["score"] == "puntos"
+    assert profile.score is not None and profile.moves is not None
+    assert profile.max_score == 10
+    path.with_suffix(".json").write_bytes(encode_profile(profile))
+    game = StoryGame(GameSpec(str(path), actions="whole"))
+    first = game.reset(1)
+    assert "Una cueva." in first.look and "No llevas nada" in first.inventory
+    assert "coger" in game.step("norte").observation.actions
+    assert game.step("coger").reward == 5
+    assert "lampara" in game.step("esperar").observation.inventory
+    game.close()
+    english = msgspec.structs.replace(profile, spoken={})
+    assert "spoken" not in as_fields(english)  # profiles of earlier versions keep their keys
+    assert (
+        profile_key(english)
+        != profile_key(profile)
+        == profile_key(msgspec.json.decode(encode_profile(profile), type=Profile))
+    )
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+@pytest.mark.parametrize("kind", SCORES)
+def test_scores_that_are_printed_in_other_ways(kind: str, compile_story: Compile) -> None:
+    code, in_memory = SCORES[kind]
+    story = ADVENTURE.replace('print "Your score is ", points, ".^";', "Told();")
+    say = '[ Say n; if (n > 99) { Say(n / 100); print " hundred and "; n = n % 100; } switch (n) {'
+    say += " ".join(f'{number}: print "{word}";' for number, word in enumerate(("zero", "one", "two", "three", "four")))
+    say += ' 5: print "five"; 6: print "six"; 10: print "ten"; default: print "many"; } ];'
+    story = read_story(compile_story(f"{story} {say} [ Opening; ]; [ Told; {code} ];"))
+    profile = discover(story)
+    assert (profile.score is not None) == in_memory
+    emulator = Emulator(replace(story, profile=profile))
+    emulator.reset(1)
+    assert emulator.score == 0
+    emulator.step("wave")
+    assert emulator.score == (5 if in_memory else 25)
+    emulator.close()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import msgspec
 
 from xtx.games.catalog.profile import Profile
 
-_LATER_FIELDS = {"printed_score": "", "opening": (), "prompt": None, "spoken": {}, "findings": (), "verified": True}
+_LATER_FIELDS: dict[str, Any] = {
+    "printed_score": "", "opening": (), "prompt": None, "spoken": {}, "findings": (), "verified": True,
+}  # fmt: skip
 """Fields that earlier versions did not have, with what stands for them there."""
 _NO_PART_OF_PLAY = ("findings", "verified")
 

@@ -347,8 +347,8 @@ def test_a_reader_sees_findings_a_curve_and_a_table_first(full: Path) -> None:
         "is below on 2 (detective, zork1). On average 28 % of the points, the paper's 58 %.",
         "Highest Avg (100 of all) on 3 games with several agents, at equal steps (100,000 to 800,000): xtx on 2 "
         "(detective, dragon), xtx-no-mix on 1 (zork1).",
-        "Of 8 rows of figures, 1 from one seed and 1 from fewer steps than the paper's runs: small differences may be "
-        "chance.",
+        "Of 8 rows of figures, 1 is from one seed and 1 is from fewer steps than the paper's runs: small differences "
+        "may be chance.",
     ]
     plot = gallery.figures[0].plot
     assert isinstance(plot, LinePlot) and plot.reference == ("the paper's xtx", 103.4)

@@ -145,8 +145,8 @@ def _how_sure(board: Board) -> str:
     short = sum(group.fewer_steps for group in board.groups)
     if not single and not short:
         return f"Each figure is a mean over at least {min(len(group.runs) for group in board.groups)} seeds."
-    said = [f"{single} from one seed"] if single else []
-    said += [f"{short} from fewer steps than the paper's runs"] if short else []
+    counts = {"one seed": single, "fewer steps than the paper's runs": short}
+    said = [f"{count} {'is' if count == 1 else 'are'} from {what}" for what, count in counts.items() if count]
     return f"Of {format_amount(rows, 'row')} of figures, {' and '.join(said)}: small differences may be chance."
 
 

@@ -164,12 +164,15 @@ def test_the_pages_that_are_read_first_are_short() -> None:
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
 def test_lists_are_the_same_on_the_site_as_in_the_repository(page: Path) -> None:
-    """The site's Markdown needs an empty line before a list or a table, and four spaces in a list for what belongs to
-    an item; else it runs into the text."""
+    """The site's Markdown needs an empty line before a list or a table and after what is indented below an item, and
+    four spaces in a list for what belongs to an item; else it runs into the text."""
     lines = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).split("\n")
+    is_below_item = False  # an indented paragraph that begins after an empty line
     for before, line in pairwise(lines):
         if re.match(r"- |\d+\. |\|", line):
             assert re.match(r"$|- |\d+\. |\||  ", before), f"no empty line before: {line}"
+            assert not is_below_item or not before, f"no empty line before: {line}"
+        is_below_item = line.startswith("    ") and (is_below_item or not before)
         nested = re.match(r"( +)(- |\d+\. )", line)
         if nested or not before:
             assert (len(line) - len(line.lstrip())) % 4 == 0, f"not a multiple of four spaces: {line}"

@@ -94,6 +94,14 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, content: bytes) -> None:
         read_profile(path)
 
 
+@pytest.mark.parametrize("field", ["name", "title", "author", "file"])
+def test_a_profile_that_commands_a_terminal_is_refused(tmp_path: Path, field: str, shipped: Profile) -> None:
+    path = tmp_path / "bad.json"
+    write_profile(msgspec.structs.replace(shipped, **{field: "x\x1b[2J"}), path)
+    with pytest.raises(ValueError, match=f"its {field} has control characters"):
+        read_profile(path)
+
+
 def test_a_missing_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         read_profile(tmp_path / "none.json")

@@ -119,6 +119,9 @@ def read_profile(path: Path) -> Profile:
     try:
         profile: Profile = read_json(path, Profile)
         re.compile(profile.printed_score)
+        for name in ("name", "title", "author", "file"):
+            if not getattr(profile, name).isprintable():  # they are shown in a terminal
+                raise ValueError(f"not a game profile: its {name} has control characters")
         return profile
     except re.error as error:
         raise ValueError(f"printed_score is no regular expression: {error}") from None

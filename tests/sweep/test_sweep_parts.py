@@ -421,15 +421,16 @@ def test_the_table(tmp_path: Path) -> None:
 
 def test_the_estimate_does_not_jump() -> None:
     """Four runs, of 20 steps a second each, that tell of 800 steps at a time; two of them end on the way."""
-    speed, shown = SweepSpeed(), []
+    speed, first, shown = SweepSpeed(), [], []
     for tenth in range(6000):
         now = tenth / 10
         steps = sum(
             int(20 * (min(now, end) + 13 * number) // 800) * 800 for number, end in enumerate((300, 400, 999, 999))
         )
         speed.add(now, steps)
-        if now > 120 and speed.steps_per_second is not None:
-            shown.append(speed.steps_per_second)
+        if speed.steps_per_second is not None:
+            shown.append(speed.steps_per_second) if now > 120 else first.append(speed.steps_per_second)
+    assert first and max(first) < 160 and min(first) > 30, "not by what the first steps seem to take"
     jumps = [abs(after - before) / before for before, after in pairwise(shown)]
     assert max(jumps) < 0.15
     assert shown[1500] == pytest.approx(80, rel=0.15)
@@ -438,15 +439,18 @@ def test_the_estimate_does_not_jump() -> None:
     assert "40 steps/s, about 10 s left" in format_overview([item], 40.0)
 
 
-def test_the_speed_begins_with_the_first_step() -> None:
-    """Not while games are still looked into; and a run that goes back makes it no less than nothing."""
+def test_the_speed_begins_with_the_first_steps() -> None:
+    """Not while games are still looked into, nor with the first steps, which come at once; and a run that goes back
+    makes it no less than nothing."""
     speed = SweepSpeed()
     for now in range(100):
         speed.add(float(now), 0)
+    speed.add(100.0, 800)
+    speed.add(101.0, 1600)
     assert speed.steps_per_second is None
-    speed.add(110.0, 800)
-    assert speed.steps_per_second == pytest.approx(800 / 11, rel=0.01)
-    speed.add(111.0, 0)
+    speed.add(120.0, 1600)
+    assert speed.steps_per_second == pytest.approx(800 / 20, rel=0.01)
+    speed.add(121.0, 0)
     assert speed.steps_per_second is not None and speed.steps_per_second > 0
 
 

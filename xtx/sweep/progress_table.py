@@ -41,20 +41,26 @@ class SweepSpeed:
 
     OVER = 120.0
     """Seconds over which it is smoothed."""
+    LEAST = 10.0
+    """Seconds that are measured before there is a speed: a few runs' steps may come at once."""
 
     def __init__(self) -> None:
         self._began = self._seen = 0.0
         self._steps: int | None = None
+        self._has_begun = False
         self.steps_per_second: float | None = None
         """None before there is anything to measure."""
 
     def add(self, now: float, steps: int) -> None:
         """Takes how many steps are done in all at a moment."""
-        if self._steps is None or (self.steps_per_second is None and steps <= self._steps):
-            self._began = self._seen = now  # nothing has begun yet
+        if not self._has_begun:  # the first steps that are told of took a time that is not known
+            self._has_begun = self._steps is not None and steps > self._steps
+            self._began = self._seen = now
             self._steps = steps
             return
-        if now - self._seen < 1:
+        assert self._steps is not None
+        least = 1 if self.steps_per_second is not None else self.LEAST
+        if now - self._seen < least or (self.steps_per_second is None and steps <= self._steps):
             return
         newest = max(0, steps - self._steps) / (now - self._seen)  # a run that failed goes back to its checkpoint
         before = newest if self.steps_per_second is None else self.steps_per_second
@@ -89,14 +95,14 @@ class SweepDisplay(LivePanel):
             self._live.refresh()
         elif self._live is None and now - self._shown > LINE_EVERY:
             self._shown = now
-            self.tell(format_overview(items, self._speed.steps_per_second))
+            self.tell(format_overview(items, self._speed.steps_per_second or 0.0))
 
     def draw(self) -> RenderableType:
         """The table, as far as there is room, and a line about all runs."""
         rows = max(3, self._console.height - _OTHER_LINES)
         return Group(
             build_table(_choose_shown(self._items, rows), self._console.width),
-            Text(format_overview(self._items, self._speed.steps_per_second)),
+            Text(format_overview(self._items, self._speed.steps_per_second or 0.0)),
         )
 
     def tell(self, line: str) -> None:

@@ -460,6 +460,7 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("balances", 97, "take ticket 2306"),  # a number that only a text elsewhere has
         ("balances", 114, "write road on featureless"),  # beside several things that look the same
         ("planetfall", 360, "type 384"),
+        ("hhgg", 312, "north"),  # in a maze that is one room, where chance blocks the way
         ("enchanter", 142, "eat bread"),  # which only puts hunger off
         ("enchanter", 247, "learn gondar"),  # a spell that counts in one room only
     ],

@@ -82,7 +82,7 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     free = frozenset(form.replace("OBJ", "*") for form in free_forms)
     found = _Found({0, *effects[: len(before)].tolist()}, often, free)
     found.add(tried, effects[len(before) :])
-    numbered = _add_numbered(found, grammar, (*present.aliases, *names), present.text, trial)
+    numbered = _add_numbered(found, grammar, present.text, trial)
     working = {command.rsplit(" ", 1)[-1] for command in found.commands}
     own = grammar.names.find_own(names, named, trial.ask)
     # One alone is named without its number.
@@ -97,13 +97,11 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     return found.choose(grammar, present.text, trial, most)
 
 
-def _add_numbered(
-    found: _Found, grammar: WholeGrammar, names: Collection[str], text: str, trial: CommandTrial
-) -> list[str]:
+def _add_numbered(found: _Found, grammar: WholeGrammar, text: str, trial: CommandTrial) -> list[str]:
     """Adds what is done to things that a number tells apart; returns those that the text names."""
     told: dict[str, None] = {}
     forms = grammar.one_object
-    for some, is_guess in grammar.numbers.numbered_names(names, text, trial.ask):
+    for some, is_guess in grammar.numbers.numbered_names(text, trial.ask):
         commands = [form.replace("OBJ", name) for form in forms for name in some]
         effects = trial.effects(commands).reshape(len(forms), len(some)).copy()
         if is_guess:

@@ -262,3 +262,7 @@ class EffectJudge:
         """What becomes of the candidates under each of the random numbers."""
         first_alone = self.chance <= _MOSTLY_CHANCE
         return judge_each(self._emulator, self._engine, state, RANDOM_STATES, candidates, watched, first_alone)
+
+    def judge_once(self, state: Snapshot, candidates: Sequence[str], watched: Ram | None) -> Verdicts:
+        """What becomes of the candidates under the first of the random numbers."""
+        return judge_each(self._emulator, self._engine, state, RANDOM_STATES[:1], candidates, watched)[0]

@@ -11,14 +11,15 @@ from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, hea
 NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
 _TRIED_NUMBER = "7"
-_BEHIND_NAMES = ("7", "1")
-"""Numbers by which it is seen whether a name takes one behind it: there may be fewer than seven such things."""
+_FIRST = "1"
+"""The number by which it is seen whether a name takes one behind it."""
 _NAMED = ("examine {} {}", "take {} {}")
 _MOST_ALIKE = 6
 """An answer that so many words with a number get is a refusal."""
 _AT_ONCE = 8
 """Where a verb makes more different changes than this at a time, they are taken for what the parser remembers."""
 _SMALL = tuple(map(str, range(13)))
+_COUNTED = re.compile(r"\b([a-z]+) \d{1,5}\b")
 _NUMBER = re.compile(r"\b\d{1,5}\b")
 _COUNT = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -63,28 +64,33 @@ class NumberCommands:
         numbers = list(dict.fromkeys((*told, *map(str, find_ranged(text)), *self._numbers, *_SMALL)))
         return [form.format(number) for form in taking for number in numbers]
 
-    def numbered_names(self, names: Iterable[str], text: str, ask: Ask) -> list[tuple[list[str], bool]]:
+    def numbered_names(self, text: str, ask: Ask) -> list[tuple[list[str], bool]]:
         """Words with numbers behind them that tell which of several things is meant: ticket 2306, where one can see
         tickets. For each word some lists: of the numbers that the text or the story has, and of small ones, which are
         guessed."""
         length = self._words.dictionary.length
-        seen = SPELLED.findall(text.lower())
-        nouns = {word[:length] for word in (*seen, *(word.removesuffix("s") for word in seen), *names)}
+        several = (word.removesuffix("s") for word in SPELLED.findall(text.lower()) if word.endswith("s"))
+        nouns = {word[:length] for word in (*several, *_COUNTED.findall(text.lower()))}
         words = sorted(nouns & self._words.dictionary.nouns - self._words.unwanted)
-        # What takes any word behind a name says nothing of numbers.
-        tails, forms = (*_BEHIND_NAMES, ONESELF), self._words.known(_NAMED)
-        asked = [(form.format(word, tail), word) for form in forms for word in words for tail in tails]
-        heads = [head_of(answer) for answer in ask(asked)]
+        asked = [(form, word) for form in self._words.known(_NAMED) for word in words]
+        heads = self._heads([(form.format(word, _FIRST), word) for form, word in asked], ask)
         times = Counter(head for head, _ in {(head, word) for head, (_, word) in zip(heads, asked, strict=True)})
-        taking: dict[str, None] = {}
-        for i, (_, word) in enumerate(asked):
-            head, without = heads[i], heads[i - i % len(tails) + len(tails) - 1]
-            if head and head != without and times[head] < _MOST_ALIKE and not self._words.is_refusal(head):
-                taking[word] = None
+        taken = [
+            (one, head)
+            for one, head in zip(asked, heads, strict=True)
+            if head and times[head] < _MOST_ALIKE and not self._words.is_refusal(head)
+        ]
+        # What takes any word behind a name says nothing of numbers.
+        others = self._heads([(form.format(word, ONESELF), word) for (form, word), _ in taken], ask)
+        taking = dict.fromkeys(word for ((_, word), head), other in zip(taken, others, strict=True) if head != other)
         told = tuple(dict.fromkeys((*_NUMBER.findall(text)[:_MOST_NUMBERS], *self._numbers)))
         parts = [(told[i : i + _AT_ONCE], False) for i in range(0, len(told), _AT_ONCE)]
         parts.append((_SMALL[1 : 1 + _AT_ONCE], True))
         return [([f"{word} {number}" for number in part], guessed) for word in taking for part, guessed in parts]
+
+    @staticmethod
+    def _heads(commands: Sequence[tuple[str, str]], ask: Ask) -> list[str]:
+        return [head_of(answer) for answer in ask(commands)]
 
 
 def find_ranged(text: str) -> list[int]:

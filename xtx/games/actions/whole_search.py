@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.actions.added_actions import find_added_actions
-from xtx.games.actions.command_effects import ASKING, find_silent_changes
+from xtx.games.actions.command_effects import ASKING, RANDOM_STATES, find_silent_changes
 from xtx.games.actions.nameable_things import NO_PART, WAYS, name_clearly, names_around, understood_answer
 from xtx.games.actions.noisy_bytes import find_noise
 from xtx.games.actions.present_names import Present
@@ -38,8 +39,14 @@ _MOST_FINER = 8
 _MOST_ELSEWHERE = 6
 """Where more commands than that change what counts in other rooms only, that is something of the parser's."""
 
-_MOST_CLOCKS = 6
-"""Where more different commands than that set clocks back, those are no clocks."""
+_SHORT, _MOST_CLOCKS = 2, 6
+"""Words of commands that may set a clock back, at most. Where more different ones do, those are no clocks."""
+
+_PASSING = ("look", "wait")
+_IS_ALL = re.compile(r"\ball\b")
+
+_MOST_LUCKY = 6
+"""Where more different changes than that happen by chance, something of the parser's is among them."""
 
 _PAUSING_WORDS, _MOST_PAUSING = 2, 32
 """Words of commands that may make the story wait for a key, at most; where they make more different changes beyond the
@@ -97,7 +104,7 @@ class WholeSearch:
         others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
         found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
         things, finer = searched.things, self._finer(searched, found.actions)
-        finer = (*finer, *self._counting_elsewhere(searched), *self._setting_clocks(searched), *self._pausing(searched))
+        finer = (*finer, *self._counting_elsewhere(searched), *self._without_effect(searched), *self._pausing(searched))
         present = Present(
             names=tuple(t.name for t in things),
             aliases=frozenset(alias for t in things for alias in t.aliases),
@@ -153,7 +160,7 @@ class WholeSearch:
     def _noise(self, searched: Searched, engine: Engine) -> npt.NDArray[np.bool_]:
         """The bytes in which commands that leave the object tree alone leave traces of their own."""
         asking = self._search.judge.asking
-        found = self._search.judge.judge(searched.state, searched.candidates.behind(asking), searched.watched)[0]
+        found = self._search.judge.judge_once(searched.state, searched.candidates.behind(asking), searched.watched)
         idle, tried = found.watches[: len(asking)], found.part(slice(len(asking), None))
         alone = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & (tried.watches != 0)
         places = np.flatnonzero(alone & ~np.isin(tried.watches, idle))
@@ -214,7 +221,7 @@ class WholeSearch:
         if not commands:
             return ()
         asking = self._search.judge.asking
-        found = self._search.judge.judge(searched.state, Commands.of(commands).behind(asking), watched)[0]
+        found = self._search.judge.judge_once(searched.state, Commands.of(commands).behind(asking), watched)
         tried = found.part(slice(len(asking), None))
         flags = tried.flags & ~np.uint8(Verdict.EVENT)
         silent = find_silent_changes(commands, flags, tried.watches, found.watches[: len(asking)])
@@ -223,38 +230,54 @@ class WholeSearch:
         chosen = self._search.choose(commands, effect)
         return chosen if len(chosen) <= _MOST_ELSEWHERE else ()
 
-    def _setting_clocks(self, searched: Searched) -> tuple[str, ...]:
-        """Commands of the templates for one object or none that do nothing but set back a clock that always runs: what
-        is eaten puts hunger off."""
+    def _without_effect(self, searched: Searched) -> tuple[str, ...]:
+        """Commands of one or two words that do nothing but set back a clock that always runs (what is eaten puts hunger
+        off), or that do something beyond the object tree, but not with the first random numbers (a step in a maze that
+        is sometimes blocked)."""
         engine, asking = self._search.engine, self._search.judge.asking
-        if engine is None or not asking or self._search.world is None:
+        candidates, state = searched.candidates, searched.state
+        idle = (searched.fine == 0) & (searched.all.effect == 0)
+        places = np.flatnonzero(idle & (candidates.words <= _SHORT) & self._active[candidates.forms])
+        if engine is None or not asking or self._search.world is None or not len(places):
             return ()
         self._search.emulator.note(ENGINE)
-        flags, idle = engine.finals(searched.state, asking)
+        flags, after = engine.finals(state, asking)
         if (flags & (UNJUDGED | Verdict.STOPPED)).any():
             return ()
-        before = np.frombuffer(searched.state.ram, np.uint8).astype(np.int16)
-        ticks = idle.astype(np.int16) - before
+        before = np.frombuffer(state.ram, np.uint8).astype(np.int16)
+        ticks = after.astype(np.int16) - before
         clocks = (np.abs(ticks[0]) == 1) & (ticks == ticks[0]).all(axis=0)
-        candidates = searched.candidates
-        places = np.flatnonzero((searched.fine == 0) & (searched.all.effect == 0) & self._short[candidates.forms])
-        if not clocks.any() or not len(places):
-            return ()
         commands = candidates.chosen(places)
-        found = self._search.judge.judge(
-            searched.state, commands.behind(asking), np.where(clocks, 255, 0).astype(np.uint8)
-        )
-        tried = found[0].part(slice(len(asking), None))
-        own = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & ~np.isin(
-            tried.watches, found[0].watches[: len(asking)]
-        )
-        chosen = self._search.choose(commands, np.where(own, tried.watches, np.uint64(0)))
-        if not chosen:
+        found = self._search.judge.judge_once(state, commands.behind(asking), np.where(clocks, 255, 0).astype(np.uint8))
+        tried, idly = found.part(slice(len(asking), None)), found.watches[: len(asking)]
+        own = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & ~np.isin(tried.watches, idly)
+        setting = self._search.choose(commands, np.where(own, tried.watches, np.uint64(0)))
+        setting = tuple(command for command in setting if not _IS_ALL.search(command))  # with it the parser counts, too
+        if setting:
+            flags, after = engine.finals(state, setting)
+            is_back = ((after - before) * ticks[0] < 0)[:, clocks].any(axis=1) & (flags & UNJUDGED == 0)
+            setting = tuple(command for command, back in zip(setting, is_back.tolist(), strict=True) if back)
+        drawing = (commands[i] for i in np.flatnonzero(tried.flags & Verdict.RANDOM).tolist())
+        lucky = self._lucky(searched, [command for command in drawing if command in self._steps])
+        return (*(setting if len(setting) <= _MOST_CLOCKS else ()), *(lucky if len(lucky) <= _MOST_LUCKY else ()))
+
+    def _lucky(self, searched: Searched, commands: Sequence[str]) -> tuple[str, ...]:
+        """Those of some commands that draw random numbers which change something beyond the object tree with other
+        numbers than the first, one for each change."""
+        if not commands or searched.is_noisy:
             return ()
-        flags, after = engine.finals(searched.state, chosen)
-        is_back = ((after - before) * ticks[0] < 0)[:, clocks].any(axis=1) & (flags & UNJUDGED == 0)
-        setting = tuple(command for command, back in zip(chosen, is_back.tolist(), strict=True) if back)
-        return setting if len(setting) <= _MOST_CLOCKS else ()
+        asking = self._search.judge.asking
+        effect = np.zeros(len(commands), dtype=np.uint64)
+        given = self._search.emulator, self._search.engine, searched.state
+        for random in RANDOM_STATES[1:]:
+            [found] = judge_each(*given, [random], Commands.of([*asking, *commands]), searched.watched)
+            tried, idle = found.part(slice(len(asking), None)), found.watches[: len(asking)]
+            touched = (
+                tried.flags & (Verdict.EVENT | Verdict.CHANGED | Verdict.TAKEN | Verdict.STOPPED)
+            ) == Verdict.EVENT
+            own = touched & (tried.watches != 0) & ~np.isin(tried.watches, idle)
+            effect = np.where(own & (effect == 0), tried.watches, effect)
+        return self._search.choose(commands, effect)
 
     def _pausing(self, searched: Searched) -> tuple[str, ...]:
         """Short commands that do nothing yet but make the story wait for something else than a command: for a key, in
@@ -322,9 +345,15 @@ class WholeSearch:
         return keys[1] != world.key(world.canonical(state.rng))
 
     @cached_property
-    def _short(self) -> npt.NDArray[np.bool_]:
-        """Which templates are for one object or none."""
-        return np.array([template.count("OBJ") < 2 for template in self._search.grammar.templates])
+    def _steps(self) -> frozenset[str]:
+        """The templates for no object: ways, mostly. With an object chance decides more often what is said than what is
+        done."""
+        return frozenset(template for template in self._search.grammar.templates if "OBJ" not in template)
+
+    @cached_property
+    def _active(self) -> npt.NDArray[np.bool_]:
+        """Which templates are for more than letting time pass."""
+        return np.array([template not in _PASSING for template in self._search.grammar.templates])
 
     @cached_property
     def _words(self) -> WholeGrammar:

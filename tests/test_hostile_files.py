@@ -119,6 +119,8 @@ def test_a_line_without_an_end_is_not_read_whole(tmp_path: Path) -> None:
     """A file of 1 TB without content on disk."""
     with (tmp_path / "a").open("wb") as file:
         file.truncate(1 << 40)
+    with pytest.raises(BadFileError, match="larger than 68,719,476,736 bytes"):
+        read_bounded(tmp_path / "a", 1 << 36)
     with pytest.raises(BadFileError, match="line 1: larger than"):
         list(read_json_lines(tmp_path / "a"))
 

@@ -16,6 +16,7 @@ from zcode import CODE, Code, assemble
 
 from xtx.cli.main import main
 from xtx.core import UserError
+from xtx.games.catalog.known_games import default_game, find_story
 from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
 from xtx.games.catalog.story_file import read_story
@@ -204,6 +205,16 @@ def test_a_story_that_never_asks_for_anything_is_refused_in_one_line(
     captured = capsys.readouterr()
     assert complaint in captured.err and captured.err.count("\n") == 1 and not captured.out
     assert time.process_time() - began < 20
+
+
+def test_a_story_that_cannot_be_played_does_not_keep_others_of_its_folder_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_story(tmp_path, leave)
+    (tmp_path / "well.z5").write_bytes(find_story(default_game()).content)
+    assert main(["games", "add", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("refused: ") and "cannot be played" in said[0] and "lowwater" in said[1]
 
 
 def test_an_opening_that_does_not_end_ends_few_workers(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ that cannot be opened, or is not regular, raises `OSError`.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +49,9 @@ def explain_read_error(error: Exception) -> str:
 def read_bounded(path: Path, max_bytes: int) -> bytes:
     """Return the content of a regular file. Raises `BadFileError` if it is larger than `max_bytes`, or `OSError`."""
     with open_readable(path) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
+        is_larger = os.fstat(file.fileno()).st_size > max_bytes
+        content = b"" if is_larger else file.read(max_bytes + 1)  # it may grow while it is read
+    if is_larger or len(content) > max_bytes:
         raise BadFileError(f"larger than {max_bytes:,} bytes")
     return content
 

@@ -112,7 +112,7 @@ def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
         described = None if hint else known_games.find_profile(story.md5)
         if described is not None:
             return Addition(path, "there", described.name, described.findings)
-        described = _with_free_name(_with_hint(discover_in_child(story), story, hint))
+        described = _with_free_name(_with_hint(_discover(story), story, hint))
     elif hint:
         described = _with_hint(described, story, hint)
     name = described.name
@@ -122,6 +122,13 @@ def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
     changed = _put(target, story.content)
     changed |= _put(target.with_suffix(".json"), encode_profile(described))
     return Addition(path, "added" if changed else "there", name, described.findings if not described.verified else ())
+
+
+def _discover(story: Story) -> Profile:
+    try:
+        return discover_in_child(story)
+    except UserError as error:  # a story that cannot be played, or whose process died
+        raise Refusal(str(error)) from None
 
 
 def _with_hint(profile: Profile, story: Story, hint: ScoreHint) -> Profile:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from xtx.core import UserError
+from xtx.core import UserError, escape_controls
 from xtx.games.catalog.known_games import user_folder
 from xtx.games.user_collection import Addition, add_games
 from xtx.shell_command import format_command
@@ -65,7 +65,7 @@ def read_score_hint(text: str) -> tuple[int | None, str]:
 
 
 def _print_addition(addition: Addition) -> None:
-    print(f"{_VERBS[addition.outcome]} {addition.detail}", flush=True)
+    print(escape_controls(f"{_VERBS[addition.outcome]} {addition.detail}"), flush=True)
     if not addition.findings:
         return
     table = Table(box=None, show_header=False, pad_edge=False)

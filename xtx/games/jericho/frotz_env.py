@@ -221,7 +221,7 @@ class FrotzEnv:
             np.frombuffer(bytearray(ram), dtype=np.uint8),
             np.frombuffer(bytearray(stack), dtype=np.uint8),
             *registers,
-            tuple(rng),
+            (np.int64(rng[0]), *rng[1:]),
             narrative,
         )
 
@@ -266,8 +266,10 @@ class FrotzEnv:
         """Jericho's MD5 hash of the object tree without noise."""
         return str(self._running.ask("get_world_state_hash"))
 
-    def _get_world_diff(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        return tuple(tuple((one, two) for one, two in part) for part in self._running.ask("get_world_diff"))
+    def _get_world_diff(self) -> tuple[tuple[tuple[np.uint16, np.uint16], ...], ...]:
+        return tuple(
+            tuple((np.uint16(one), np.uint16(two)) for one, two in part) for part in self._running.ask("get_world_diff")
+        )
 
     def _disassemble_game(self) -> None:
         print(self._running.ask("disassemble"), end="")
@@ -288,7 +290,8 @@ class FrotzEnv:
             return []
         ram, stack, pc, sp, fp, frames, opcode, rng, narrative = self.get_state()
         live = stack.tobytes()[2 * sp :]  # it grows downwards
-        snapshot = Snapshot(ram.tobytes(), live, pc, sp, fp, frames, opcode, rng, narrative)
+        numbers = int(rng[0]), rng[1], rng[2]
+        snapshot = Snapshot(ram.tobytes(), live, pc, sp, fp, frames, opcode, numbers, narrative)
         if self._search is None or self._search.owner != os.getpid():
             self._search = find_search(self._make_spec())
         return self._search.find(encode_saved_game(self._md5, snapshot, 0, 0))
@@ -343,7 +346,7 @@ def _make_generator(md5: str) -> Any:
 
 
 def _frozen(difference: Any) -> Any:
-    return tuple(map(_frozen, difference)) if isinstance(difference, list) else difference
+    return tuple(map(_frozen, difference)) if isinstance(difference, list) else np.uint16(difference)
 
 
 def _rebuild(path: str, seed: int, options: dict[str, Any], state: State) -> FrotzEnv:

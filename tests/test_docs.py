@@ -147,6 +147,16 @@ def test_commands_in_the_documents_exist(page: Path) -> None:
             assert option in known or option == "--help-all", f"{page.name}: {line}: {option}"
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_programs_and_targets_in_the_documents_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    for target in re.findall(r"(?:^ {4,}|`)make ([a-z-]+)", text, re.MULTILINE):
+        assert target in targets, target
+    for program in re.findall(r"(?<![/\w])((?:benchmarks|examples|tests|tools|docs|xtx)/[\w/-]+\.\w+)", text):
+        assert (ROOT / program).exists(), program
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(page.read_text("utf-8")):

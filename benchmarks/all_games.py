@@ -10,7 +10,7 @@ table can be made in pieces, which end after about --seconds.
 
 | part | what is measured |
 |---|---|
-| start | seconds from the start of Python to the first valid actions, without an atlas |
+| start | seconds, and of processor time, from the start of Python to the first valid actions, without an atlas |
 | survey | seconds of a survey with a thread for each processor, and its processor time: what one thread takes |
 | templates, whole | a random player among the valid actions of `--actions templates` or `whole` |
 | coverage | the walkthrough's first 100 steps: how many of those that change the world a valid action reproduces |
@@ -26,6 +26,7 @@ import argparse
 import itertools
 import json
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -47,8 +48,8 @@ EPISODE = 100
 COVERED_STEPS = 100
 PLAYED = ("steps", "searched", "ms a search", "cold steps/s", "warm steps/s")
 PARTS = {
-    "start": ("start, s",),
-    "survey": ("survey, s", "processor, s", "budget used"),
+    "start": ("start, s", "start, processor"),
+    "survey": ("survey, s", "survey, processor", "budget used"),
     "templates": PLAYED,
     "whole": ("cold, whole", "warm, whole"),
     "coverage": ("walkthrough",),
@@ -97,11 +98,13 @@ def measure(path: Path, part: str) -> list[str]:
         return [str(error), *[""] * (len(PARTS[part]) - 1)]
     with tempfile.NamedTemporaryFile() as file:
         command = [sys.executable, __file__, path, "--one", file.name, "--parts", part]
-        began = time.perf_counter()
+        wall, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, stdout=subprocess.DEVNULL)
         if done.returncode:
             return [f"died: {done.returncode}", *[""] * (len(PARTS[part]) - 1)]
-        return json.load(file) or [f"{time.perf_counter() - began:.1f}"]
+        now = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+        return json.load(file) or [f"{time.perf_counter() - wall:.1f}", f"{processor:.1f}"]
 
 
 def start(path: Path) -> list[str]:

@@ -369,13 +369,15 @@ def test_what_may_not_be_read(tmp_path: Path, toy_run: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("odd", ["link", "fifo"])
-def test_an_evaluation_is_written_to_a_regular_file_only(odd: str, tmp_path: Path, toy_run: Path) -> None:
+def test_an_evaluation_is_written_to_a_regular_file_only(
+    odd: str, tmp_path: Path, toy_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, foreign = tmp_path / "r", tmp_path / "foreign"
     shutil.copytree(toy_run, folder)
     foreign.write_text("mine")
     make_fifo("evaluations.jsonl")(folder) if odd == "fifo" else (folder / "evaluations.jsonl").symlink_to(foreign)
     assert main(["evaluate", str(folder), "--episodes", "1", "--workers", "0"]) == 2
-    assert foreign.read_text() == "mine"
+    assert foreign.read_text() == "mine" and "plays" not in capsys.readouterr().out
 
 
 def test_a_run_of_somebody_else_that_is_running(tmp_path: Path, toy_run: Path) -> None:

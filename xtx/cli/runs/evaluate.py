@@ -18,7 +18,7 @@ from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_age
 from xtx.config.settings import Actions
 from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
-from xtx.files.regular_files import open_append
+from xtx.files.regular_files import check_regular, open_append
 from xtx.report.data.load_runs import explain_unreadable, find_run_folders
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def _evaluate(args: Args) -> int:
         raise UserError("--seed is for stochastic runs; in this one every episode has the same emulator seed")
     if not args.no_save and not os.access(args.run, os.W_OK):
         raise UserError(f"{args.run} cannot be written, so nothing can be saved there; add --no-save")
+    if not args.no_save:
+        check_regular(args.run / ALL)  # now, and not after minutes of playing
     # The likeliest action in a game without chance: every episode is the same.
     wanted = args.episodes or (1 if args.greedy and not stochastic else EPISODES)
     console = Console(highlight=False, markup=False, emoji=False)

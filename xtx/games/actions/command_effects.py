@@ -88,6 +88,21 @@ def find_silent_changes(
     ]
 
 
+def find_swapped(candidates: Sequence[str], watches: npt.NDArray[np.uint64], touched: Sequence[int]) -> list[int]:
+    """Those of the commands with hidden changes that change the same with their two objects swapped (`connect b to j`):
+    what the parser remembers of them would be another thing."""
+    words = {i: tuple(candidates[i].split(" ")) for i in touched if candidates[i].count(" ") == 3}
+    done = {command: int(watches[i]) for i, command in words.items()}
+    times = Counter(done.values())
+    return [
+        i
+        for i, (verb, one, form, other) in words.items()
+        if one != other
+        and done.get((verb, other, form, one)) == int(watches[i])
+        and times[int(watches[i])] <= _SILENT_COMMANDS
+    ]
+
+
 def _verb_of(command: str) -> str:
     """The first word of a command; of an order of several words also what is ordered."""
     words = command.split(" ")
@@ -237,6 +252,8 @@ class EffectJudge:
         fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
         fine[hidden[np.isin(watches[hidden], np.array(sorted(alone), dtype=np.uint64))]] = 0
         if not noisy:
+            swapped = find_swapped(candidates, watches, touched.tolist())
+            fine[swapped] = watches[swapped] | np.uint64(1)
             silent = find_silent_changes(candidates, flags, own, idle)
             fine[silent] = watches[silent] * _MIXING | np.uint64(1)
         return Effects(effect, fine, watches, idle, common)

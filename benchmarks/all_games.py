@@ -163,7 +163,7 @@ def play(spec: GameSpec, most: int) -> tuple[int, int, float]:
             observation = game.reset()
     seconds = time.process_time() - began
     game.close()
-    return steps, game.searches, seconds
+    return steps, game.states.searches, seconds
 
 
 def coverage(path: Path) -> list[str]:

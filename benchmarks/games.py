@@ -60,7 +60,7 @@ class Walk:
 def walk(spec: GameSpec, steps: int) -> Walk:
     """A walk that visits every state it needs with a cold atlas."""
     game = StoryGame(spec)
-    seed = game.emulator.walkthrough_seed
+    seed = game.emulator.bindings.walkthrough_seed
     choose = random.Random(7)
     episodes: list[list[str]] = []
     searches = [0.0, 0.0, 0]

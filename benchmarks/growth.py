@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from rich.console import Console
@@ -33,9 +34,10 @@ from rich.table import Table
 
 from xtx.agents.xtx.xtx_agent import EXPLOIT, XtxAgent
 from xtx.config.settings import RunConfig, XtxSettings
-from xtx.core import Brief, Observation, Step
+from xtx.core import Brief, Observation
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
+from xtx.games.vector.messages import CallResult
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.run_folder import Run
 from xtx.training.loop import Progress, Training
@@ -64,8 +66,10 @@ class Restless(GameVector):
     def reset(self, *given: Any) -> list[Observation]:
         return [self._anew(observation) for observation in super().reset(*given)]
 
-    def _move(self, *given: Any, **more: Any) -> list[Step]:  # behind `step`, and behind `move` and `arrive`
-        return [replace(step, observation=self._anew(step.observation)) for step in super()._move(*given, **more)]
+    def _move(self, *given: Any, **more: Any) -> list[CallResult]:  # behind `step`, and behind `move` and `arrive`
+        results = super()._move(*given, **more)
+        steps = [replace(result.step, observation=self._anew(result.step.observation)) for result in results]
+        return [msgspec.structs.replace(result, step=step) for result, step in zip(results, steps, strict=True)]
 
 
 def settings() -> XtxSettings:

@@ -85,9 +85,9 @@ def jericho_hash(emulator: Emulator) -> str:
 def walkthrough(game: StoryGame) -> list[bytes]:
     """The states along the walkthrough."""
     emulator = game.emulator
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     states = [game.save()]
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         emulator.step(command)
         if emulator.over:
             break
@@ -97,8 +97,8 @@ def walkthrough(game: StoryGame) -> list[bytes]:
 
 def walks(game: StoryGame, choose: random.Random, valid: bool) -> Iterator[Findings]:
     """Stops in every state of endless excursions and says what an agent sees there."""
-    starts, commands = walkthrough(game), game.emulator.walkthrough
-    ways = [t for t in game.emulator.templates if t in WAYS]
+    starts, commands = walkthrough(game), game.emulator.bindings.walkthrough
+    ways = [t for t in game.emulator.bindings.templates if t in WAYS]
     while True:
         seen = game.restore(choose.choice(starts))
         for _ in range(EXCURSION):
@@ -144,7 +144,7 @@ def measure(game: StoryGame, states: int, sample: int, seed: int, valid: bool) -
 
 
 def _prompt(emulator: Emulator) -> tuple[int, int, int]:
-    registers: Snapshot = emulator.save_registers()
+    registers: Snapshot = emulator.save(with_ram=False)
     return prompt_of(registers)
 
 

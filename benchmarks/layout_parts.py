@@ -32,19 +32,19 @@ WAYS = ("north", "south", "east", "west", "northeast", "northwest", "southeast",
 EXCURSION = 30
 MOST_TRIED = 60
 COMMANDS = [*IDLE, "wait"]
-PARTS = {"timestamps": "since", "events": "due", "equivalent values": "folds"}
+PARTS = {"timestamps": "move_timestamps", "events": "scheduled_events", "equivalent values": "equivalent_values"}
 """Fields of `Layout` by what they are called."""
 
 
 def walk(emulator: Emulator, layout: Layout, count: int) -> Iterator[Snapshot]:
     """Stops in so many states at the usual prompt."""
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     starts = [emulator.save()]
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         if emulator.step(command) is not Status.DONE or emulator.over:
             break
         starts.append(emulator.save())
-    choose, ways = random.Random(1), [t for t in emulator.templates if t in WAYS] or list(WAYS)
+    choose, ways = random.Random(1), [t for t in emulator.bindings.templates if t in WAYS] or list(WAYS)
     while count > 0:
         emulator.restore(choose.choice(starts))
         for _ in range(EXCURSION):
@@ -52,7 +52,7 @@ def walk(emulator: Emulator, layout: Layout, count: int) -> Iterator[Snapshot]:
             if prompt_of(state) == layout.prompt:
                 count -= 1
                 yield state
-            command = choose.choice(ways if choose.random() < 0.6 else emulator.walkthrough)
+            command = choose.choice(ways if choose.random() < 0.6 else emulator.bindings.walkthrough)
             if emulator.step(command) is not Status.DONE or emulator.over:
                 break
 

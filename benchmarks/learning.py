@@ -110,7 +110,7 @@ def walk(path: str, states: int) -> list[tuple[Observation, str, Observation, bo
     choose = random.Random(7)
     found: list[tuple[Observation, str, Observation, bool]] = []
     while len(found) < states:
-        observation = game.reset(game.emulator.walkthrough_seed)
+        observation = game.reset(game.emulator.bindings.walkthrough_seed)
         for _ in range(EPISODE):
             action = choose.choice(observation.actions)
             step = game.step(action)
@@ -255,12 +255,12 @@ class Questions:
 
     def _values(self, forget: bool = False) -> None:
         if forget:
-            self.ours.forget()
+            self.ours.clear_cache()
         self.ours._target.values(self.batch)
 
     def _update(self, forget: bool = False) -> None:
         if forget:
-            self.ours.forget()
+            self.ours.clear_cache()
         self.ours.update(self.batch)
 
 
@@ -270,10 +270,10 @@ class Questions:
 def prefixes_of(path: str, texts: TextTable) -> list[Ints]:
     """Ten prefixes of the game's walkthrough, drawn by score as XTX draws them."""
     emulator = Emulator(find_story(path))
-    narration = emulator.reset(emulator.walkthrough_seed)
+    narration = emulator.reset(emulator.bindings.walkthrough_seed)
     walked: list[list[int]] = []
     ends: dict[int, int] = {}
-    for action in emulator.walkthrough[:LONGEST_PREFIX]:
+    for action in emulator.bindings.walkthrough[:LONGEST_PREFIX]:
         here = emulator.save()
         seen = [narration]
         for question in ("look", "inventory"):
@@ -371,7 +371,7 @@ class Imitating:
 
     def _score(self, contexts: Sequence[Context], valid: Sequence[Sequence[int]], forget: bool = False) -> None:
         if forget:
-            self.policy.forget()
+            self.policy.clear_cache()
         self.policy.probabilities(contexts, valid)
 
     def equal_loss(self, passes: int) -> str:

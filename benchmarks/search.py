@@ -98,12 +98,12 @@ def measure(story: Story, count: int) -> Result:
     engines = [Engine(emulator.story.content, rules, threads) for threads in (1, 2)]
     recorder = Recorder(emulator.story.content, rules)
     search = Search(emulator, engine=recorder)
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     states = []
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         states.append(emulator.save())
         emulator.step(command)
-    states = [s for s in states if emulator.wants_line_in(s)]
+    states = [s for s in states if s.wants_line]
     result = Result()
     work = []
     for state in states[len(states) // (2 * count) :: max(1, len(states) // count)][:count]:

@@ -44,12 +44,12 @@ class Clocked(Engine):
 
 def late_states(emulator: Emulator, count: int) -> list[Snapshot]:
     """Some states of the second half of the walkthrough."""
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     states = []
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         states.append(emulator.save())
         emulator.step(command)
-    states = [s for s in states[len(states) // 2 :] if emulator.wants_line_in(s)]
+    states = [s for s in states[len(states) // 2 :] if s.wants_line]
     return states[:: max(1, len(states) // count)][:count]
 
 

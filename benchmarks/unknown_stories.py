@@ -50,10 +50,10 @@ def compare(name: str, coverage_steps: int) -> list[str]:
 
 def _play(known: Story, story: Story) -> list[str]:
     one, other = Emulator(known), Emulator(story)
-    one.reset(one.walkthrough_seed)
-    other.reset(one.walkthrough_seed)
+    one.reset(one.bindings.walkthrough_seed)
+    other.reset(one.bindings.walkthrough_seed)
     steps, same = 0, dict.fromkeys(("score", "moves", "over", "won"), 0)
-    for command in one.walkthrough:
+    for command in one.bindings.walkthrough:
         if one.over:
             break
         steps += 1
@@ -63,10 +63,11 @@ def _play(known: Story, story: Story) -> list[str]:
         for what in same:
             same[what] += getattr(one, what) == getattr(other, what)
     length = 6 if known.content[0] <= 3 else 9
-    theirs, ours = ({_cut(template, length) for template in each.templates} for each in (one, other))
+    theirs, ours = ({_cut(template, length) for template in each.bindings.templates} for each in (one, other))
     row = ["yes" if one.player == other.player else f"{other.player}, not {one.player}"]
     row += ["all" if count == steps else f"{count} of {steps}" for count in same.values()]
-    row += [f"{other.max_score}" + ("" if other.max_score == one.max_score else f", not {one.max_score}")]
+    theirs_max, ours_max = one.bindings.max_score, other.bindings.max_score
+    row.append(f"{ours_max}" + ("" if ours_max == theirs_max else f", not {theirs_max}"))
     row += [f"{len(theirs & ours) / len(theirs):.0%}"]
     one.close()
     other.close()
@@ -81,7 +82,10 @@ def _coverage(known: Story, path: Path, profile: Profile, steps: int) -> str:
     """The share of the walkthrough's first steps that a valid action reproduces: with the tables, and without."""
     emulator = Emulator(known)
     described = msgspec.structs.replace(
-        profile, file=path.name, walkthrough=emulator.walkthrough[:steps], seed=emulator.walkthrough_seed
+        profile,
+        file=path.name,
+        walkthrough=emulator.bindings.walkthrough[:steps],
+        seed=emulator.bindings.walkthrough_seed,
     )
     emulator.close()
     path.with_suffix(".json").write_bytes(encode_profile(described))

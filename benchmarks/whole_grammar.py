@@ -51,15 +51,15 @@ def best_of(run: Callable[[], object]) -> float:
 def measure(game: StoryGame, count: int) -> Result:
     """Both searches at states along the walkthrough."""
     emulator, search, result = game.emulator, game.search, Result()
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     states = []
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         states.append(emulator.save())
         emulator.step(command)
     for state in states[len(states) // (2 * count) :: max(1, len(states) // count)][:count]:
         emulator.restore(state)
         canonical = game.world.canonical(RANDOM_STATES[0])
-        if not emulator.wants_line_in(canonical):
+        if not canonical.wants_line:
             continue
         plain = search.findings(canonical)
         whole = search.extended(canonical, plain)

@@ -86,7 +86,7 @@ def states_of(path: str, number: int) -> Iterator[str]:
     """Digests of states along a walkthrough, each by its observation, its valid actions and its key, found anew."""
     game = StoryGame(GameSpec(path))
     observation = game.reset()
-    for action in game.emulator.walkthrough[:number]:
+    for action in game.emulator.bindings.walkthrough[:number]:
         shown = json.dumps([observation.text, observation.look, observation.inventory, observation.actions])
         yield digest(shown.encode() + game.here)
         step = game.step(action)

@@ -49,13 +49,14 @@ ALLOWED: dict[str, set[str]] = {
     "games.actions": GROUND | STORIES,
     "games.atlas": GROUND,
     "games.discovery": GROUND | STORIES,
-    "games.state_findings": GROUND | STORIES | {"games.actions", "games.atlas"},
+    "games.action_verdicts": set(),
+    "games.state_findings": GROUND | STORIES | {"games.action_verdicts", "games.actions", "games.atlas"},
     "games.known_layouts": GROUND | STORIES | {"games.atlas", "games.state_findings"},
     "games.story_game": GROUND
     | STORIES
     | {"games.isolated_discovery", "games.actions", "games.atlas", "games.state_findings", "games.known_layouts"},
-    "games.toy_game": GROUND | {"games.emulator", "games.story_game"},
-    "games.vector": GROUND | STORIES | {"games.story_game", "games.toy_game"},
+    "games.toy_game": GROUND | {"games.zmachine", "games.action_verdicts", "games.emulator", "games.story_game"},
+    "games.vector": GROUND | STORIES | {"games.action_verdicts", "games.story_game", "games.toy_game"},
     "games.emulator_seeds": GROUND,
     "games.isolated_calls": GROUND,
     "games.isolated_discovery": GROUND | STORIES | {"games.discovery", "games.isolated_calls"},

@@ -30,6 +30,12 @@ def escape_controls(text: str) -> str:
     return "".join(sign if sign.isprintable() or "\udc80" <= sign <= "\udcff" else ascii(sign)[1:-1] for sign in text)
 
 
+EPISODES_OF_MEAN = 100
+"""Episodes over which the mean of final scores is taken: 100, as in the paper."""
+
+ENDINGS = ("won", "died", "limit")
+"""How an episode can end: `died` is any end by the game that is no victory, `limit` the step limit."""
+
 FALLBACK_ACTIONS = ("wait", "yes", "no")
 """What an observation offers as valid actions where none was found."""
 

@@ -14,6 +14,8 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.status import Status
 
+LINE_EVERY = 30.0
+"""Seconds between lines about a run, sweep or evaluation if the output is not a terminal."""
 _LINE_EVERY = 5.0
 """Seconds between lines of progress if the output is not a terminal; few enough lines for a log file."""
 

@@ -152,7 +152,7 @@ def test_states_asked_for_together_and_alone_have_the_same_bits() -> None:
 
 
 def test_what_is_remembered_ends_with_the_weights_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imitation, "REMEMBERED", 5)
+    monkeypatch.setattr(imitation, "MAX_CACHED_STATES", 5)
     agent = policy(replace(TINY, passes=1))
     first = agent.probabilities([(-1, -1, 1, 2, 3)], [[1, 2, 3]])[0]
     for number in range(20):
@@ -168,7 +168,7 @@ def test_a_number_that_stands_for_another_text_is_noticed() -> None:
     agent = policy(texts=texts)
     before = agent.probabilities([(-1, -1, 1, 2, 3)], [[4, 5]])[0]
     texts.texts[4] = texts.texts[9]
-    agent.forget()
+    agent.clear_cache()
     assert not np.array_equal(before, agent.probabilities([(-1, -1, 1, 2, 3)], [[4, 5]])[0])
 
 

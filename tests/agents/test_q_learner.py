@@ -152,7 +152,7 @@ class Play:
 
     def step(self) -> tuple[list[Transition], dict[str, float]]:
         transitions = self.build_transitions()
-        self.learner.remember(transitions, *self.seen(transitions))
+        self.learner.store(transitions, *self.seen(transitions))
         self.now = [self.observation() if t.ended else t.after for t in transitions]
         return transitions, dict(self.learner.update())
 
@@ -277,7 +277,7 @@ def test_episodes_with_the_best_final_score_enter_the_priority_part() -> None:
             before, after = play.observation(), play.observation()
             after = Observation(after.text, after.look, after.inventory, after.actions, final if last else 9, step + 1)
             t = [Transition(0, before, Decision(before.actions[0]), 0, after, False, last)]
-            play.learner.remember(t, *play.seen(t))
+            play.learner.store(t, *play.seen(t))
         held.append(len(play.learner.memory.priority))
     assert held == [2, 3, 3, 6, 6]
     assert len(play.learner.memory.ordinary) == 2 + 3 + 4 + 3 + 1
@@ -338,7 +338,7 @@ def test_learning_before_the_actions_are_known_is_the_same(inverse: InverseSetti
         before, actions, after = early.seen(transitions)
         glimpsed = [early.state_ids.encode_without_actions(t.after, t.ended, i) for i, t in enumerate(transitions)]
         assert [seen[:3] for seen in glimpsed] == [seen[:3] for seen in after]
-        early.learner.remember(transitions, before, actions, glimpsed)
+        early.learner.store(transitions, before, actions, glimpsed)
         first = dict(early.learner.update())
         then = dict(early.learner.complete(transitions, after))
         assert not (first and then)

@@ -35,8 +35,8 @@ TEXT = "A brass lantern and a rusty lantern lie in a trophy case | You carry a c
 #       0 1     2       3   4 5     6       7   8  9 10     11   12 13  14    15 16 17 18  19        20
 
 
-def asked(action: str, text: str = TEXT) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    question = Passage(text, 400).ask(action)
+def questions_of(action: str, text: str = TEXT) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    question = Passage(text, 400).make_question(action)
     return " ".join(question.words), question.first, question.second
 
 
@@ -63,21 +63,25 @@ def asked(action: str, text: str = TEXT) -> tuple[str, tuple[int, ...], tuple[in
     ],
 )
 def test_an_action_is_a_question(action: str, question: str, first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    assert asked(action) == (question, first, second)
+    assert questions_of(action) == (question, first, second)
 
 
 def test_templates_for_counting_do_not_depend_on_what_is_mentioned() -> None:
     here = Passage(TEXT, 400)
-    assert here.ask("put sword in case").template == here.ask("put card in case").template == "put <obj> in <obj>"
-    assert here.ask("put brass lantern in sack").objects == ("brass lantern", "sack")
+    assert (
+        here.make_question("put sword in case").template
+        == here.make_question("put card in case").template
+        == "put <obj> in <obj>"
+    )
+    assert here.make_question("put brass lantern in sack").objects == ("brass lantern", "sack")
 
 
 def test_what_is_cut_off_counts_as_the_last_place() -> None:
-    assert Passage(TEXT, 17).ask("take card").first == (16,)
-    assert Passage(TEXT, 16).ask("take card").first == (16,)  # the place behind the last word that is read
-    assert Passage(TEXT, 10).ask("take card").first == (10,)
-    assert Passage(TEXT, 4).ask("take lantern").first == (2, 4)
-    assert Passage(TEXT, 5).ask("take rusty lantern").words == ("take", OBJECT)
+    assert Passage(TEXT, 17).make_question("take card").first == (16,)
+    assert Passage(TEXT, 16).make_question("take card").first == (16,)  # the place behind the last word that is read
+    assert Passage(TEXT, 10).make_question("take card").first == (10,)
+    assert Passage(TEXT, 4).make_question("take lantern").first == (2, 4)
+    assert Passage(TEXT, 5).make_question("take rusty lantern").words == ("take", OBJECT)
 
 
 def test_words_for_objects_do_not_depend_on_the_text() -> None:
@@ -104,7 +108,7 @@ def test_a_reading_by_hand() -> None:
     text = state_ids.texts.id("A lamp | a rope | lamp")
     actions = [state_ids.texts.id(a) for a in ("east", "take lamp", "take rope", "tie rope to lamp", "take key")]
     made = reader.reading(
-        [reader.asked(Read(text, state_ids.action_sets.id(actions))), reader.single(text, actions[1])]
+        [reader.questions_of(Read(text, state_ids.action_sets.id(actions))), reader.single(text, actions[1])]
     )
     word = state_ids.texts.vocabulary.id
     take, obj = word("take"), word(OBJECT)
@@ -128,7 +132,7 @@ def test_a_second_object_that_is_not_mentioned_is_read_at_the_last_place() -> No
     state_ids, reader = library_and_reader(replace(SMALL, text=TextSettings(vocabulary=128, longest=8)))
     text = state_ids.texts.id("A lamp | a rope | a lamp and a key")  # six words and two marks are read
     actions = [state_ids.texts.id(a) for a in ("tie lamp to sword", "tie sword to lamp", "take key", "east")]
-    found = reader.asked(Read(text, state_ids.action_sets.id(actions)))
+    found = reader.questions_of(Read(text, state_ids.action_sets.id(actions)))
     # START a lamp | a rope | END
     # 0     1 2    3 4 5    6 7     the second lamp and the key are cut off: they count as the last place
     assert found.first == [(2, 7), (0,), (7,), (3, 6)]
@@ -139,7 +143,7 @@ def test_only_the_first_actions_are_compared() -> None:
     settings = replace(SMALL, most_actions=2, longest_question=1)
     state_ids, reader = library_and_reader(settings)
     numbers = [state_ids.texts.id(a) for a in ("open lamp", "take lamp", "north")]
-    found = reader.asked(Read(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
+    found = reader.questions_of(Read(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
     assert len(found.which) == 2
     assert [len(question) for question in found.questions] == [1, 1]
 
@@ -156,7 +160,7 @@ def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
         text = " ".join(words[j % 5] for j in range(1 + 7 * i % 30)) + f" | {i}"
         actions = state_ids.action_sets.id([state_ids.texts.id(f"take {w}") for w in words[: 1 + i % 5]])
         states.append(Read(state_ids.texts.id(text), actions))
-    together = learner._evaluate(learner.network, [reader.asked(state) for state in states])
+    together = learner._evaluate(learner.network, [reader.questions_of(state) for state in states])
     assert [len(values) for values in together] == [1 + i % 5 for i in range(30)]
     for state, values in zip(states, together, strict=True):
         np.testing.assert_allclose(learner.q_values([state])[0], values, atol=1e-5)

@@ -95,7 +95,7 @@ class Fixed:
 
     def __init__(self, agent: XtxAgent, monkeypatch: pytest.MonkeyPatch) -> None:
         self.imitated = self.explored = 0
-        monkeypatch.setattr(agent._imitation, "ask", self._imitate)
+        monkeypatch.setattr(agent._imitation, "start", self._imitate)
         monkeypatch.setattr(agent, "_explore", self._explore)
 
     def _imitate(self, contexts: Sequence[object], lists: Sequence[object]) -> Callable[[], list[NDArray[np.float64]]]:

@@ -331,7 +331,7 @@ def test_output_that_nobody_reads(words: str, status: int) -> None:
 def test_ctrl_c_is_answered_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     with stop_on_signal() as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert stop.asked
+        assert stop.is_requested
     assert "Ctrl-C again" in capfd.readouterr().err
 
 

@@ -217,12 +217,12 @@ def test_a_story_of_ones_own_from_source_to_info(
 def test_only_a_second_ctrl_c_ends_a_run_at_once() -> None:
     """SIGTERM may come twice for one reason: the run must still be able to save."""
     with stop_on_signal() as stop:
-        assert not stop.asked
+        assert not stop.is_requested
         signal.raise_signal(signal.SIGTERM)
-        assert stop.asked
+        assert stop.is_requested
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     with stop_on_signal() as stop:
         signal.raise_signal(signal.SIGINT)
-        assert stop.asked
+        assert stop.is_requested

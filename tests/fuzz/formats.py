@@ -220,7 +220,7 @@ def _read_profile(scratch: Path, content: bytes) -> None:
     emulator = Emulator(found)
     try:
         emulator.reset(1)
-        _ = emulator.score, emulator.moves, emulator.over, emulator.won, emulator.player, emulator.templates
+        _ = emulator.score, emulator.moves, emulator.over, emulator.won, emulator.player, emulator.bindings.templates
     finally:
         emulator.close()
 

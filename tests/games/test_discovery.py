@@ -20,7 +20,7 @@ from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover, find_title
 from xtx.games.discovery.score import number_role
-from xtx.games.discovery.transcript import Turn, likeness, read_turns
+from xtx.games.discovery.transcript import Turn, measure_likeness, read_turns
 from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
@@ -69,8 +69,8 @@ def test_the_same_story_gives_the_same_profile(found: tuple[Story, Profile]) -> 
 def test_plays_along_the_walkthrough(known: Story, found: tuple[Story, Profile]) -> None:
     story, profile = found
     one, other = Emulator(known), Emulator(replace(story, profile=profile))
-    one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)
-    for command in one.walkthrough:
+    one.reset(one.bindings.walkthrough_seed), other.reset(one.bindings.walkthrough_seed)
+    for command in one.bindings.walkthrough:
         assert one.step(command) is other.step(command) is Status.DONE
         assert (one.score, one.moves, one.over, one.won) == (other.score, other.moves, other.over, other.won)
     assert other.won
@@ -124,8 +124,8 @@ def test_a_printed_score(known: Story, found: tuple[Story, Profile]) -> None:
     story, profile = found
     printed = msgspec.structs.replace(profile, score=None, printed_score=r"scored (\d+)")
     one, other = Emulator(known), Emulator(replace(story, profile=printed))
-    one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)
-    for command in one.walkthrough:
+    one.reset(one.bindings.walkthrough_seed), other.reset(one.bindings.walkthrough_seed)
+    for command in one.bindings.walkthrough:
         one.step(command), other.step(command)
         assert one.score == other.score
         assert one.ram[64:].tobytes() == other.ram[64:].tobytes()
@@ -148,10 +148,10 @@ def test_a_printed_score_at_a_question_is_that_of_the_state(
         before = first.step(command).observation
     assert before.score > 0
     state, here = first.save(), first.here
-    [answer] = first.emulator.ask(first.emulator.save(), ["score"])
+    [answer] = first.emulator.read_responses(first.emulator.save(), ["score"])
     assert answer is not None and "scored" not in answer
     brought, restored = StoryGame(spec), StoryGame(spec)
-    brought.bring(1, way)
+    brought.rebuild(1, way)
     assert brought.here == here
     assert restored.restore(state).score == brought.step("no").observation.score == before.score
     for game in (first, brought, restored):
@@ -270,7 +270,7 @@ def test_transcripts() -> None:
         Turn("take lamp", "Taken."),
     ]
     assert read_turns("look\r\n# a note\n\ntake lamp") == [Turn("look"), Turn("take lamp")]
-    assert likeness("A dark room", "a DARK hall") == pytest.approx(2 / 3)
+    assert measure_likeness("A dark room", "a DARK hall") == pytest.approx(2 / 3)
 
 
 # --- Infocom's grammar ----------------------------------------------------------------------------------------------
@@ -321,9 +321,9 @@ def test_found_as_jericho_says(name: str, tmp_path: Path) -> None:
     known = known_games.find_story(name)
     story = read_story(stranger(tmp_path, known.content, f"stranger{known.path.suffix}"))
     one, other = Emulator(known), Emulator(replace(story, profile=discover(story)))
-    one.reset(one.walkthrough_seed), other.reset(one.walkthrough_seed)
-    assert (one.player, one.max_score) == (other.player, other.max_score)
-    for command in one.walkthrough:
+    one.reset(one.bindings.walkthrough_seed), other.reset(one.bindings.walkthrough_seed)
+    assert (one.player, one.bindings.max_score) == (other.player, other.bindings.max_score)
+    for command in one.bindings.walkthrough:
         assert one.step(command) is other.step(command) is Status.DONE
         assert (one.score, one.over, one.won) == (other.score, other.over, other.won)
         if one.over:

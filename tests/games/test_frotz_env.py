@@ -277,14 +277,14 @@ def test_a_command_that_the_emulator_does_not_survive_does_nothing(command: str)
 
 
 def test_a_story_that_kills_every_process_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    ask, killed = StoryProcess.ask, []
+    ask, killed = StoryProcess.call_host, []
 
     def die(process: StoryProcess, method: str, arguments: list[Any], patience: float) -> Any:
         os.kill(process.pid, signal.SIGSEGV)
         killed.append(process.pid)
         return ask(process, method, arguments, patience)
 
-    monkeypatch.setattr(StoryProcess, "ask", die)
+    monkeypatch.setattr(StoryProcess, "call_host", die)
     with pytest.raises(
         UserError, match=r"lowwater.z5 cannot be run: the emulator's process died of signal 11"
     ) as found:

@@ -43,8 +43,8 @@ def test_a_creature_that_minds_being_looked_at_is_no_scratch(real_story: Callabl
     """zork2's dragon: a byte that tells how long it has been patient."""
     emulator = Emulator(read_story(real_story("zork2")))
     engine = Engine.of(emulator)
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:41]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:41]:
         emulator.step(command)
     found = find_scratch(emulator, engine, emulator.save(), ("dragon", "lamp", "sword", "newspaper"))
     engine.close()

@@ -25,7 +25,7 @@ WALK = ("take coin", "zqx", "down", "look", "up", "drop coin", "down")
 
 def tame(game: StoryGame) -> StoryGame:
     """The hang story's game without the command that ends the whole process: that is for the tests of workers."""
-    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.templates if t != "burst")
+    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
     return game
 
 
@@ -202,15 +202,15 @@ def test_the_step_limit_truncates(make: Make) -> None:
 def test_a_hang_has_no_answer_and_the_episode_goes_on(make: Make, search: bool, command: str) -> None:
     game = make(search=search)
     first = game.reset(1)
-    game.forbid(b"elsewhere", "take coin")
+    game.states.forbid(b"elsewhere", "take coin")
     step = game.step(command)
     assert step.observation.text == NO_ANSWER
     assert (step.reward, step.terminated, step.truncated, step.observation.step) == (0, False, False, 1)
     assert step.observation.actions == first.actions and command not in first.actions
-    assert game.newly_forbidden == [(game.here, command)]
+    assert game.states.newly_forbidden == [(game.here, command)]
     again = game.step(command)  # known now: not tried again, and not reported again
     assert again.observation.text == NO_ANSWER and again.observation.step == 2
-    assert len(game.newly_forbidden) == 1
+    assert len(game.states.newly_forbidden) == 1
     assert game.step("take coin").reward == 1
 
 
@@ -218,13 +218,13 @@ def test_what_is_forbidden_is_not_offered_there_but_elsewhere(make: Make) -> Non
     game = make()
     actions = game.reset(1).actions
     assert {"take coin", "down"} <= set(actions)
-    game.forbid(game.here, "down")
+    game.states.forbid(game.here, "down")
     assert set(game.reset(1).actions) == set(actions) - {"down"}
     assert game.step("down").observation.text == NO_ANSWER
     assert "down" in game.step("take coin").observation.actions
     game.reset(1)
     for action in actions:
-        game.forbid(game.here, action)
+        game.states.forbid(game.here, action)
     assert game.reset(1).actions == FALLBACK_ACTIONS
 
 
@@ -233,7 +233,7 @@ def test_forbidden_for_good_is_forbidden_to_later_games(make: Make, tmp_path: Pa
     game = make(atlas=atlas)
     actions = game.reset(1).actions
     assert "take coin" in actions
-    game.forbid_for_good(game.here, "take coin")
+    game.states.forbid_for_good(game.here, "take coin")
     assert "take coin" not in game.reset(1).actions
     assert set(make(atlas=atlas).reset(1).actions) == set(actions) - {"take coin"}
     assert "take coin" in make().reset(1).actions  # with another atlas
@@ -242,7 +242,7 @@ def test_forbidden_for_good_is_forbidden_to_later_games(make: Make, tmp_path: Pa
     below = game.here
     later = make(atlas=str(tmp_path / "other"))
     later.reset(1)
-    later.forbid_for_good(below, "south")
+    later.states.forbid_for_good(below, "south")
     assert "south" not in later.step("down").observation.actions
     game.reset(1)
     assert "south" in game.step("down").observation.actions
@@ -255,7 +255,7 @@ import sys
 from pathlib import Path
 from xtx.games.story_game import GameSpec, StoryGame
 game = StoryGame(GameSpec(sys.argv[1]))
-game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.templates if t != "burst")
+game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
 print(game.restore(Path(sys.argv[2]).read_bytes()))
 print(game.step("down"))
 """
@@ -282,11 +282,11 @@ def test_what_is_brought_is_where_it_was(make: Make) -> None:
     game.reset(3)
     for command in ("take coin", "hang", "down"):
         game.step(command)
-    other.bring(3, ["take coin", None, "down"])
+    other.rebuild(3, ["take coin", None, "down"])
     assert (other.here, other.save()) == (game.here, game.save())
     state = game.save()
     game.step("up")
-    other.bring(state, ["up"])
+    other.rebuild(state, ["up"])
     assert other.save() == game.save()
 
 

@@ -79,16 +79,16 @@ def test_it_can_be_brought_where_another_is() -> None:
     state = one.save()
     for action in ("take lamp", "east", "sing"):
         one.step(action)
-    two.bring(0, ["take lamp", "east", "sing"])
+    two.rebuild(0, ["take lamp", "east", "sing"])
     assert one.save() == two.save() and one.here == two.here
-    two.bring(state, ["take lamp", "east", "sing"])
+    two.rebuild(state, ["take lamp", "east", "sing"])
     assert one.save() == two.save()
 
 
 def test_what_is_forbidden_is_neither_offered_nor_done() -> None:
     game = ToyGame("toy:corridor-5")
     game.reset()
-    game.forbid(game.here, "east")
+    game.states.forbid(game.here, "east")
     step = game.step("east")
     assert step.observation.actions == ("take lamp",) and "Room 1" in step.observation.look
     assert step.reward == 0 and not step.terminated and step.observation.step == 1

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,9 +14,8 @@ import pytest
 import zset_verify as verify
 
 from xtx.games.actions.search import RANDOM_STATES, Search
-from xtx.games.emulator.frotz import STEP_LIMIT, Emulator, Snapshot, Status, Verdict, Verdicts, WorldStruct
+from xtx.games.emulator.frotz import STEP_LIMIT, Emulator, Snapshot, Status, Verdict, Verdicts
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.zmachine.story_memory import Ram
 from xtx.games.zset.command_verdicts import judge_each, take_turn
 from xtx.games.zset.engine import END_OPEN, UNJUDGED, Engine
 from xtx.games.zset.game_rules import Rules
@@ -31,7 +31,7 @@ class Reached:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.memories: set[bytes] = set()
         self.runs = 0
-        step, ask, filter_ = Emulator.step, Emulator._ask, Emulator._filter
+        step, read, filter_ = Emulator.step, Emulator.read_responses, Emulator.filter
         reset = Emulator.reset
 
         def resetting(emulator: Emulator, seed: int) -> str:
@@ -45,20 +45,18 @@ class Reached:
             self.memories.add(emulator.ram.tobytes())
             return status
 
-        def asking(emulator: Emulator, state: Snapshot, commands: Sequence[str], limit: int) -> list[str | None]:
+        def asking(emulator: Emulator, state: Snapshot, commands: Sequence[str], *rest: int) -> list[str | None]:
             self.check(state.ram, commands)
-            return ask(emulator, state, commands, limit)
+            return read(emulator, state, commands, *rest)
 
-        def filtering(
-            emulator: Emulator, commands: Sequence[str], limit: int, watched: Ram | None, world: WorldStruct
-        ) -> Verdicts:
+        def filtering(emulator: Emulator, commands: Sequence[str], *rest: Any, **more: Any) -> Verdicts:
             self.check(emulator.ram.tobytes(), commands)
-            return filter_(emulator, commands, limit, watched, world)
+            return filter_(emulator, commands, *rest, **more)
 
         monkeypatch.setattr(Emulator, "reset", resetting)
         monkeypatch.setattr(Emulator, "step", stepping)
-        monkeypatch.setattr(Emulator, "_ask", asking)
-        monkeypatch.setattr(Emulator, "_filter", filtering)
+        monkeypatch.setattr(Emulator, "read_responses", asking)
+        monkeypatch.setattr(Emulator, "filter", filtering)
 
     def check(self, ram: bytes, what: object) -> None:
         self.runs += 1
@@ -68,8 +66,8 @@ class Reached:
 def play(path: Path, turns: int, every: int = 1) -> StoryGame:
     """Searches in all ways at some states along the walkthrough."""
     game = StoryGame(GameSpec(str(path), actions="whole", extra_actions=True))
-    game.reset(game.emulator.walkthrough_seed)
-    for number, command in enumerate(game.emulator.walkthrough[: turns * every], 1):
+    game.reset(game.emulator.bindings.walkthrough_seed)
+    for number, command in enumerate(game.emulator.bindings.walkthrough[: turns * every], 1):
         step = game.step(command) if number % every == 0 else game.move(command)
         if step.terminated:
             break
@@ -80,7 +78,7 @@ def test_a_search_runs_no_altered_memory_in_frotz(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XTX_NO_SHIPPED", "1")
     reached = Reached(monkeypatch)
     game = play(LOWWATER, TURNS)
-    assert game.searches > 0 and reached.runs > TURNS
+    assert game.states.searches > 0 and reached.runs > TURNS
     canonical = game.world.canonical(RANDOM_STATES[0])
     assert canonical.ram not in reached.memories
     with pytest.raises(AssertionError, match="that no story came to"):  # the plain way
@@ -95,7 +93,7 @@ def test_searches_of_real_games_run_no_altered_memory_in_frotz(
 ) -> None:
     reached = Reached(monkeypatch)
     game = play(real_story(name), TURNS, every)
-    assert game.searches > 0 and reached.runs >= TURNS
+    assert game.states.searches > 0 and reached.runs >= TURNS
     game.close()
 
 
@@ -106,8 +104,8 @@ def test_verdicts_where_time_runs_out_are_those_of_frotz(
     """Of a place in trinity where most commands end the game; without asking Frotz."""
     game = StoryGame(GameSpec(str(real_story("trinity"))))
     emulator = game.emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:350]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:350]:
         emulator.step(command)
     state = emulator.save()
     found = game.findings_in(state)
@@ -116,7 +114,7 @@ def test_verdicts_where_time_runs_out_are_those_of_frotz(
     commands = ["wait", "look", *found.actions, *(f"examine {word}" for word in "abcdefgh")]
     plain = judge_each(emulator, None, canonical, RANDOM_STATES, commands)
     assert (plain[0].flags & Verdict.CHANGED).any()
-    monkeypatch.setattr(Emulator, "_filter", lambda *_: pytest.fail("Frotz was asked"))
+    monkeypatch.setattr(Emulator, "filter", lambda *_: pytest.fail("Frotz was asked"))
     ours = judge_each(emulator, game._engine, canonical, RANDOM_STATES, commands)
     for one, other in zip(ours, plain, strict=True):
         assert (one.flags == other.flags).all() and (one.diffs == other.diffs).all()
@@ -126,8 +124,8 @@ def test_verdicts_where_time_runs_out_are_those_of_frotz(
 def test_an_end_that_only_jericho_can_see_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With every text that may end the game left to Jericho, verdicts are the same."""
     with verify.opened(LOWWATER) as (emulator, engine):
-        emulator.reset(emulator.walkthrough_seed)
-        for command in emulator.walkthrough[:9]:
+        emulator.reset(emulator.bindings.walkthrough_seed)
+        for command in emulator.bindings.walkthrough[:9]:
             emulator.step(command)
         state = msgspec.structs.replace(emulator.save(), rng=RANDOM_STATES[0])
         commands = ["look", "wait", "north", "south", "take all", "drop all", "examine me", "xyzzy"]
@@ -157,9 +155,9 @@ def watching(emulator: Emulator, final: list[int]) -> Engine:
 
 def test_what_the_engine_gives_up_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     with verify.opened(LOWWATER) as (emulator, engine):
-        emulator.reset(emulator.walkthrough_seed)
+        emulator.reset(emulator.bindings.walkthrough_seed)
         state = emulator.save()
-        monkeypatch.setattr(Emulator, "_filter", lambda *_: pytest.fail("Frotz was asked"))
+        monkeypatch.setattr(Emulator, "filter", lambda *_: pytest.fail("Frotz was asked"))
         commands = ["look", "what?", "quit. yes", "take all"]
         [found] = judge_each(emulator, engine, state, [RANDOM_STATES[0]], commands)
         assert found.flags[1] == Verdict.STOPPED and not found.diffs[1]
@@ -168,8 +166,8 @@ def test_what_the_engine_gives_up_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_turn_that_the_engine_takes_leads_where_frotz_goes() -> None:
     with verify.opened(LOWWATER) as (emulator, engine):
-        emulator.reset(emulator.walkthrough_seed)
-        for command in emulator.walkthrough[:20]:
+        emulator.reset(emulator.bindings.walkthrough_seed)
+        for command in emulator.bindings.walkthrough[:20]:
             state = emulator.save()
             assert take_turn(emulator, None, state, command) is Status.DONE
             there, over = emulator.save(), emulator.over

@@ -25,7 +25,7 @@ def lowwater(tmp_path_factory: pytest.TempPathFactory) -> GameSpec:
 
 def test_the_first_steps_of_lowwater_are_all_found(lowwater: GameSpec) -> None:
     game = StoryGame(lowwater)
-    walkthrough = game.emulator.walkthrough
+    walkthrough = game.emulator.bindings.walkthrough
     checked = list(islice(check_walkthrough(game), 12))
     game.close()
     steps = [one for one in checked if one is not None and one.changes]
@@ -40,7 +40,7 @@ def test_the_first_steps_of_lowwater_are_all_found(lowwater: GameSpec) -> None:
 def test_a_step_that_no_action_reproduces_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Emulator, "walkthrough", ("take coin. down", "look", "north", "never reached"))
     game = StoryGame(GameSpec(str(HANG)))
-    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.templates if t != "burst")  # a killer
+    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")  # a killer
     miss, idle, won = check_walkthrough(game)  # and no more: the game has ended
     game.close()
     assert miss is not None and won is not None

@@ -121,7 +121,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch, model: GPT) -> RecordedTraining:
 def test_a_packed_training_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
     """Trainings of one step and of several, each with a reset optimiser; one that needs larger tensors, and one with
     long actions."""
-    monkeypatch.setattr(imitation_training, "REMEMBERED", remembered)
+    monkeypatch.setattr(imitation_training, "MAX_RECORDED_STEPS", remembered)
     ours, plain = (GPT(SIZES, torch.Generator().manual_seed(1)) for _ in range(2))
     training = on_a_cpu(monkeypatch, ours)
     training._allocate(1, 1, 1, 1)

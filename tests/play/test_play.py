@@ -17,7 +17,7 @@ import pytest
 from xtx.cli.main import main
 from xtx.games.catalog import known_games
 from xtx.games.story_game import GameSpec
-from xtx.games.zmachine.typed_input import fault, fit, plain, to_the_program
+from xtx.games.zmachine.typed_input import fault, find_interpreter_word, fit, plain
 from xtx.play.played_game import BROKEN, PlayedGame, split_paragraphs
 from xtx.play.saved_games import find_folder, list_saved_games
 from xtx.play.screen import make_status_line
@@ -462,7 +462,7 @@ def test_plain_commands() -> None:
     ],
 )  # fmt: skip
 def test_words_to_the_program(command: str, word: str) -> None:
-    assert to_the_program(command) == word
+    assert find_interpreter_word(command) == word
 
 
 def test_narrations_cannot_steer_the_terminal() -> None:

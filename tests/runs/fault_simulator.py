@@ -477,7 +477,7 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
         mock.patch.object(xtx.runs.run_folder.Run, "save", count_saves),
         mock.patch.object(xtx.runs.run_folder, "collect_versions", dict),
         mock.patch.object(xtx.runs.run_folder, "warn", lambda line: None),
-        mock.patch.object(xtx.training.loop, "LAST", EPISODES_FOR_BEST),
+        mock.patch.object(xtx.training.loop, "EPISODES_OF_MEAN", EPISODES_FOR_BEST),
         mock.patch.object(
             xtx.training.loop.Training, "_is_checkpoint_due", lambda training: training._vector_steps % save_every == 0
         ),

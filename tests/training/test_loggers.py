@@ -22,7 +22,7 @@ from xtx.runs.line_files import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import SweepSpec
 from xtx.training.logger_lines import group_name
-from xtx.training.loggers import Loggers, remember_loggers, wandb_place
+from xtx.training.loggers import Loggers, update_loggers, wandb_place
 from xtx.training.loop import Training
 
 TRAIN = ["train", "toy:corridor-5", "--agent", "random", "--steps", "800", "--log-every", "20"]
@@ -146,7 +146,7 @@ def test_where_runs_lie_at_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     asked = _parse(TrainOptions, "train", words).loggers
     assert asked.wandb, "each of them implies it"
     assert wandb_place(tmp_path / "r", asked) == {"project": "p", "group": "g", "name": "n", "tags": ["a", "b"]}
-    assert remember_loggers(tmp_path, asked) == remember_loggers(tmp_path, Loggers()) == asked
+    assert update_loggers(tmp_path, asked) == update_loggers(tmp_path, Loggers()) == asked
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     assert wandb_place(tmp_path, Loggers(wandb=True))["project"] == "mine"
 
@@ -156,7 +156,7 @@ def test_a_sweep_names_its_runs_at_wandb(tmp_path: Path) -> None:
     args = _parse(sweep.Args, "sweep", ["--wandb", "--wandb-tags", "t"])
     [planned] = make_plan(spec := SweepSpec(games=("toy:corridor-5",), agents=("random",)), find_games(spec.games))
     sweep._set_loggers(args, out, [planned])
-    kept = remember_loggers(out / planned.folder, Loggers())
+    kept = update_loggers(out / planned.folder, Loggers())
     tags = ("t", "toy-corridor-5", "random")
     assert kept == Loggers(wandb=True, group="mine", name="toy-corridor-5/random/seed-0", tags=tags)
 

@@ -201,7 +201,7 @@ def test_records_replay_to_the_same_score(game: str, steps: int, tmp_path: Path)
 
 
 def test_the_best_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtx.training.loop.LAST", 5)
+    monkeypatch.setattr("xtx.training.loop.EPISODES_OF_MEAN", 5)
     folder = tmp_path / "run"
     words = ["train", TOY, "--agent", "random", "--steps", "2000", "--out", str(folder), "--log-every", "1"]
     assert main([*words, "--checkpoint-seconds", "0", *PLAIN]) == 0

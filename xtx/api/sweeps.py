@@ -111,7 +111,7 @@ def _run_all(folder: Path, plan: list[PlannedRun], executor: RunExecutor, retrie
 
     with stop_on_signal() as stop, SweepDisplay(Console(quiet=not progress)) as show:
         scheduler = Scheduler(folder.absolute(), plan, executor, retries, show.tell)
-        scheduler.run_all(show.show, lambda: stop.asked)
+        scheduler.run_all(show.show, lambda: stop.is_requested)
     states = [item.state for item in scheduler.items]
     if RunState.STOPPED in states:
         raise KeyboardInterrupt

@@ -271,7 +271,7 @@ def _exhaust(
         for update in updates:
             path = update.path
             line.show(update)
-            if (on_update is not None and on_update(update) is False) or stop.asked:
+            if (on_update is not None and on_update(update) is False) or stop.is_requested:
                 break
     assert path is not None
     return SavedRun(path)

@@ -51,7 +51,7 @@ def read_story_facts(report: Report, path: str) -> Facts:
     from xtx.games.emulator.frotz import Emulator
 
     emulator = Emulator(describe_story(find_story(path), make_progress(report)))
-    return emulator.name, emulator.max_score, emulator.walkthrough
+    return emulator.bindings.name, emulator.bindings.max_score, emulator.bindings.walkthrough
 
 
 def set_up_game(

@@ -27,7 +27,7 @@ from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory
 
 from xtx.core import Observation
 from xtx.games.catalog import known_games
-from xtx.games.zmachine.typed_input import COMMAND_LENGTH, READABLE, fit, to_the_program
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH, READABLE, find_interpreter_word, fit
 
 if TYPE_CHECKING:
     from xtx.games.vector.isolated_game import GuardedGame
@@ -114,7 +114,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         if not isinstance(action, str):
             raise TypeError(f"an action is a command, as in step('open mailbox'); this is {action!r}")
         command = fit(action)
-        step = game.step("" if to_the_program(command) else command)
+        step = game.step("" if find_interpreter_word(command) else command)
         text = step.observation.text
         self._rendered = f"> {command}\n{text}"
         return text, float(step.reward), step.terminated, False, self._info(game, step.observation, step.won)

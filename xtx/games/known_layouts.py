@@ -73,12 +73,17 @@ def make_version(story: Story, thorough: bool) -> str:
 
 
 def _fits(layout: Layout, size: int) -> bool:
-    """Whether all that a layout speaks of lies within so many bytes of RAM."""
-    addresses = [*layout.counters, *layout.idle, *layout.stamped, *(address for _, address, _ in layout.folds)]
-    addresses += [
-        address for local in (layout.local, layout.unchecked) for bytes_ in local.values() for address in bytes_
+    """Whether all addresses in a layout lie within so many bytes of RAM."""
+    addresses = [
+        *layout.counters,
+        *layout.idle,
+        *layout.timestamp_bytes,
+        *(address for _, address, _ in layout.equivalent_values),
     ]
-    addresses += [address for together in layout.due for address, _ in together]
-    whole = all(len(table) == 256 for _, _, table in layout.folds) and all(layout.due)
-    whole &= all(0 <= value < 256 for together in layout.due for _, value in together)
+    addresses += [
+        address for local in (layout.room_bytes, layout.unchecked) for bytes_ in local.values() for address in bytes_
+    ]
+    addresses += [address for together in layout.scheduled_events for address, _ in together]
+    whole = all(len(table) == 256 for _, _, table in layout.equivalent_values) and all(layout.scheduled_events)
+    whole &= all(0 <= value < 256 for together in layout.scheduled_events for _, value in together)
     return len(layout.mask) == len(layout.fill) == size and whole and all(0 <= a < size for a in addresses)

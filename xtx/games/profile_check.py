@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xtx.games.catalog.known_games import find_story
 from xtx.games.discovery.score import PRINTED
-from xtx.games.discovery.transcript import Turn, likeness, mean
+from xtx.games.discovery.transcript import Turn, mean, measure_likeness
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
 from xtx.games.emulator.printed_end import reads_as_end
 from xtx.games.emulator.printed_score import read_number
@@ -59,7 +59,7 @@ def verify_file(report: Report, path: str, commands: Sequence[str], texts: Seque
 class _Play:
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
-        emulator.reset(emulator.walkthrough_seed)
+        emulator.reset(emulator.bindings.walkthrough_seed)
         self.scores = [emulator.score]
         self.checks = self.mistakes = 0
         self.alike: list[float] = []
@@ -83,7 +83,7 @@ class _Play:
         emulator = self.emulator
         said = emulator.narration
         if turn.text:
-            self.alike.append(likeness(turn.text, said))
+            self.alike.append(measure_likeness(turn.text, said))
         if emulator.halted:
             return
         before, now = self.scores[-1], emulator.score
@@ -106,7 +106,7 @@ class _Play:
         said = emulator.narration
         if not emulator.over:
             state = emulator.save()
-            said = emulator.ask(state, ["score"], CANDIDATE_LIMIT)[0] or ""
+            said = emulator.read_responses(state, ["score"], CANDIDATE_LIMIT)[0] or ""
             emulator.restore(state)
         elif not reads_as_end(said):
             return None

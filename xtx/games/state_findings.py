@@ -13,13 +13,14 @@ from typing import TypeVar
 import msgspec
 
 from xtx.core import FALLBACK_ACTIONS
+from xtx.games.action_verdicts import ActionVerdicts
 from xtx.games.actions.search import Findings, Search
 from xtx.games.atlas.bundled import shipped_findings
 from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
 from xtx.games.emulator.frotz import Emulator, Snapshot
 
-_REMEMBERED = 20_000
-"""Most states with findings in memory; with more all are forgotten."""
+_MAX_CACHED_STATES = 20_000
+"""Most states with findings in memory; with more the cache is cleared."""
 
 _Kind = TypeVar("_Kind")
 
@@ -36,7 +37,7 @@ def decode_entry(stored: bytes | None, kind: type[_Kind]) -> _Kind | None:
     return None if isinstance(found, Findings) and not found.actions else found
 
 
-class StateFindings:
+class StateFindings(ActionVerdicts):
     """Finds out and keeps what is known of the states of one story."""
 
     def __init__(
@@ -48,29 +49,18 @@ class StateFindings:
         known_as: str,
     ) -> None:
         """make_key: gives the key of a canonical state, as `World.key`. known_as: the story's part of every key."""
+        super().__init__()
         self._emulator = emulator
         self._search = search
         self._atlas = atlas
         self._make_world_key = make_key
         self._prefix = f"{known_as};{search.variant};".encode()
         self._plain_prefix = f"{known_as};{search.plain_variant};".encode()
-        self._remembered: dict[bytes, Findings] = {}
-        self._killers: dict[bytes, frozenset[str]] = {}
+        self._cached: dict[bytes, Findings] = {}
+        self._deadly: dict[bytes, frozenset[str]] = {}
         """Forbidden actions that end the whole process, by key."""
         self.described: tuple[bytes, str, str] = b"", "", ""
         """Look and inventory in a state that is still to be searched, behind its key."""
-        self.forbidden: dict[bytes, frozenset[str]] = {}
-        """Actions that the emulator cannot finish, by the key of the state in which it cannot."""
-        self.newly_forbidden: list[tuple[bytes, str]] = []
-        """Those found since this list was last cleared."""
-        self.avoid: frozenset[str] = frozenset()
-        """Candidates that killed an earlier process in the next state to be searched: left out there, for good."""
-        self.unproven: frozenset[str] = frozenset()
-        """Those of them that killed no process that tried them alone: later runs do not leave them out."""
-        self.search_seconds = 0.0
-        """Time spent on searches so far."""
-        self.searches = 0
-        """Number of searches so far."""
 
     def make_key(self, canonical: Snapshot) -> bytes:
         """Return the key of a canonical state in memory and atlas."""
@@ -85,7 +75,7 @@ class StateFindings:
             self._atlas.count(found is not None)
         if found is not None:
             return found.look, found.inventory
-        self._heed(key)
+        self._forbid_avoided(key)
         state = self._emulator.save()
         look, inventory = self._search.describe(canonical, self.select_excluded(key, canonical))
         self._emulator.restore(state)
@@ -96,22 +86,22 @@ class StateFindings:
         """Return what is known of a state, searched if it must be."""
         found = self.recall(key)
         if found is None:
-            found = self._remembered[key] = self._search_timed(key, canonical)
+            found = self._cached[key] = self._search_timed(key, canonical)
         return found
 
     def recall(self, key: bytes) -> Findings | None:
         """Return what was found out about a state before; None if it must be searched."""
-        found = self._remembered.get(key)
+        found = self._cached.get(key)
         if found is not None:
             return found
         stored = None if self._atlas is None or self._is_doubtful(key) else self._atlas.get(key)
         if stored is None and not self._select_deadly(key):
             stored = shipped_findings(self._emulator.story.md5).get(key)
-        if len(self._remembered) >= _REMEMBERED:
-            self._remembered.clear()
+        if len(self._cached) >= _MAX_CACHED_STATES:
+            self._cached.clear()
         found = decode_entry(stored, Findings)
         if found is not None:
-            self._remembered[key] = found
+            self._cached[key] = found
         return found
 
     def select_allowed(self, key: bytes, found: Findings) -> tuple[str, ...]:
@@ -130,7 +120,7 @@ class StateFindings:
     def _search_state(self, key: bytes, canonical: Snapshot) -> Findings:
         described, self.described = self.described, (b"", "", "")
         texts = None if self.avoid or described[0] != key else described[1:]
-        self._heed(key)
+        self._forbid_avoided(key)
         state = self._emulator.save()
         plain_key = self._make_plain_key(canonical)
         self._forget_unproven(key, plain_key)
@@ -142,27 +132,23 @@ class StateFindings:
             known = decode_entry(self._atlas.get(plain_key), Findings) if self._atlas is not None else None
             found = known or self._search.findings(canonical, excluded, texts)
             if known is None and shared:
-                self._keep(plain_key, found)
+                self._store(plain_key, found)
             found = self._search.extended(canonical, found, excluded)
         else:
             found = self._search.findings(canonical, excluded, texts)
         self._emulator.restore(state)
         if shared:
-            self._keep(key, found)
+            self._store(key, found)
         return found
 
     def _make_plain_key(self, canonical: Snapshot) -> bytes:
         return hashlib.blake2b(self._plain_prefix + self._make_world_key(canonical), digest_size=16).digest()
 
-    def _keep(self, key: bytes, found: Findings) -> None:
+    def _store(self, key: bytes, found: Findings) -> None:
         if self._atlas is not None:
             self._atlas.put(key, msgspec.msgpack.encode(found))
 
     # --- what is not to be tried --------------------------------------------------------------------------------
-
-    def forbid(self, key: bytes, action: str) -> None:
-        """Never offer an action in a state again."""
-        self.forbidden[key] = self.forbidden.get(key, frozenset()) | {action}
 
     def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
         """Never try an action in a state again, not even in a search.
@@ -170,8 +156,8 @@ class StateFindings:
         share: also in later runs with this atlas, which is for what was seen to end a process of its own.
         """
         self.forbid(key, action)
-        self._killers[key] = self._killers.get(key, frozenset()) | {action}
-        self._remembered.pop(key, None)
+        self._deadly[key] = self._deadly.get(key, frozenset()) | {action}
+        self._cached.pop(key, None)
         if self._atlas is None or not share:
             return
         deadly = self._read_proven(key) | {action}
@@ -179,14 +165,14 @@ class StateFindings:
         found = decode_entry(self._atlas.get(key), Findings)
         if found is not None:
             actions = _leave_out(found.actions, deadly)
-            self._keep(key, msgspec.structs.replace(found, actions=actions))
+            self._store(key, msgspec.structs.replace(found, actions=actions))
 
     def select_excluded(self, key: bytes, canonical: Snapshot) -> frozenset[str]:
         """Return the commands that are not to be tried in a state."""
         deadly = self._select_deadly(key)
         return deadly | self._select_deadly(self._make_plain_key(canonical)) if self._search.extends else deadly
 
-    def _heed(self, key: bytes) -> None:
+    def _forbid_avoided(self, key: bytes) -> None:
         """Forbid for good in this state what killed an earlier process there."""
         for action in self.avoid:
             self.forbid_for_good(key, action, share=action not in self.unproven)
@@ -195,7 +181,7 @@ class StateFindings:
 
     def _select_deadly(self, key: bytes) -> frozenset[str]:
         """Commands that are never to be tried in a state, not even in a search."""
-        return self._killers.get(key, frozenset()) | self._read_proven(key)
+        return self._deadly.get(key, frozenset()) | self._read_proven(key)
 
     def _read_proven(self, key: bytes) -> frozenset[str]:
         """Those of them that the atlas knows."""
@@ -207,7 +193,7 @@ class StateFindings:
         return self._atlas is not None and self._atlas.get(UNPROVEN + key) is not None
 
     def _forget_unproven(self, key: bytes, plain_key: bytes) -> None:
-        """Forget what was found out about a state without commands that may be innocent: it is searched now."""
+        """Delete what was found out about a state with commands left out without proof: it is searched now."""
         if self._atlas is not None and (self._is_doubtful(key) or self._is_doubtful(plain_key)):
             gone = [prefix + each for prefix in (b"", UNPROVEN) for each in (key, plain_key)]
             self._atlas.update(lambda known: dict.fromkeys(gone))

@@ -28,7 +28,6 @@ from xtx.games.zset.engine import Engine
 NO_ANSWER = "The game does not answer to that."
 """The narration after an action that hangs or crashes the emulator: nothing happens, but the step counts."""
 
-_REMEMBERED = 20_000
 _CHECKSUM = 16
 
 
@@ -109,14 +108,14 @@ class StoryGame:
         if spec.search:
             _ = self.layout  # now, and not in the middle of a game
         self._engine = Engine.of(self.emulator, spec.threads) if spec.search and spec.engine == "zset" else None
-        extra = extra_actions(self.emulator.name) if spec.extra_actions else ()
+        extra = extra_actions(self.emulator.bindings.name) if spec.extra_actions else ()
         world = self.world if spec.search else None
         whole = spec.actions == "whole"
         self.search = Search(self.emulator, extra, self._engine, world, whole, usual_verbs=spec.usual_verbs)
         known_as = f"{make_story_key(story)};{make_version(story, spec.thorough_survey)}"
         self.states = StateFindings(self.emulator, self.search, self._atlas, World.key, known_as)
         """What is known of the story's states."""
-        self._seed = self.emulator.walkthrough_seed
+        self._seed = self.emulator.bindings.walkthrough_seed
         self._step = 0
         self._here = b""
         """Key of the present state."""
@@ -201,7 +200,7 @@ class StoryGame:
         self.emulator.restore_foreign(saved.emulator)
         self._seed, self._step = saved.seed, saved.step
 
-    def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
+    def rebuild(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it: a new game under a seed, or a saved one, and the actions since
         then, None for each that had no answer. Nothing is searched, so it is quick."""
         if isinstance(base, int):
@@ -233,7 +232,7 @@ class StoryGame:
             if self.search.extends:
                 self.search.extended(canonical, found, excluded)
         elif canonical is not None:
-            emulator.ask(canonical, [command])
+            emulator.read_responses(canonical, [command])
             for rng in RANDOM_STATES:
                 emulator.restore(msgspec.structs.replace(canonical, rng=rng))
                 emulator.filter([command])
@@ -315,44 +314,3 @@ class StoryGame:
     def here(self) -> bytes:
         """The key of the present state of the world."""
         return self._here
-
-    @property
-    def avoid(self) -> frozenset[str]:
-        """Candidates that the next search leaves out, for good."""
-        return self.states.avoid
-
-    @avoid.setter
-    def avoid(self, candidates: frozenset[str]) -> None:
-        self.states.avoid = candidates
-
-    @property
-    def unproven(self) -> frozenset[str]:
-        """Those of them that later runs do not leave out."""
-        return self.states.unproven
-
-    @unproven.setter
-    def unproven(self, candidates: frozenset[str]) -> None:
-        self.states.unproven = candidates
-
-    @property
-    def newly_forbidden(self) -> list[tuple[bytes, str]]:
-        """Keys of states and actions that are forbidden there since this list was last cleared."""
-        return self.states.newly_forbidden
-
-    @property
-    def search_seconds(self) -> float:
-        """Seconds spent in searches so far."""
-        return self.states.search_seconds
-
-    @property
-    def searches(self) -> int:
-        """Number of searches so far."""
-        return self.states.searches
-
-    def forbid(self, key: bytes, action: str) -> None:
-        """Never offer or step an action in a state again."""
-        self.states.forbid(key, action)
-
-    def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
-        """Never try an action in a state again, not even in a search; with `share`, also not in later runs."""
-        self.states.forbid_for_good(key, action, share=share)

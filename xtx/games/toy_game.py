@@ -18,9 +18,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from xtx.core import Observation, Step, UserError
-from xtx.games.emulator.frotz import COMMAND_LENGTH, Trace
+from xtx.games.action_verdicts import ActionVerdicts
+from xtx.games.emulator.frotz import Trace
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import NO_ANSWER
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH
 
 MAX_SCORE = 10
 _NAME = re.compile(r"toy:(corridor|trap)-(\d+)")
@@ -47,12 +49,7 @@ class ToyGame:
         self.name = name
         self.size = int(match[2])
         self.trap = match[1] == "trap"
-        self.avoid: frozenset[str] = frozenset()
-        self.unproven: frozenset[str] = frozenset()
-        self.forbidden: dict[bytes, frozenset[str]] = {}
-        self.newly_forbidden: list[tuple[bytes, str]] = []
-        self.search_seconds = 0.0
-        self.searches = 0
+        self.states = ActionVerdicts()
         self._trace = trace
         self._state = _State()
 
@@ -83,7 +80,7 @@ class ToyGame:
 
     def step(self, action: str, *, last: bool = False) -> Step:
         """What the action leads to; one that is not among the valid ones only takes a step."""
-        if action in self.forbidden.get(self.here, ()):
+        if action in self.states.forbidden.get(self.here, ()):
             self._state = replace(self._state, step=self._state.step + 1, text=NO_ANSWER)
             return Step(self._observe(), 0, False, last)
         before = self._state
@@ -109,7 +106,7 @@ class ToyGame:
     def look_ahead(self, action: str) -> None:
         """Does what the action does, and takes it back."""
         before = self._state
-        if action not in self.forbidden.get(self.here, ()):
+        if action not in self.states.forbidden.get(self.here, ()):
             self._act(action)
         self._state = before
 
@@ -125,7 +122,7 @@ class ToyGame:
             raise UserError(f"this is not a saved toy world: {error}") from None
         return self._observe()
 
-    def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
+    def rebuild(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it; None is an action that had no answer."""
         self._state = _State() if isinstance(base, int) else _State(**json.loads(base))
         for action in actions:
@@ -143,17 +140,9 @@ class ToyGame:
         now = self._state
         return b"%d,%d,%d,%d" % (now.room, now.lamp, now.key, now.unlocked)
 
-    def forbid(self, key: bytes, action: str) -> None:
-        """From now on this game does not offer the action in that state."""
-        self.forbidden[key] = self.forbidden.get(key, frozenset()) | {action}
-
     def try_alone(self, command: str, *, as_step: bool) -> None:
         """Does what the action does."""
         self._act(command)
-
-    def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
-        """The same: a toy world has no atlas."""
-        self.forbid(key, action)
 
     def _act(self, action: str) -> bool:
         """Changes the state; says whether the player died."""
@@ -218,6 +207,6 @@ class ToyGame:
             look = f"Room {now.room + 1} of {self.size}." + (f" There is {', '.join(things)} here." if things else "")
         carried = [name for name, has in (("a lamp", now.lamp), ("a key", now.key)) if has]
         inventory = f"You carry {' and '.join(carried) or 'nothing'}."
-        forbidden = self.forbidden.get(self.here, frozenset())
+        forbidden = self.states.forbidden.get(self.here, frozenset())
         actions = tuple(a for a in self._valid() if a not in forbidden)
         return Observation(now.text, look, inventory, actions, now.score, now.step)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from xtx.games.emulator.frotz import Verdict
+from xtx.games.emulator.frotz import Emulator, Verdict, WorldStruct
 from xtx.games.story_game import StoryGame
 
 
@@ -39,8 +40,8 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
     walkthrough's real state, with the random numbers that it really meets.
     """
     emulator = game.emulator
-    observation = game.reset(emulator.walkthrough_seed)
-    for number, command in enumerate(emulator.walkthrough, 1):
+    observation = game.reset(emulator.bindings.walkthrough_seed)
+    for number, command in enumerate(emulator.bindings.walkthrough, 1):
         before = emulator.save()
         watched = game.world.watched(emulator.ram)
         truth = emulator.filter([command, "look", "inventory"], watched=watched)
@@ -51,7 +52,7 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
         elif truth.flags[0] & Verdict.EVENT and truth.watches[0] not in (0, *truth.watches[1:]):
             # The object tree was touched but is as before: what changed shows in the rest of the world only.
             same = emulator.filter(observation.actions, watched=watched).watches == truth.watches[0]
-        event, *events = emulator.events([command, *observation.actions]).tolist()
+        event, *events = find_events(emulator, [command, *observation.actions]).tolist()
         emulator.restore(before)
         if same is None and not event:
             yield None
@@ -66,3 +67,13 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
         observation = step.observation
         if step.terminated:
             return
+
+
+def find_events(emulator: Emulator, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Return a hash of what Jericho calls each command's world difference, which is every object moved and attribute
+    written, or of the end of the game; 0 for none."""
+    nothing = np.zeros(emulator.header.dynamic_size, dtype=np.uint8)
+    world = WorldStruct.from_buffer_copy(emulator.world_memory.change_struct)
+    world.set_mask = world.clear_mask = nothing.ctypes.data
+    world.score_size = 0
+    return emulator.filter(commands, world=world).diffs

@@ -167,8 +167,8 @@ class Script:
     """The walkthrough as it is written: the state before each step, up to the end of the game."""
 
     def __init__(self, emulator: Emulator, limit: int = 0) -> None:
-        emulator.reset(emulator.walkthrough_seed)
-        self.commands = _spelled_out(emulator.walkthrough)[: limit or None]
+        emulator.reset(emulator.bindings.walkthrough_seed)
+        self.commands = _spelled_out(emulator.bindings.walkthrough)[: limit or None]
         self.states = [emulator.save()]
         self.best = emulator.score
         """The most points it has at any time."""

@@ -86,11 +86,6 @@ class Reach:
         return tuple(step for step in self.steps if step.kind)
 
     @property
-    def causes(self) -> tuple[PlayedStep, ...]:
-        """The misses that do not follow from an earlier one."""
-        return tuple(step for step in self.misses if step.kind != FOLLOWS)
-
-    @property
     def replaced(self) -> int:
         """Number of steps for which several other actions were played."""
         return sum(len(step.played) > 1 for step in self.steps)
@@ -109,7 +104,7 @@ class Reach:
 
 def classify_miss(command: str, is_chance: bool, texts: Sequence[str]) -> str:
     """The kind of a step that is not offered, from its wording, from whether it draws random numbers, and from
-    `texts`, what can be read where it is due."""
+    `texts`, what can be read at that step."""
     text = command.lower().strip()
     words = re.findall(r"[a-z0-9'-]+", text)
     if re.match(r"^[a-z -]+,", text):
@@ -309,7 +304,7 @@ def _choose(
         # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
         return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
     if changes:
-        # What tells the two worlds apart may be what the parser remembers: then all is the same afterwards.
+        # What tells the two worlds apart may be what the parser keeps: then all is the same afterwards.
         near = [
             (a, after)
             for a, after in reached
@@ -374,4 +369,4 @@ def measure_reach(game: StoryGame, steps: Sequence[PlayedStep], limit: int = 0) 
     emulator = game.emulator
     best = Script(emulator, limit).best
     score = max((step.score for step in steps), default=0)
-    return Reach(tuple(steps), score, best, emulator.max_score, any(step.won for step in steps))
+    return Reach(tuple(steps), score, best, emulator.bindings.max_score, any(step.won for step in steps))

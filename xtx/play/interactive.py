@@ -11,7 +11,7 @@ from pathlib import Path
 
 from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog.known_games import user_folder
-from xtx.games.zmachine.typed_input import fault, plain, to_the_program
+from xtx.games.zmachine.typed_input import fault, find_interpreter_word, plain
 from xtx.play.agent_advice import list_likeliest
 from xtx.play.played_game import PlayedGame
 from xtx.play.saved_games import SavedGame, find_path, list_saved_games, read_save, write_save
@@ -145,7 +145,7 @@ class InteractivePlay:
             self._slash(typed.strip())  # names of files may hold any letter
             return
         reason = fault(command)
-        word = to_the_program(command)
+        word = find_interpreter_word(command)
         if reason or word:
             self._screen.show_note(reason or _INSTEAD.get(word, "/transcript FILE writes a transcript here."))
         elif self._played.scene.over:

@@ -14,10 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from xtx.sweep.scheduler import RunState, SweepRun
-from xtx.terminal_panel import LivePanel
+from xtx.terminal_panel import LINE_EVERY, LivePanel
 
-LINE_EVERY = 30.0
-"""Seconds between lines where there is no terminal."""
 REFRESH = 0.5
 _STYLES = {
     RunState.RUNNING: "cyan",

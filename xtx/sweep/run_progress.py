@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from xtx.config.settings import RunConfig
+from xtx.core import EPISODES_OF_MEAN
 from xtx.files.bounded_reads import BadFileError, decode_json
 from xtx.files.regular_files import open_readable
 from xtx.runs.line_files import read_episodes
 from xtx.sweep.sweep_folder import saved_steps
 
-LAST = 100
-"""Episodes over which the mean score is taken, as in training."""
 SPEED_OVER = 60.0
 """Seconds of the run over which the speed is measured."""
 _TAIL = 1 << 16
@@ -29,7 +28,7 @@ class RunProgress:
 
     steps: int = 0
     mean: float | None = None
-    """Mean score of the last `LAST` episodes."""
+    """Mean score of the last `EPISODES_OF_MEAN` episodes."""
     best: float | None = None
     speed: float | None = None
     """Game steps per second over the last minute."""
@@ -62,12 +61,12 @@ def read_stopped(folder: Path, config: RunConfig) -> RunProgress:
 
 
 def _episode_scores(folder: Path) -> tuple[float | None, float | None]:
-    """Mean of the last `LAST` final scores, and the best of all; None without any episode."""
+    """Mean of the last `EPISODES_OF_MEAN` final scores, and the best of all; None without any episode."""
     try:
         scores = [episode.score for episode in read_episodes(folder)]
     except (OSError, BadFileError):
         scores = []
-    last = scores[-LAST:]
+    last = scores[-EPISODES_OF_MEAN:]
     return (sum(last) / len(last), max(scores)) if scores else (None, None)
 
 

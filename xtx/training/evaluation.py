@@ -10,11 +10,10 @@ from itertools import repeat
 from statistics import fmean, median, pstdev
 
 from xtx.config.settings import RunConfig
-from xtx.core import Agent, Decision, Observation, Step, UserError
+from xtx.core import ENDINGS, Agent, Decision, Observation, Step, UserError
 from xtx.games.emulator_seeds import LARGEST, Seeds
 from xtx.games.vector.game_vector import GameVector
 
-ENDINGS = ("won", "died", "limit")
 _PLACES = 5
 """Number of the most frequent endings that are listed."""
 

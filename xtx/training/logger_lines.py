@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from xtx.core import EpisodeRecord
+from xtx.core import EPISODES_OF_MEAN, EpisodeRecord
 from xtx.files.bounded_reads import BadFileError, decode_json
 from xtx.files.regular_files import open_readable
-from xtx.training.loop import LAST
 
 DENSE_EPISODES = 100
 """Episodes at the beginning of a run at whose ends there is a point of `score_mean` and `score_max`: lines of metrics
@@ -71,7 +70,7 @@ class PointReader:
         self._marks: dict[int, tuple[float, float | None]] = {}
         """Time and steps per second, by step."""
         self._newest: dict[str, Any] = {}
-        self._scores: deque[int] = deque(maxlen=LAST)
+        self._scores: deque[int] = deque(maxlen=EPISODES_OF_MEAN)
         self._count = 0
         self._best: int | None = None
 

@@ -46,12 +46,12 @@ class Loggers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.tensorboard or self.wandb
 
 
-def remember_loggers(folder: Path, asked: Loggers, *, forget: bool = False) -> Loggers:
-    """The loggers of a run: those that were asked for before and now. Kept for the next time; `forget`: none of the
+def update_loggers(folder: Path, requested: Loggers, *, reset: bool = False) -> Loggers:
+    """The loggers of a run: those that were asked for before and now. Kept for the next time; `reset`: none of the
     earlier ones."""
     path = folder / FILE
     before = Loggers()
-    if not forget:
+    if not reset:
         try:
             before = read_json(path, Loggers)
         except FileNotFoundError:
@@ -59,14 +59,14 @@ def remember_loggers(folder: Path, asked: Loggers, *, forget: bool = False) -> L
         except (OSError, BadFileError) as error:
             warn(f"{path} cannot be read ({error}); only what is asked for now is logged elsewhere")
     now = Loggers(
-        tensorboard=before.tensorboard or asked.tensorboard,
-        wandb=before.wandb or asked.wandb,
-        project=asked.project or before.project,
-        group=asked.group or before.group,
-        name=asked.name or before.name,
-        tags=asked.tags or before.tags,
+        tensorboard=before.tensorboard or requested.tensorboard,
+        wandb=before.wandb or requested.wandb,
+        project=requested.project or before.project,
+        group=requested.group or before.group,
+        name=requested.name or before.name,
+        tags=requested.tags or before.tags,
     )
-    if now != before or forget:
+    if now != before or reset:
         write_loggers(folder, now)
     return now
 

@@ -12,7 +12,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
-from xtx.core import Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
+from xtx.core import EPISODES_OF_MEAN, Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.checkpoint_file import list_checkpoints
@@ -21,9 +21,6 @@ from xtx.runs.viewer_files import ViewerFiles
 
 _NO_OBSERVATION = Observation("", "", "", (), 0, 0)
 """Stands for an observation that is not there yet: of a new episode, or before a game has begun."""
-
-LAST = 100
-"""Episodes over which the mean score is taken: 100, as in the paper."""
 
 
 @dataclass
@@ -37,7 +34,7 @@ class Progress:
     episodes: int = 0
     """Finished episodes."""
     score_mean: float = 0.0
-    """Mean final score of the last `LAST` episodes."""
+    """Mean final score of the last `EPISODES_OF_MEAN` episodes."""
     score_max: int = 0
     """Best final score."""
     phases: list[str] = field(default_factory=list)
@@ -63,7 +60,7 @@ class Training:
         self._seeds = Seeds(run.config.seed, games.walkthrough_seed, stochastic=run.config.stochastic)
         self._episodes = [_OpenEpisode() for _ in range(len(games))]
         self._observations: list[Observation] = []
-        self._scores: deque[int] = deque(maxlen=LAST)
+        self._scores: deque[int] = deque(maxlen=EPISODES_OF_MEAN)
         self._metrics_window = _MetricsWindow()
         self._viewer_files = ViewerFiles(run)
         self._vector_steps = 0
@@ -92,7 +89,10 @@ class Training:
         self._begin() if state is None else self._load(state)
 
     def advance(self, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
-        """Take one step in every game, learn from it, and write what is due. Returns what `on_step` returns."""
+        """Take one step in every game, learn from it, and write metrics and checkpoint if it is time.
+
+        Returns what `on_step` returns.
+        """
         self._vector_step()
         with self._clock.part("records and display"):
             self._keep_records()
@@ -195,7 +195,8 @@ class Training:
         """Return the time spent since the process began: seconds by part of the loop, and the number of searches in the
         workers with the seconds that they took in all."""
         parts = {name: round(seconds, 3) for name, seconds in self._clock.seconds.items()}
-        return {"parts": parts, "searches": self._games.searches, "searched": round(self._games.searched, 3)}
+        totals = self._games.totals
+        return {"parts": parts, "searches": totals.searches, "searched": round(totals.searched, 3)}
 
     # --- stopping and continuing ----------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Training:
 
     def _write_checkpoint(self) -> None:
         began = time.monotonic()
-        best = self.progress.episodes >= LAST and self.progress.score_mean >= self._best_mean
+        best = self.progress.episodes >= EPISODES_OF_MEAN and self.progress.score_mean >= self._best_mean
         if best:
             self._best_mean = self.progress.score_mean
         self._run.save(self.progress.steps, self._state(), best)

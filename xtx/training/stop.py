@@ -14,7 +14,7 @@ class Stop:
     """Whether the user asked to stop, and whether that can be done at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_requested = False
         self.is_immediate = False
         self.show: Callable[[], bool] = lambda: False
         """Shows at once that a stop was asked for; False if it cannot. Called in a signal handler."""
@@ -22,7 +22,7 @@ class Stop:
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         """For what leaves nothing to be saved: Ctrl-C ends it at once."""
-        if self.asked:
+        if self.is_requested:
             raise KeyboardInterrupt
         self.is_immediate = True
         try:
@@ -44,9 +44,9 @@ def stop_on_signal() -> Iterator[Stop]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if (stop.asked and number == signal.SIGINT) or stop.is_immediate:
+        if (stop.is_requested and number == signal.SIGINT) or stop.is_immediate:
             raise KeyboardInterrupt
-        stop.asked = True  # before anything that could wait
+        stop.is_requested = True  # before anything that could wait
         is_shown = stop.show()
         if number == signal.SIGINT and not is_shown:  # at once: what is under way may take half a minute
             with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 from layouts import layout_of
 
 from xtx.core import FALLBACK_ACTIONS
-from xtx.games.actions.nameable_things import Thing, tell_apart
+from xtx.games.actions.nameable_things import Thing, distinguish_things
 from xtx.games.actions.search import RANDOM_STATES, Findings, Search
 from xtx.games.canonical.canonical_state import World
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Verdict, Verdicts
 from xtx.games.zmachine.story_memory import Dictionary, Ram
-from xtx.games.zset.engine import Engine, engine_for
+from xtx.games.zset.engine import Engine
 
 ROOT = Path(__file__).parents[3]
 LOWWATER = ROOT / "xtx/games/catalog/data/lowwater.z5"
@@ -93,7 +94,7 @@ def test_the_state_alone_decides(hang: Bench, ways: tuple[tuple[str, ...], ...])
 
 
 def test_another_emulator_finds_the_same(lowwater: Bench) -> None:
-    way = lowwater.emulator.walkthrough[:9]
+    way = lowwater.emulator.bindings.walkthrough[:9]
     lowwater.go(*way)
     state = lowwater.world.canonical(RNG)
     first = lowwater.search.findings(state)
@@ -106,13 +107,13 @@ def test_another_emulator_finds_the_same(lowwater: Bench) -> None:
     effects = lowwater.effects(first.actions)
     assert 0 not in effects
     assert len(set(effects)) == len(effects) > 3
-    (following,) = lowwater.effects([lowwater.emulator.walkthrough[9]])
+    (following,) = lowwater.effects([lowwater.emulator.bindings.walkthrough[9]])
     assert following in effects
 
 
 def test_excluded_commands_are_never_typed(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     typed: list[str] = []
-    step, ask, filter_ = Emulator.step, Emulator.ask, Emulator.filter
+    step, ask, filter_ = Emulator.step, Emulator.read_responses, Emulator.filter
 
     def watch_step(self: Emulator, command: str, *rest: int) -> Status:
         typed.append(command)
@@ -129,7 +130,7 @@ def test_excluded_commands_are_never_typed(hang: Bench, monkeypatch: pytest.Monk
     hang.go()
     state = hang.world.canonical(RNG)
     monkeypatch.setattr(Emulator, "step", watch_step)
-    monkeypatch.setattr(Emulator, "ask", watch_ask)
+    monkeypatch.setattr(Emulator, "read_responses", watch_ask)
     monkeypatch.setattr(Emulator, "filter", watch_filter)
     excluded = ("burst", "examine bomb", "inventory", "take coin", "coin, wait")
     search = Search(hang.emulator, whole=True)
@@ -211,22 +212,25 @@ def test_things_can_be_examined(hang: Bench) -> None:
 def test_buttons_of_different_colours_are_told_apart() -> None:
     words = ["button", "red", "blue", "yellow"]
     owners = {"button": {1, 2, 3}, "red": {1}, "blue": {2}, "yellow": {3}}
-    assert [t.name for t in tell_apart(words, owners, "nothing special")] == ["red", "blue", "yellow"]
+    assert [t.name for t in distinguish_things(words, owners, "nothing special")] == ["red", "blue", "yellow"]
 
 
 def test_words_for_one_thing_are_one_thing() -> None:
-    assert tell_apart(["lamp", "brass", "lantern"], {"lamp": {5}, "brass": {5}}, "It is off.") == [
+    assert distinguish_things(["lamp", "brass", "lantern"], {"lamp": {5}, "brass": {5}}, "It is off.") == [
         Thing("lamp", ("lamp", "brass", "lantern"), "It is off.")
     ]
     # Two objects of which one has no word of its own cannot be told apart.
-    assert [t.name for t in tell_apart(["door", "north"], {"door": {1, 2}, "north": {1}}, "")] == ["door"]
-    assert [t.name for t in tell_apart(["fog"], {}, "")] == ["fog"]
+    assert [t.name for t in distinguish_things(["door", "north"], {"door": {1, 2}, "north": {1}}, "")] == ["door"]
+    assert [t.name for t in distinguish_things(["fog"], {}, "")] == ["fog"]
 
 
 def test_the_best_word_of_each_is_its_name() -> None:
     words = ["knob", "lever", "long", "round"]
     owners = {"knob": {1}, "round": {1}, "lever": {2}, "long": {2}}
-    assert tell_apart(words, owners, "") == [Thing("knob", ("knob", "round")), Thing("lever", ("lever", "long"))]
+    assert distinguish_things(words, owners, "") == [
+        Thing("knob", ("knob", "round")),
+        Thing("lever", ("lever", "long")),
+    ]
 
 
 def test_spells_are_tried_on_oneself_and_things_pushed_somewhere(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,12 +282,12 @@ def test_ways_are_no_things(hang: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_spells_in_a_book_can_be_learned_and_cast(real_story: Callable[[str], Path]) -> None:
     """In balances: `learn` and `write` are in the story's grammar but not in Jericho's list of it."""
     bench = Bench(real_story("balances"))
-    walkthrough = bench.emulator.walkthrough
-    with engine_for(bench.emulator) as engine:
+    walkthrough = bench.emulator.bindings.walkthrough
+    with closing(Engine.of(bench.emulator)) as engine:
         search = Search(bench.emulator, engine=engine, world=bench.world)
-        bench.go(*walkthrough[:1], seed=bench.emulator.walkthrough_seed)
+        bench.go(*walkthrough[:1], seed=bench.emulator.bindings.walkthrough_seed)
         assert "learn rezrov" in search.findings(bench.world.canonical(RNG)).actions
-        bench.go(*walkthrough[:2], seed=bench.emulator.walkthrough_seed)
+        bench.go(*walkthrough[:2], seed=bench.emulator.bindings.walkthrough_seed)
         offered = search.findings(bench.world.canonical(RNG)).actions
         assert [a for a in offered if a.startswith("cast rezrov") and a.endswith(" box")], offered
     bench.emulator.close()
@@ -297,13 +301,13 @@ def test_the_troll_can_be_attacked(real_story: Callable[[str], Path]) -> None:
     """Most blows miss: under one set of random numbers alone the search would find no use in them."""
     bench = Bench(real_story("zork1"))
     emulator = bench.emulator
-    at_troll = next(i for i, c in enumerate(emulator.walkthrough) if "troll" in c.lower())
-    bench.go(*emulator.walkthrough[:at_troll], seed=emulator.walkthrough_seed)
+    at_troll = next(i for i, c in enumerate(emulator.bindings.walkthrough) if "troll" in c.lower())
+    bench.go(*emulator.bindings.walkthrough[:at_troll], seed=emulator.bindings.walkthrough_seed)
     found = bench.search.findings(bench.world.canonical(RNG))
     assert "troll" in found.look.lower()
     attacks = [a for a in found.actions if "troll" in a and "sword" in a]
     assert attacks, found.actions
-    bench.go(*emulator.walkthrough[:at_troll], seed=emulator.walkthrough_seed)
+    bench.go(*emulator.bindings.walkthrough[:at_troll], seed=emulator.bindings.walkthrough_seed)
     assert len({tuple(bench.effects(attacks[:1], rng)) for rng in RANDOM_STATES}) > 1
     emulator.close()
 
@@ -323,13 +327,13 @@ def test_all_random_numbers_at_once_find_the_same(
         return plain(self, *given, first_alone=first_alone, **named)
 
     monkeypatch.setattr(Engine, "filter_each", filter_each)
-    with engine_for(bench.emulator) as engine:
+    with closing(Engine.of(bench.emulator)) as engine:
         for length in (0, 6, 12):
             found = []
             for chance, judge in ((0.0, engine), (1.0, engine), (0.0, None)):
                 search = Search(bench.emulator, engine=judge, world=bench.world)
                 search.judge.chance = chance
-                bench.go(*bench.emulator.walkthrough[:length], seed=bench.emulator.walkthrough_seed)
+                bench.go(*bench.emulator.bindings.walkthrough[:length], seed=bench.emulator.bindings.walkthrough_seed)
                 found.append(search.findings(bench.world.canonical(RNG)))
             assert found[0] == found[1] == found[2]
     assert asked == [True, False] * 3
@@ -340,8 +344,8 @@ def test_all_random_numbers_at_once_find_the_same(
 def test_a_careless_form_is_offered_once(real_story: Callable[[str], Path]) -> None:
     """Enchanter lets one throw every spell and every thing at the jug, and each is gone then."""
     bench = Bench(real_story("enchanter"))
-    bench.go(*bench.emulator.walkthrough[:100], seed=bench.emulator.walkthrough_seed)
-    with engine_for(bench.emulator) as engine:
+    bench.go(*bench.emulator.bindings.walkthrough[:100], seed=bench.emulator.bindings.walkthrough_seed)
+    with closing(Engine.of(bench.emulator)) as engine:
         search = Search(bench.emulator, engine=engine, world=bench.world)
         state = bench.world.canonical(RNG)
         offered = search.findings(state).actions
@@ -359,13 +363,13 @@ def test_steps_in_a_maze_that_is_one_room_are_told_apart(real_story: Callable[[s
     """In zork3's Royal Puzzle every step moves the player into the room where he is."""
     bench = Bench(real_story("zork3"))
     bench.search = Search(bench.emulator, world=bench.world)
-    walkthrough = bench.emulator.walkthrough
-    bench.go(*walkthrough[:166], seed=bench.emulator.walkthrough_seed)
+    walkthrough = bench.emulator.bindings.walkthrough
+    bench.go(*walkthrough[:166], seed=bench.emulator.bindings.walkthrough_seed)
     assert bench.emulator.tree.names[bench.emulator.tree.room(bench.emulator.ram, bench.emulator.player)].startswith(
         "Room in"
     )
     offered = bench.search.findings(bench.world.canonical(RNG)).actions
     assert walkthrough[166].lower() == "s" and "south" in offered and len(set(offered) & SIDES) > 1, offered
-    bench.go(*walkthrough[:166], seed=bench.emulator.walkthrough_seed)
+    bench.go(*walkthrough[:166], seed=bench.emulator.bindings.walkthrough_seed)
     assert not SIDES & set(Search(bench.emulator).findings(bench.world.canonical(RNG)).actions)
     bench.emulator.close()

@@ -13,15 +13,15 @@ import pytest
 
 from xtx.games.actions.added_actions import find_added_actions
 from xtx.games.actions.command_effects import (
+    distinguish_effects,
     find_common_changes,
     find_silent_changes,
     find_swapped,
-    tell_effects_apart,
 )
 from xtx.games.actions.nameable_things import Thing, name_clearly
 from xtx.games.actions.present_names import Named, Present
 from xtx.games.actions.search import RANDOM_STATES, Search
-from xtx.games.actions.story_words import WORD_MARK, head_of
+from xtx.games.actions.story_words import WORD_MARK, cut_to_first_line
 from xtx.games.actions.whole_dictionary import WholeGrammar
 from xtx.games.catalog.known_games import find_story
 from xtx.games.emulator.frotz import Emulator, Verdict
@@ -167,8 +167,8 @@ def test_a_thing_is_not_called_by_a_quantity() -> None:
 
 def test_what_no_text_names_is_pushed_to_all_sides() -> None:
     grammar = WholeGrammar(DICTIONARY, ("push OBJ OBJ", "rub OBJ on OBJ"), {}, (), lambda a: a)
-    assert grammar.pushed_aside(("box",))[:2] == ["push box north", "push box south"]
-    assert _grammar().pushed_aside(("box",)) == []  # it has no such form
+    assert grammar.push_commands(("box",))[:2] == ["push box north", "push box south"]
+    assert _grammar().push_commands(("box",)) == []  # it has no such form
 
 
 def test_what_looks_the_same_takes_the_same_words() -> None:
@@ -294,11 +294,11 @@ def test_changes_beyond_the_object_tree_aretell_effects_apart() -> None:
     settings = [f"set a to {letter}" for letter in "bcdefghijklm"]
     commands = ["wait", "hit guard", "kill guard", *settings, "look"]
     flags = np.array([Verdict.CHANGED] * (3 + len(settings)) + [0], dtype=np.uint8)
-    fine = tell_effects_apart(commands, _numbers(*[5] * 15, 0), flags, _numbers(1, 2, 2, *range(3, 15), 99))
+    fine = distinguish_effects(commands, _numbers(*[5] * 15, 0), flags, _numbers(1, 2, 2, *range(3, 15), 99))
     assert fine[1] == fine[2] != fine[0]
     assert fine[15] == 0
     assert set(fine[3:15].tolist()) == {5}  # a verb with too many: what the parser remembers
-    few = tell_effects_apart(commands[:7], _numbers(*[5] * 7), flags[:7], _numbers(1, 2, 2, 3, 4, 5, 6))
+    few = distinguish_effects(commands[:7], _numbers(*[5] * 7), flags[:7], _numbers(1, 2, 2, 3, 4, 5, 6))
     assert len(set(few[3:].tolist())) == 4  # the buttons of a machine
 
 
@@ -345,9 +345,9 @@ def test_orders_of_one_word_count_where_only_a_variable_changes() -> None:
 
 
 def test_the_head_of_an_answer_leaves_out_what_happens_afterwards() -> None:
-    assert head_of("Taken.\nA bird sings.") == "Taken."
-    assert head_of("(the lamp)\nTaken.\nA bird sings.") == "(the lamp)\nTaken."
-    assert head_of("") == ""
+    assert cut_to_first_line("Taken.\nA bird sings.") == "Taken."
+    assert cut_to_first_line("(the lamp)\nTaken.\nA bird sings.") == "(the lamp)\nTaken."
+    assert cut_to_first_line("") == ""
 
 
 # --- in stories -----------------------------------------------------------------------------------------------------
@@ -366,8 +366,8 @@ def _search(path: Path) -> Iterator[tuple[Emulator, Search]]:
 
 def _actions(emulator: Emulator, search: Search, steps: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the templates give after some steps of the walkthrough, and what is added."""
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:steps]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:steps]:
         emulator.step(command)
     state = msgspec.structs.replace(emulator.save(), rng=RANDOM_STATES[0], narration=b"")
     found = search.findings(state)
@@ -395,8 +395,8 @@ def test_what_the_templates_find_is_the_same_with_the_whole_dictionary(
     for whole in (False, True):
         engine = Engine.of(emulator)
         search = Search(emulator, engine=engine, whole=whole)
-        emulator.reset(emulator.walkthrough_seed)
-        for i, command in enumerate(emulator.walkthrough[:31]):
+        emulator.reset(emulator.bindings.walkthrough_seed)
+        for i, command in enumerate(emulator.bindings.walkthrough[:31]):
             if i % 10 == 0:
                 state = emulator.save()
                 found.append(search.findings(msgspec.structs.replace(state, rng=RANDOM_STATES[0], narration=b"")))
@@ -484,8 +484,8 @@ def test_kinds_that_blocked_games_are_offered(
 ) -> None:
     game = StoryGame(GameSpec(str(real_story(name)), actions="whole"))
     emulator = game.emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[: step - 1]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[: step - 1]:
         emulator.step(command)
     found = game.findings_in(emulator.save())
     game.close()

@@ -255,7 +255,7 @@ def test_an_entry_that_is_no_finding_is_searched_again(tmp_path: Path) -> None:
 
 
 def test_workers_survive_a_damaged_atlas(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first one dies of it; the next sets it aside. No command is blamed for that."""
+    """The first one dies of it; the next sets it aside. No command is forbidden for that."""
     spec = GameSpec(str(find_story(default_game()).path), atlas=str(tmp_path / "atlas"))
     with GameVector(spec, 1, 1) as games:
         first = games.reset()

@@ -19,14 +19,14 @@ def test_what_is_shipped_fits_the_present_search_and_says_what_it_would_find(mon
     informed = StoryGame(game_setup.spec)
     seen = [informed.reset()]
     seen += [informed.step(action).observation for action in game_setup.walkthrough[:MOVES]]
-    assert informed.searches == 0, "the search, the survey or the story has changed: run stories/shipped.py again"
+    assert informed.states.searches == 0, "the search, the survey or the story has changed: run stories/shipped.py"
     informed.close()
 
     monkeypatch.setenv("XTX_NO_SHIPPED", "1")
     searching = StoryGame(game_setup.spec)
     found = [searching.reset()]
     found += [searching.step(action).observation for action in game_setup.walkthrough[:MOVES]]
-    assert searching.searches > 0
+    assert searching.states.searches > 0
     searching.close()
     assert seen == found
 
@@ -35,5 +35,5 @@ def test_other_ways_of_searching_are_not_known(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("XTX_NO_SHIPPED")
     game = StoryGame(replace(set_up_game("", no_atlas=True).spec, usual_verbs=True))
     game.reset()
-    assert game.searches == 1
+    assert game.states.searches == 1
     game.close()

@@ -57,8 +57,8 @@ def real_world(real_story: Callable[[str], Path]) -> Iterator[Callable[[str], Wo
 def check_canonical(world: World, limit: int | None = None) -> None:
     """Along the walkthrough: the canonical state of a canonical state is itself; nothing is changed by asking."""
     emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:limit]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:limit]:
         real = emulator.save()
         canonical = world.canonical(RNG)
         assert emulator.save() == real
@@ -72,9 +72,9 @@ def check_canonical(world: World, limit: int | None = None) -> None:
 def idle_changes(world: World, limit: int | None = None) -> tuple[list[tuple[int, str]], int]:
     """The steps of the walkthrough at which an idle command changes the key, and the number of all tried."""
     emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     changed, tried = [], 0
-    for i, command in enumerate(emulator.walkthrough[:limit]):
+    for i, command in enumerate(emulator.bindings.walkthrough[:limit]):
         real, here = emulator.save(), key(world)
         for idle in IDLE:
             status = emulator.step(idle)
@@ -147,10 +147,10 @@ def test_commands_do_the_same_from_the_canonical_state(lowwater: World, capsys: 
     emulator = lowwater._emulator
     emulator.reset(1)
     wrong, states, different = [], 0, 0
-    commands = [t for t in emulator.templates if "OBJ" not in t] + ["take all", "drop all", "look", "wait"]
-    for i, command in enumerate(emulator.walkthrough):
+    commands = [t for t in emulator.bindings.templates if "OBJ" not in t] + ["take all", "drop all", "look", "wait"]
+    for i, command in enumerate(emulator.bindings.walkthrough):
         real = emulator.save()
-        tried = [*commands, *emulator.walkthrough[max(0, i - 3) : i + 4]]
+        tried = [*commands, *emulator.bindings.walkthrough[max(0, i - 3) : i + 4]]
         outcomes = []
         for state in (msgspec.structs.replace(real, rng=RNG), lowwater.canonical(RNG)):
             emulator.restore(state)
@@ -234,18 +234,22 @@ def jericho_hash(emulator: Emulator) -> str:
 
 def walks(emulator: Emulator, episodes: int, length: int) -> Iterator[bool]:
     """Stops in every state of the walkthrough (False) and of some random walks (True)."""
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:200]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:200]:
         yield False
         if emulator.step(command) is not Status.DONE or emulator.over:
             break
     choice = random.Random(1)
-    ways = [t for t in emulator.templates if t in ("north", "south", "east", "west", "up", "down", "ne", "in", "out")]
+    ways = [
+        t
+        for t in emulator.bindings.templates
+        if t in ("north", "south", "east", "west", "up", "down", "ne", "in", "out")
+    ]
     for _ in range(episodes):
-        emulator.reset(emulator.walkthrough_seed)
+        emulator.reset(emulator.bindings.walkthrough_seed)
         for _ in range(length):
             yield True
-            command = choice.choice(ways) if choice.random() < 0.6 else choice.choice(emulator.walkthrough)
+            command = choice.choice(ways) if choice.random() < 0.6 else choice.choice(emulator.bindings.walkthrough)
             if emulator.step(command) is not Status.DONE or emulator.over:
                 break
 
@@ -253,7 +257,7 @@ def walks(emulator: Emulator, episodes: int, length: int) -> Iterator[bool]:
 def coarsest(emulator: Emulator) -> Layout:
     """The layout of a survey that took every byte it may for the parser's: any other is finer."""
     survey = _Survey(emulator, (), Budget())
-    survey.traces.take_for_the_parsers(slice(None))
+    survey.traces.mark_parser_bytes(slice(None))
     states, _, memory, scores = survey.walks.walk()
     return survey.choice.make_first(states[0], states[0], memory, scores)
 
@@ -326,8 +330,8 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
     assert len(named) > 3
     world = real_world("deephome")
     emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for number, command in enumerate(emulator.walkthrough[:121]):
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for number, command in enumerate(emulator.bindings.walkthrough[:121]):
         if number == 14:
             assert command == "wait"
             before = emulator.save()
@@ -335,7 +339,7 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
             assert emulator.filter([command]).flags[0] & Verdict.CHANGED
             emulator.restore(before)
         emulator.step(command)
-    assert emulator.walkthrough[121] == "push lever"
+    assert emulator.bindings.walkthrough[121] == "push lever"
     verdicts = emulator.filter(["push lever", "look", "wait"], watched=world.watched(emulator.ram))
     assert not (verdicts.flags & Verdict.CHANGED).any()
     assert verdicts.watches[0] != 0 and not verdicts.watches[1:].any()
@@ -346,8 +350,8 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
 def on_the_way(world: World, steps: int) -> Emulator:
     """The world's emulator after so many steps of the walkthrough."""
     emulator = world._emulator
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:steps]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:steps]:
         emulator.step(command)
     return emulator
 
@@ -357,7 +361,7 @@ def test_what_falls_due_while_one_waits_is_kept(real_world: Callable[[str], Worl
     """In zork3 waiting takes three turns, and the earthquake is due in the second."""
     world = real_world("zork3")
     emulator = on_the_way(world, 63)
-    assert emulator.walkthrough[63].lower() == "wait"
+    assert emulator.bindings.walkthrough[63].lower() == "wait"
     emulator.restore(world.canonical(RNG))
     flags = emulator.filter(["wait", "look"]).flags & Verdict.CHANGED
     assert flags.tolist() == [Verdict.CHANGED, 0]

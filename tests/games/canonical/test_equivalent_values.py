@@ -13,7 +13,7 @@ import pytest
 from layouts import layout_of
 
 from xtx.games.canonical.canonical_state import World
-from xtx.games.canonical.equivalent_values import Folding
+from xtx.games.canonical.equivalent_values import EquivalentValueSearch
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Verdict
 
@@ -25,20 +25,20 @@ def states(memories: Iterable[Iterable[int]]) -> list[Snapshot]:
     return [Snapshot(bytes(m), b"", 0, 0, 0, 0, 228, RNG, b"") for m in memories]
 
 
-def folding(
+def search(
     memories: list[tuple[int, ...]], appearance: Callable[[bytes], Hashable], covered: tuple[int, ...] = (0,) * 4
-) -> Folding:
+) -> EquivalentValueSearch:
     """States of which the first byte is the room."""
     bits = np.array(covered, np.uint8)
-    return Folding(
+    return EquivalentValueSearch(
         states(memories), [m[0] for m in memories], lambda asked: [appearance(state.ram) for _, state in asked], bits
     )
 
 
-def folded(ram: Sequence[int], folds: Iterable[tuple[int, int, bytes]]) -> list[int]:
+def replaced(ram: Sequence[int], tables: Iterable[tuple[int, int, bytes]]) -> list[int]:
     """A memory as canonical states have it."""
     changed = list(ram)
-    for room, address, table in folds:
+    for room, address, table in tables:
         if room in (0, ram[0]):
             changed[address] = table[changed[address]]
     return changed
@@ -46,7 +46,7 @@ def folded(ram: Sequence[int], folds: Iterable[tuple[int, int, bytes]]) -> list[
 
 def test_only_the_last_draught_of_water_counts() -> None:
     memories = list(itertools.product(range(1, 7), range(5)))
-    ((room, address, table),) = folding(memories, lambda ram: (ram[0], ram[1] > 0)).folds([1], {})
+    ((room, address, table),) = search(memories, lambda ram: (ram[0], ram[1] > 0)).find([1], {})
     assert (room, address) == (0, 1)
     assert len({table[value] for value in range(1, 5)}) == 1
     assert table[0] == 0 != table[1]
@@ -65,39 +65,39 @@ def test_no_state_that_was_given_looks_another_way(seed: int) -> None:
     def appearance(ram: bytes) -> Hashable:
         return frozenset(c for c in counts if c in ((ram[0], ram[1], ram[2]), (0, ram[1], ram[2]), (3, ram[2], ram[3])))
 
-    folds = folding(memories, appearance).folds([1, 2, 3], {})
-    assert all(appearance(bytes(folded(m, folds))) == appearance(bytes(m)) for m in memories)
+    tables = search(memories, appearance).find([1, 2, 3], {})
+    assert all(appearance(bytes(replaced(m, tables))) == appearance(bytes(m)) for m in memories)
 
 
 def test_a_value_that_counts_in_one_state_is_kept() -> None:
     """Only where the second coordinate is 3 too something lies buried at 13."""
     memories = list(itertools.product([1], range(16), range(6)))
-    folds = folding(memories, lambda ram: ram[1] == 13 and ram[2] == 3).folds([1], {1: (1,)})
-    assert all(table[13] == 13 and table.count(13) == 1 for _, _, table in folds)
+    tables = search(memories, lambda ram: ram[1] == 13 and ram[2] == 3).find([1], {1: (1,)})
+    assert all(table[13] == 13 and table.count(13) == 1 for _, _, table in tables)
 
 
 def test_a_byte_of_one_room_is_folded_there() -> None:
     memories = [(1, value) for value in range(8)] + [(2, 0), (3, 0)]
-    ((room, address, table),) = folding(memories, lambda ram: ram[1] == 7).folds([1], {1: (1,)})
+    ((room, address, table),) = search(memories, lambda ram: ram[1] == 7).find([1], {1: (1,)})
     assert (room, address) == (1, 1)
     assert len(set(table[:7])) == 1 and table[7] == 7
 
 
 def test_nothing_is_folded_where_every_value_counts() -> None:
     memories = list(itertools.product(range(1, 7), range(5)))
-    assert folding(memories, lambda ram: ram[1]).folds([1], {}) == ()
+    assert search(memories, lambda ram: ram[1]).find([1], {}) == ()
 
 
 def test_few_states_are_no_evidence() -> None:
-    assert folding([(1, value) for value in range(3)], lambda _: 0).folds([1], {}) == ()
-    assert folding([(room, room + i) for room in range(1, 6) for i in (0, 1)], lambda _: 0).folds([1], {}) != ()
-    assert folding([(room, room + i) for room in range(1, 3) for i in (0, 1)], lambda _: 0).folds([1], {}) == ()
+    assert search([(1, value) for value in range(3)], lambda _: 0).find([1], {}) == ()
+    assert search([(room, room + i) for room in range(1, 6) for i in (0, 1)], lambda _: 0).find([1], {}) != ()
+    assert search([(room, room + i) for room in range(1, 3) for i in (0, 1)], lambda _: 0).find([1], {}) == ()
 
 
 def test_values_are_kept_apart_that_differ_in_bits_that_always_count() -> None:
     """Of an object's attributes Jericho's hash covers some."""
     memories = list(itertools.product(range(1, 7), range(8)))
-    ((_, _, table),) = folding(memories, lambda _: 0, (0, 4)).folds([1], {})
+    ((_, _, table),) = search(memories, lambda _: 0, (0, 4)).find([1], {})
     assert len(set(table[:4])) == len(set(table[4:8])) == 1
     assert table[0] & 4 == 0 and table[4] & 4
 
@@ -105,41 +105,41 @@ def test_values_are_kept_apart_that_differ_in_bits_that_always_count() -> None:
 def test_what_counts_in_one_room_is_folded_in_the_others() -> None:
     """How far a gate is open, which is seen from one place only."""
     memories = list(itertools.product(range(1, 7), range(6)))
-    folds = folding(memories, lambda ram: (ram[0], ram[1] if ram[0] == 3 else 0)).folds([1], {})
-    assert {room for room, _, _ in folds} >= {1, 2, 4}
-    for room, _, table in folds:
+    tables = search(memories, lambda ram: (ram[0], ram[1] if ram[0] == 3 else 0)).find([1], {})
+    assert {room for room, _, _ in tables} >= {1, 2, 4}
+    for room, _, table in tables:
         assert len(set(table[:6])) == (6 if room == 3 else 1)
 
 
 def test_rooms_fold_what_is_left_of_a_fold_that_holds_everywhere() -> None:
     """Only the last of the water counts, and in one room not even that."""
     memories = list(itertools.product(range(1, 7), range(5)))
-    folds = folding(memories, lambda ram: (ram[0], ram[0] != 4 and ram[1] > 0)).folds([1], {})
-    assert [room for room, _, _ in folds] == [0, 4]  # in the order in which they are made
-    values = {memory: folded(memory, folds)[1] for memory in memories}
+    tables = search(memories, lambda ram: (ram[0], ram[0] != 4 and ram[1] > 0)).find([1], {})
+    assert [room for room, _, _ in tables] == [0, 4]  # in the order in which they are made
+    values = {memory: replaced(memory, tables)[1] for memory in memories}
     assert len({values[4, value] for value in range(5)}) == 1
     assert all(len({values[room, value] for value in range(5)}) == 2 for room in (1, 2, 3, 5, 6))
 
 
 def test_the_fold_that_makes_a_difference_is_taken_out_and_no_other() -> None:
     """Of two bytes the first makes a difference, in so few states that it is noticed only when all are tried."""
-    missing = {(5, 1, 0, 7), (1, 1, 1, 0), (1, 1, 1, 1)}  # so 1 is folded into 0 in both
+    missing = {(5, 1, 0, 7), (1, 1, 1, 0), (1, 1, 1, 1)}  # so 1 is replaced into 0 in both
     memories = [m for m in itertools.product(range(1, 7), range(2), range(2), range(12)) if m not in missing]
 
     def appearance(ram: Sequence[int]) -> bool:
         return (ram[0], ram[1], ram[3]) == (5, 1, 7)
 
-    folds = folding(memories, appearance).folds([1, 2], {})
-    assert all(appearance(ram) == appearance(folded(ram, folds)) for ram in memories)
-    assert [room for room, address, _ in folds if address == 2] == [0]
+    tables = search(memories, appearance).find([1, 2], {})
+    assert all(appearance(ram) == appearance(replaced(ram, tables)) for ram in memories)
+    assert [room for room, address, _ in tables if address == 2] == [0]
 
 
 def test_bytes_that_count_only_together_are_not_both_folded() -> None:
     """Two switches, either of which keeps the light on."""
     memories = [(room, a, b) for room in range(1, 7) for a, b in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 3))]
-    folds = folding(memories, lambda ram: ram[1] == 1 or ram[2] == 1 or (ram[1], ram[2]) != (2, 2)).folds([1, 2], {})
+    tables = search(memories, lambda ram: ram[1] == 1 or ram[2] == 1 or (ram[1], ram[2]) != (2, 2)).find([1, 2], {})
     for ram in memories:
-        assert ((ram[1], ram[2]) == (2, 2)) == (folded(ram, folds)[1:] == [2, 2])
+        assert ((ram[1], ram[2]) == (2, 2)) == (replaced(ram, tables)[1:] == [2, 2])
 
 
 def test_canonical_states_are_folded_in_their_room() -> None:
@@ -149,7 +149,7 @@ def test_canonical_states_are_folded_in_their_room() -> None:
     here = emulator.tree.room(emulator.ram, emulator.player)
     address = next(a for a in range(emulator.header.globals, len(layout.mask)) if layout.mask[a] == 0xFF)
     table = bytes([0, 1, 1, *range(3, 256)])
-    world = World(emulator, msgspec.structs.replace(layout, folds=((here, address, table),)))
+    world = World(emulator, msgspec.structs.replace(layout, equivalent_values=((here, address, table),)))
 
     def keys() -> list[bytes]:
         found, kept = [], emulator.ram[address]
@@ -174,7 +174,9 @@ def test_what_falls_due_is_folded_too() -> None:
     clock = next(a for a in range(emulator.header.globals, len(layout.mask)) if layout.mask[a] == 0)
     due = (((clock, 1),), ((clock, 2),), ((clock, 3),))
     table = bytes([0, 1, 2, 2, *range(4, 256)])
-    world = World(emulator, msgspec.structs.replace(layout, due=due, folds=((0, clock, table),)))
+    world = World(
+        emulator, msgspec.structs.replace(layout, scheduled_events=due, equivalent_values=((0, clock, table),))
+    )
     keys = []
     for value in range(1, 6):
         emulator.ram[clock] = value
@@ -189,10 +191,10 @@ def test_most_of_a_desert_is_one_place(real_story: Callable[[str], Path]) -> Non
     """In inhumane a byte says how far one is in the desert, which matters at a few places only."""
     emulator = Emulator(read_story(real_story("inhumane")))
     world = World(emulator, layout_of(emulator))
-    desert, address, _ = min(world.layout.folds, key=lambda fold: len(set(fold[2])))
-    emulator.reset(emulator.walkthrough_seed)
+    desert, address, _ = min(world.layout.equivalent_values, key=lambda table: len(set(table[2])))
+    emulator.reset(emulator.bindings.walkthrough_seed)
     choice, kept, places = random.Random(3), set(), set()
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         state = emulator.save()
         for _ in range(12):
             if emulator.tree.room(emulator.ram, emulator.player) == desert:
@@ -213,10 +215,10 @@ def test_changes_that_show_nowhere_are_told_apart(real_story: Callable[[str], Pa
     is a change as well, but not the same one: values that make such a difference do not come to the same."""
     emulator = Emulator(read_story(real_story("enchanter")))
     world = World(emulator, layout_of(emulator))
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:118]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:118]:
         emulator.step(command)
-    assert emulator.walkthrough[118] == "EXEX TURTLE"
+    assert emulator.bindings.walkthrough[118] == "EXEX TURTLE"
     spells = ["exex turtle", "exex me"]
     for _ in ("from the real state", "from the canonical one"):
         verdicts = emulator.filter([*spells, "look"], watched=world.watched(emulator.ram))

@@ -58,7 +58,7 @@ def test_the_key_knows_how_long_ago_something_was_and_not_when() -> None:
         for a in range(emulator.header.globals, len(layout.mask))
         if layout.mask[a : a + 2] == b"\xff\xff" and not any(emulator.ram[a : a + 2])
     )
-    world = World(emulator, msgspec.structs.replace(layout, since=((stamp, (10, 300)),)))
+    world = World(emulator, msgspec.structs.replace(layout, move_timestamps=((stamp, (10, 300)),)))
 
     def key(moves: int, ago: int) -> bytes:
         write_word(emulator.ram, now, moves)
@@ -83,8 +83,8 @@ def test_who_is_tired_can_sleep(real_story: Callable[[str], Path]) -> None:
     """In enchanter so many moves after one slept last, which the key would know nothing of."""
     emulator = Emulator(read_story(real_story("enchanter")))
     world = World(emulator, layout_of(emulator))
-    emulator.reset(emulator.walkthrough_seed)
-    for number, command in enumerate(emulator.walkthrough[:246]):
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for number, command in enumerate(emulator.bindings.walkthrough[:246]):
         if number in (70, 244, 245):
             real = emulator.save()
             emulator.restore(msgspec.structs.replace(real, rng=RNG))

@@ -50,9 +50,9 @@ def test_a_layout_that_was_cut_short_tells_states_apart_as_it_should() -> None:
     from the canonical state as from the real one."""
     emulator = blind()
     world = World(emulator, read_layout(emulator, budget=Budget(SMALL)))
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     engine, wrong, tried = Engine.of(emulator), 0, 0
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         before = msgspec.structs.replace(emulator.save(), rng=RNG)
         canonical = world.canonical(RNG)
         commands = [command, "look", "north", "south", "east", "west", "take all"]
@@ -80,7 +80,12 @@ def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) 
     layout = read_layout(emulator, budget=Budget(SMALL // 2))
     assert skipped and layout.unchecked and layout.cut_short
     world = World(emulator, layout)
-    free = {*emulator.world_memory.moves_addresses, *emulator.world_memory.score_addresses, *layout.stamped, *range(64)}
+    free = {
+        *emulator.world_memory.moves_addresses,
+        *emulator.world_memory.score_addresses,
+        *layout.timestamp_bytes,
+        *range(64),
+    }
     room_bytes = layout.unchecked[ELSEWHERE]
     rooms = {check.find_room(state) for check, state in skipped}
     assert {room for room, kept in layout.unchecked.items() if kept} == {ELSEWHERE, *rooms}
@@ -97,7 +102,7 @@ def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) 
     emulator.restore(skipped[0][1])
     watched = world.watched(emulator.ram)
     mask = layout.mask
-    assert not any(watched[a] and not mask[a] for a in room_bytes if a not in sum(layout.local.values(), ()))
+    assert not any(watched[a] and not mask[a] for a in room_bytes if a not in sum(layout.room_bytes.values(), ()))
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,12 +118,13 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 def test_frotz_runs_only_states_that_the_story_came_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every state that is given to Frotz was saved from it before: altered memory could crash it."""
     reached: set[bytes] = set()
-    save, restore = Emulator._save, Emulator.restore
+    save, restore = Emulator.save, Emulator.restore
     restored = 0
 
-    def saving(self: Emulator, ram: bytes) -> Snapshot:
-        reached.add(ram)
-        return save(self, ram)
+    def saving(self: Emulator, *, with_ram: bool = True) -> Snapshot:
+        saved = save(self, with_ram=with_ram)
+        reached.add(saved.ram)
+        return saved
 
     def restoring(self: Emulator, state: Snapshot) -> None:
         nonlocal restored
@@ -126,7 +132,7 @@ def test_frotz_runs_only_states_that_the_story_came_to(monkeypatch: pytest.Monke
         assert state.ram in reached
         restore(self, state)
 
-    monkeypatch.setattr(Emulator, "_save", saving)
+    monkeypatch.setattr(Emulator, "save", saving)
     monkeypatch.setattr(Emulator, "restore", restoring)
     read_layout(blind(), budget=Budget(QUICK // 5))
     assert restored > 100
@@ -135,7 +141,7 @@ def test_frotz_runs_only_states_that_the_story_came_to(monkeypatch: pytest.Monke
 def test_memory_after_each_command_is_that_of_frotz() -> None:
     emulator = blind()
     emulator.reset(1)
-    for command in emulator.walkthrough[:12]:
+    for command in emulator.bindings.walkthrough[:12]:
         emulator.step(command)
     state = emulator.save()
     commands = [

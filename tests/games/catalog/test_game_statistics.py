@@ -51,9 +51,9 @@ def test_the_papers_figures_come_out(name: str, real_story: Callable[[str], Path
     from xtx.games.emulator.frotz import Emulator
 
     emulator = Emulator(read_story(real_story(name)))
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     scores = [emulator.score]
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         emulator.step(command)
         scores.append(emulator.score)
     steps = steps_between_rewards([after - before for before, after in pairwise(scores)])

@@ -105,7 +105,12 @@ def test_maxima_are_those_of_the_loaded_games() -> None:
         path, _ = known_games.locate(entry)
         if path is not None:
             emulator = Emulator(known_games.find_story(entry.name))
-            facts = (emulator.name, emulator.max_score, len(emulator.walkthrough), emulator.walkthrough_seed)
+            facts = (
+                emulator.bindings.name,
+                emulator.bindings.max_score,
+                len(emulator.bindings.walkthrough),
+                emulator.bindings.walkthrough_seed,
+            )
             assert facts == (entry.name, entry.max_score, entry.walkthrough_length, entry.seed)
             emulator.close()
             seen += 1

@@ -18,7 +18,6 @@ from xtx.games.catalog.profile import (
     Profile,
     Word,
     grammar_templates,
-    main,
     overshadowed_readings,
     profile_from_debug,
     read_profile,
@@ -223,11 +222,6 @@ def test_walkthrough_files(tmp_path: Path) -> None:
     path = tmp_path / "walkthrough.txt"
     path.write_text("# first\nnorth\n\n  take lamp  \n", "utf-8")
     assert read_walkthrough(path) == ["north", "take lamp"]
-
-
-def test_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path / "a.z5"), str(tmp_path / "b.dbg"), "-o", str(tmp_path / "c.json")]) == 2
-    assert "a.z5" in capsys.readouterr().err
 
 
 SMALL = """

@@ -165,9 +165,9 @@ class Forger:
 
 def real_states(emulator: Emulator, count: int = 12) -> list[Snapshot]:
     """States along the walkthrough."""
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     found = [emulator.save()]
-    for command in emulator.walkthrough[: count - 1]:
+    for command in emulator.bindings.walkthrough[: count - 1]:
         if emulator.step(command) is not Status.DONE or emulator.over:
             break
         found.append(emulator.save())
@@ -292,7 +292,7 @@ def with_sanitizers() -> None:
         flags = "-std=gnu11 -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
         flags += " -fno-sanitize=alignment,pointer-overflow -shared -fPIC -pthread"
         libraries = {
-            "door": [ROOT / "xtx/games/emulator/frotz_bridge.c"],
+            "bridge": [ROOT / "xtx/games/emulator/frotz_bridge.c"],
             "zset": sorted((ROOT / "xtx/games/zset").glob("*.c")),
         }
         for name, sources in libraries.items():
@@ -324,7 +324,7 @@ def main() -> int:
         with_sanitizers()
     if libraries is not None:
         zset.LIBRARY = Path(libraries) / "_zset.so"
-        bridge.LIBRARY = Path(libraries) / "_door.so"
+        bridge.LIBRARY = Path(libraries) / "_bridge.so"
     folders = [Path(f).absolute() for f in os.environ.get("XTX_GAMES", "").split(os.pathsep) if f]
     found = {p.stem: p for p in (*(p for f in folders for p in sorted(f.glob("*.z[3458]"))), *STORIES)}
     scratch = tempfile.TemporaryDirectory()

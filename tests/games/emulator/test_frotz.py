@@ -16,7 +16,6 @@ from jericho import FrotzEnv
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import (
     CANDIDATE_LIMIT,
-    COMMAND_LENGTH,
     Emulator,
     Snapshot,
     Status,
@@ -25,6 +24,7 @@ from xtx.games.emulator.frotz import (
     recognized,
     verb_frequency,
 )
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH
 
 ROOT = Path(__file__).parents[3]
 LOWWATER = ROOT / "xtx/games/catalog/data/lowwater.z5"
@@ -70,20 +70,20 @@ def tell(emulator: Emulator, commands: Sequence[str]) -> list[tuple[str, int, in
 @pytest.mark.parametrize("name", ["zork1", "detective", "enchanter", "library", "snacktime"])
 def test_walkthroughs_go_as_in_jericho(name: str, real_story: Callable[[str], Path]) -> None:
     emulator = Emulator(read_story(real_story(name)))
-    env = plain(real_story(name), emulator.walkthrough_seed)
+    env = plain(real_story(name), emulator.bindings.walkthrough_seed)
     opening, info = env.reset()
-    assert emulator.reset(emulator.walkthrough_seed) == opening
-    for command in emulator.walkthrough:
+    assert emulator.reset(emulator.bindings.walkthrough_seed) == opening
+    for command in emulator.bindings.walkthrough:
         text, _, done, info = env.step(command)
         assert emulator.step(command) is Status.DONE
         found = (emulator.narration, emulator.score, emulator.moves, emulator.over, emulator.won)
         assert found == (text, info["score"], info["moves"], done, env.victory()), command
-    assert list(emulator.walkthrough) == env.get_walkthrough()
-    assert emulator.max_score == env.get_max_score()
+    assert list(emulator.bindings.walkthrough) == env.get_walkthrough()
+    assert emulator.bindings.max_score == env.get_max_score()
     # And once more from the kept first state, which is quicker than a new set-up and must not differ from it.
-    assert emulator.reset(emulator.walkthrough_seed) == opening
+    assert emulator.reset(emulator.bindings.walkthrough_seed) == opening
     env.reset()
-    for command in emulator.walkthrough[:60]:
+    for command in emulator.bindings.walkthrough[:60]:
         text = env.step(command)[0]
         emulator.step(command)
         assert emulator.narration == text
@@ -95,31 +95,31 @@ def test_a_story_of_our_own_goes_as_in_jericho(lowwater: Emulator) -> None:
     env = plain(LOWWATER, 1)
     opening, _ = env.reset()
     assert opening.startswith(lowwater.reset(1))
-    for command in lowwater.walkthrough:
+    for command in lowwater.bindings.walkthrough:
         text = env.step(command)[0]
         lowwater.step(command)
         # Jericho leaves the status line behind the prompt of games that it does not know.
         assert text.startswith(lowwater.narration)
         assert text[len(lowwater.narration) :].lstrip("\n>").startswith("  ") or text == lowwater.narration
         assert bytes(lowwater.ram) == bytes(env._get_ram())
-    assert (lowwater.score, lowwater.won, lowwater.over) == (lowwater.max_score, True, True)
+    assert (lowwater.score, lowwater.won, lowwater.over) == (lowwater.bindings.max_score, True, True)
 
 
 @pytest.mark.roms
 @pytest.mark.parametrize("name", ["zork1", "detective"])
 def test_the_filters_events_are_jerichos_valid_actions(name: str, real_story: Callable[[str], Path]) -> None:
     emulator = Emulator(read_story(real_story(name)))
-    env = plain(real_story(name), emulator.walkthrough_seed)
-    emulator.reset(emulator.walkthrough_seed)
+    env = plain(real_story(name), emulator.bindings.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     env.reset()
     choice = random.Random(3)
     words = ["all", "me", "door", "sword", "lamp", "mailbox", "leaflet", "window", "paper", "gun", "egg", "rug"]
-    forms = [t for t in emulator.templates if t.count("OBJ") < 2]
+    forms = [t for t in emulator.bindings.templates if t.count("OBJ") < 2]
     compared = 0
-    for i, command in enumerate(emulator.walkthrough[:40]):
+    for i, command in enumerate(emulator.bindings.walkthrough[:40]):
         if i % 8 == 0:
             candidates = [t.replace("OBJ", choice.choice(words)) for t in forms for _ in range(1 + t.count("OBJ"))]
-            candidates = list(dict.fromkeys([*candidates, *emulator.walkthrough[i : i + 5]]))
+            candidates = list(dict.fromkeys([*candidates, *emulator.bindings.walkthrough[i : i + 5]]))
             score = emulator.score
             ended = [self_ended(emulator, c, score) for c in candidates]
             verdicts = emulator.filter(candidates)
@@ -153,7 +153,7 @@ def self_ended(emulator: Emulator, command: str, score: int) -> bool:
 
 def test_a_restored_state_goes_on_in_the_same_way(lowwater: Emulator) -> None:
     lowwater.reset(1)
-    walk = lowwater.walkthrough
+    walk = lowwater.bindings.walkthrough
     tell(lowwater, walk[:15])
     middle, narration = lowwater.save(), lowwater.narration
     first = tell(lowwater, walk[15:35])
@@ -173,9 +173,9 @@ def test_a_restored_state_goes_on_in_the_same_way(lowwater: Emulator) -> None:
 def test_random_numbers_belong_to_the_state(real_story: Callable[[str], Path]) -> None:
     """The fight with zork1's troll is a matter of luck: the same luck again, in this emulator and another."""
     emulator, other = (Emulator(read_story(real_story("zork1"))) for _ in range(2))
-    emulator.reset(emulator.walkthrough_seed)
-    at_troll = next(i for i, c in enumerate(emulator.walkthrough) if "troll" in c.lower())
-    tell(emulator, emulator.walkthrough[:at_troll])
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    at_troll = next(i for i, c in enumerate(emulator.bindings.walkthrough) if "troll" in c.lower())
+    tell(emulator, emulator.bindings.walkthrough[:at_troll])
     state, blows = emulator.save(), ["attack troll with sword"] * 3
     first = tell(emulator, blows)
     emulator.restore(state)
@@ -366,7 +366,7 @@ def test_no_key_is_kept_for_later(real_story: Callable[[str], Path]) -> None:
     emulator.reset(1)
     emulator.step("help")
     menu = emulator.save()
-    assert not emulator.wants_line_in(menu)
+    assert not menu.wants_line
     other.reset(1)
     other.restore(menu)
     (expected,) = tell(other, ["q"])
@@ -438,8 +438,8 @@ def test_what_is_asked_at_once_is_what_single_steps_say(hang: Emulator, lowwater
         for command in commands:
             emulator.restore(state)
             said.append(emulator.narration if emulator.step(command, limit) is Status.DONE else None)
-        assert emulator.ask(state, commands, limit) == said
-        assert emulator.ask(state, [], limit) == []
+        assert emulator.read_responses(state, commands, limit) == said
+        assert emulator.read_responses(state, [], limit) == []
         emulator.restore(state)
         assert emulator.save() == state
         assert (said.count(None) >= 4) == (emulator is hang)
@@ -472,7 +472,7 @@ def test_any_change_of_a_score_is_a_change(hang: Emulator, monkeypatch: pytest.M
 def test_the_score_is_a_change(lowwater: Emulator) -> None:
     """A step that scores differs from all that do not, along the walkthrough."""
     lowwater.reset(1)
-    for command in lowwater.walkthrough:
+    for command in lowwater.bindings.walkthrough:
         state, score = lowwater.save(), lowwater.score
         flag = int(lowwater.filter([command]).flags[0])
         assert lowwater.save() == state
@@ -484,9 +484,9 @@ def test_the_score_is_a_change(lowwater: Emulator) -> None:
 
 def test_the_filter_does_what_single_steps_do(lowwater: Emulator) -> None:
     lowwater.reset(1)
-    tell(lowwater, lowwater.walkthrough[:10])
+    tell(lowwater, lowwater.bindings.walkthrough[:10])
     state = lowwater.save()
-    commands = [t for t in lowwater.templates if "OBJ" not in t] + list(lowwater.walkthrough[10:14])
+    commands = [t for t in lowwater.bindings.templates if "OBJ" not in t] + list(lowwater.bindings.walkthrough[10:14])
     together = lowwater.filter(commands)
     for command, flag, diff in zip(commands, together.flags.tolist(), together.diffs.tolist(), strict=True):
         alone = lowwater.filter([command])
@@ -517,8 +517,8 @@ def test_a_halting_candidate_costs_itself_only(
 ) -> None:
     """In balances `take her` halts the emulator; Jericho's own filter then drops all candidates that follow."""
     emulator = Emulator(read_story(real_story("balances")))
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough[:18]:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough[:18]:
         emulator.step(command)
     candidates = ["look", "take her", "north", "take all"]
     verdicts = emulator.filter(candidates)

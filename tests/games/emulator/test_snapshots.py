@@ -122,8 +122,8 @@ def test_the_engine_refuses_the_same_states(lowwater: Emulator, state: Snapshot)
 
 
 def test_all_states_of_a_game_are_accepted(lowwater: Emulator) -> None:
-    lowwater.reset(lowwater.walkthrough_seed)
-    for command in lowwater.walkthrough:
+    lowwater.reset(lowwater.bindings.walkthrough_seed)
+    for command in lowwater.bindings.walkthrough:
         assert lowwater.step(command) is Status.DONE
         state = lowwater.save()
         lowwater.restore(state)
@@ -134,8 +134,8 @@ def test_all_states_of_a_game_are_accepted(lowwater: Emulator) -> None:
 @pytest.mark.parametrize("name", ["zork1", "planetfall", "trinity", "anchor"])
 def test_all_states_of_real_games_are_accepted(name: str, real_story: Callable[[str], Path]) -> None:
     emulator = Emulator(read_story(real_story(name)))
-    emulator.reset(emulator.walkthrough_seed)
-    for command in emulator.walkthrough:
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in emulator.bindings.walkthrough:
         assert emulator.step(command) is Status.DONE
         emulator.restore(emulator.save())
     assert emulator.score > 0
@@ -229,7 +229,7 @@ def test_a_division_by_zero_ends_the_command() -> None:
     emulator.restore(before)
     flags = emulator.filter(["take coin", "divide", "down"]).flags
     assert [bool(flag & Verdict.STOPPED) for flag in flags] == [False, True, False]
-    assert emulator.ask(before, ["look", "divide", "look"])[1] is None
+    assert emulator.read_responses(before, ["look", "divide", "look"])[1] is None
     emulator.close()
 
 
@@ -238,7 +238,7 @@ def test_a_division_by_zero_is_an_action_without_an_answer() -> None:
     game.reset(1)
     step = game.step("divide")
     assert step.observation.text == NO_ANSWER and not step.terminated and step.reward == 0
-    assert game.newly_forbidden == [(game.here, "divide")]
+    assert game.states.newly_forbidden == [(game.here, "divide")]
     assert game.step("take coin").reward == 1
     game.close()
 

@@ -24,7 +24,7 @@ from xtx.games.vector.worker_client import Phase, WorkerClient
 
 def strike_while_trying(games: GameVector, command: bytes, strike: Callable[[int], None]) -> threading.Thread:
     """Does something to the first worker as soon as it tries a command."""
-    remote = games._workers.remotes[0]
+    remote = games._pool.remotes[0]
 
     def wait() -> None:
         before, end = remote.page.trace.progress, time.monotonic() + 30
@@ -72,7 +72,7 @@ def test_a_command_that_kills_is_forbidden_after_it_did_so_alone() -> None:
 
 def strike_at(games: GameVector, command: bytes, is_time: Callable[[WorkerClient], bool]) -> None:
     """Does so every time that the first worker tries the command, if it is time."""
-    remote = games._workers.remotes[0]
+    remote = games._pool.remotes[0]
 
     def wait() -> None:
         struck, end = 0, time.monotonic() + 60
@@ -115,7 +115,7 @@ def test_a_worker_that_is_lost_while_a_game_is_brought_back_says_nothing_of_the_
 
         def is_time(remote: WorkerClient) -> bool:
             if len(kinds) < 2 and remote.phase is (Phase.TRY if kinds else Phase.WORK):
-                kinds.append(bool(remote.page.bringing))
+                kinds.append(bool(remote.page.rebuilding))
                 return True
             return False
 

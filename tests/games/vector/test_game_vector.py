@@ -38,9 +38,11 @@ def test_a_toy_walk_is_the_same_over_any_number_of_workers() -> None:
 def test_searches_are_counted(workers: int) -> None:
     with vector(GameSpec(LOW_WATER), 2, workers) as games:
         games.reset()
-        assert games.searches == 2 and games.worked > games.searched > 0  # without an atlas each for itself
+        assert (
+            games.totals.searches == 2 and games.totals.worked > games.totals.searched > 0
+        )  # without an atlas each for itself
         games.step(["look", "look"])
-        assert games.searches == 2
+        assert games.totals.searches == 2
 
 
 @pytest.mark.parametrize("killing", [False, True], ids=["quiet", "killing"])
@@ -111,8 +113,8 @@ def test_without_workers_verdicts_count_from_the_same_moment_too() -> None:
         games.reset()
         assert games._host is not None
         one = games._host._games[0]
-        one.forbid(one.here, "east")  # as if the first game had found that out in its first step
-        one.newly_forbidden.append((one.here, "east"))
+        one.states.forbid(one.here, "east")  # as if the first game had found that out in its first step
+        one.states.newly_forbidden.append((one.here, "east"))
         offered = []
         for _ in range(2):  # the toy's first step leads as it were to a new state, the second does not
             games.move(["sing", "sing"])

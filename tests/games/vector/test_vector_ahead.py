@@ -35,7 +35,7 @@ def test_what_was_seen_ahead_need_not_be_searched() -> None:
             assert games._split is not None and (games._split.actions[1] is not None) == known
             assert games.waiting.keys() == (set() if known else {0})  # if all states are known no worker is idle
             found.append((walk, games.arrive(), games.save()))
-            assert games.searches == 4 + (guess == "west")
+            assert games.totals.searches == 4 + (guess == "west")
     assert found[0] == found[1] == found[2]
 
 
@@ -52,7 +52,7 @@ def test_a_walk_is_the_same_with_and_without_looking_ahead(spec: GameSpec) -> No
     for ahead in (False, True):
         with vector(spec, 4, 3, ahead=ahead) as games:
             walks.append((random_walk(games, 25, step=ahead_of_all), games.forbidden, games.save()))
-            assert games._workers.may_look_ahead == ahead
+            assert games._pool.may_look_ahead == ahead
     assert walks[0] == walks[1]
 
 
@@ -91,13 +91,13 @@ def test_a_worker_that_is_lost_over_it_is_replaced_and_no_command_is_blamed(what
                 if what == "lever":
                     games.look_ahead({0: "pull lever"})  # which never comes back
                 else:
-                    games._workers.remotes[0].post(LookAhead([(99, "east")]))
+                    games._pool.remotes[0].post(LookAhead([(99, "east")]))
             walk = [games.arrive(), games.step(["east", "east"])]
             games.move(["west", "west"])
-            assert games.waiting == {} and not games._workers.may_look_ahead and not games.forbidden
+            assert games.waiting == {} and not games._pool.may_look_ahead and not games.forbidden
             walk.append(games.arrive())
             assert len(num_sent) == ahead and all("nothing is lost" in line for line in num_sent)
-            walk.append(games.step(["pull lever", "look"]))  # a worker that dies in a real step is blamed as always
+            walk.append(games.step(["pull lever", "look"]))  # a worker that dies in a real step is deadly as always
             found.append((walk, games.forbidden))
     assert found[0] == found[1] and [action for _, action, _ in found[0][1]] == ["pull lever"]
 
@@ -112,20 +112,18 @@ def test_looking_ahead_excuses_no_later_crash(how: str, monkeypatch: pytest.Monk
         games.arrive()
         if how == "interrupted":
             end = time.monotonic() + 10
-            while not games._workers.remotes[0].page.ahead and time.monotonic() < end:
+            while not games._pool.remotes[0].page.ahead and time.monotonic() < end:
                 time.sleep(0.01)
-            assert games._workers.remotes[0].page.ahead
+            assert games._pool.remotes[0].page.ahead
             with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-                broken.setattr(games._workers, "_wait", interrupt)
+                broken.setattr(games._pool, "_wait", interrupt)
                 games.step(["sing", "sing"])
         games.step(["sing", "sing"])
         assert (
-            [remote.page.ahead for remote in games._workers.remotes] == [0, 0]
-            and games._workers.may_look_ahead
-            and not lost
+            [remote.page.ahead for remote in games._pool.remotes] == [0, 0] and games._pool.may_look_ahead and not lost
         )
         games.step(["pull lever", "sing"])
-        assert [action for _, action, _ in games.forbidden] == ["pull lever"] and games._workers.may_look_ahead
+        assert [action for _, action, _ in games.forbidden] == ["pull lever"] and games._pool.may_look_ahead
 
 
 def interrupt(*given: Any) -> None:
@@ -138,7 +136,7 @@ def test_what_does_not_go_out_at_once_is_sent_before_the_next_request() -> None:
         with vector(TOY, 2, 2, ahead=ahead) as games:
             waits_with_a_lever(games)
             if ahead:
-                remote = games._workers.remotes[0]
+                remote = games._pool.remotes[0]
                 assert remote.process is not None
                 pid = remote.process.pid
                 os.kill(pid, signal.SIGSTOP)

@@ -18,12 +18,12 @@ from xtx.games.vector import worker
 from xtx.games.vector.game_host import GameHost
 from xtx.games.vector.messages import (
     Answer,
-    BringCall,
     Call,
     Failure,
     Message,
     MoveCall,
     Ready,
+    RebuildCall,
     Request,
     ResetCall,
     RestoreCall,
@@ -146,8 +146,8 @@ def test_half_a_message_is_no_message() -> None:
         MoveCall(0, "say \N{LATIN SMALL LETTER E WITH ACUTE}", True, True, True, ("b", "c")),
         RestoreCall(3, b"\0\xff"),
         SaveCall(2),
-        BringCall(0, 12, ["x", None]),
-        BringCall(0, b"state", []),
+        RebuildCall(0, 12, ["x", None]),
+        RebuildCall(0, b"state", []),
     ],
 )
 def test_messages_arrive_as_they_were_sent(call: Call) -> None:
@@ -173,7 +173,7 @@ def test_the_shared_memory_says_what_is_being_tried() -> None:
 
 def test_a_hopeless_action_is_not_tried_but_forbidden() -> None:
     host, page, games = toy_host()
-    (answer,) = host.answer(Request([MoveCall(0, "east", False, hopeless=True)])).results
+    (answer,) = host.answer(Request([MoveCall(0, "east", False, is_deadly=True)])).results
     seen = answer.step.observation
     assert seen.text == NO_ANSWER and "east" not in seen.actions
     assert answer.forbidden == [(games[0].here, "east", True)]
@@ -194,7 +194,7 @@ def test_verdicts_reach_every_game_before_the_first_call() -> None:
 def test_what_is_to_be_avoided_is_not_kept_for_a_later_state() -> None:
     host, _page, games = toy_host()
     host.answer(Request([MoveCall(0, "sing", False, avoid=("east",))]))
-    assert games[0].avoid == frozenset()
+    assert games[0].states.avoid == frozenset()
 
 
 def test_a_worker_whose_parent_is_gone_ends_at_once() -> None:

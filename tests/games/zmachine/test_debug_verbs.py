@@ -44,7 +44,7 @@ def test_in_other_stories_the_same_words_are_verbs_like_others(missing: str) -> 
 def test_stories_that_were_given_away_so(real_story: Callable[[str], Path], name: str) -> None:
     emulator = Emulator(read_story(real_story(name)))
     verbs = {"showobj", "tree", "scope"}
-    assert verbs <= {template.split()[0] for template in emulator.templates}
+    assert verbs <= {template.split()[0] for template in emulator.bindings.templates}
     candidates = Search(emulator).candidates([Thing("table", ("table",))])
     assert {c.split()[0] for c in candidates} & verbs == set()
     assert {"take table", "look"} <= set(candidates)

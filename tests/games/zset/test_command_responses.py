@@ -17,7 +17,7 @@ from xtx.games.actions.search import Findings, Search
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.emulator.printed_text import clean
 from xtx.games.zset import command_responses as hearing_module
-from xtx.games.zset.command_responses import CommandResponses, find_kept_back
+from xtx.games.zset.command_responses import CommandResponses, find_prompt_prefix
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 
 ROOT = Path(__file__).parents[3]
@@ -39,22 +39,22 @@ class Heard:
 
     def __init__(self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
-        ask = emulator.ask
+        ask = emulator.read_responses
 
         def noting(state: Snapshot, commands: Sequence[str]) -> list[str | None]:
             self.asked += commands
             return ask(state, commands)
 
-        monkeypatch.setattr(emulator, "ask", noting)
+        monkeypatch.setattr(emulator, "read_responses", noting)
 
 
 def along(emulator: Emulator, every: int) -> list[Snapshot]:
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     states = []
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         states.append(emulator.save())
         emulator.step(command)
-    return [state for state in states[::every] if emulator.wants_line_in(state)]
+    return [state for state in states[::every] if state.wants_line]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def lowwater() -> Iterator[Emulator]:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_engine_answers_as_frotz_does(lowwater: Emulator, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     states = along(lowwater, 6)
-    words = [word for command in lowwater.walkthrough for word in command.split()]
+    words = [word for command in lowwater.bindings.walkthrough for word in command.split()]
     commands = [*COMMANDS, *(f"examine {word}" for word in dict.fromkeys(words))]
     with contextlib.closing(Engine.of(lowwater, threads)) as engine:
         plain, hearing = CommandResponses(lowwater, None), CommandResponses(lowwater, engine)
@@ -113,7 +113,7 @@ def test_a_state_in_which_the_engine_failed_has_the_fallback_actions(
         search = Search(lowwater, engine=engine)
         assert search.findings(state).actions != FALLBACK_ACTIONS
         heard = Heard(lowwater, monkeypatch)
-        for name in ("ask", "filter_each"):
+        for name in ("read_responses", "filter_each"):
             monkeypatch.setattr(engine, name, lambda *_: pytest.fail("it was asked"))
         assert search.findings(state, excluded={ENGINE}) == Findings("", "", FALLBACK_ACTIONS)
         assert heard.asked == []
@@ -234,9 +234,9 @@ def test_what_is_printed_in_other_ways(version: int, name: str, tmp_path: Path) 
         emulator.reset(1)
         emulator.step("cc")
         state, lines = emulator.save(), ["aa", "bb", "cc"]
-        ours = engine.ask(state, lines)
+        ours = engine.read_responses(state, lines)
         # `ask` of the emulator begins with what was kept back before.
-        theirs = emulator.ask(state, ["aa", "aa", "aa", "bb", "aa", "cc"])[1::2]
+        theirs = emulator.read_responses(state, ["aa", "aa", "aa", "bb", "aa", "cc"])[1::2]
         assert ours[0] is not None and ours[2] is not None
         left_open = {"latin in a table", "rows", "unbuffered", "status line", "long word", "too long"}
         assert (ours[1] is None) == (name in left_open)
@@ -250,7 +250,7 @@ def test_what_is_printed_in_other_ways(version: int, name: str, tmp_path: Path) 
         for screen, text in zip(ours, theirs, strict=True):
             if screen is not None and text is not None:
                 # Up to version 3 Frotz writes the status line before all else.
-                assert clean(emulator.tidy(screen)) == clean(text.partition("\n")[2] if version == 3 else text)
+                assert clean(emulator.clean_screen(screen)) == clean(text.partition("\n")[2] if version == 3 else text)
 
 
 @pytest.mark.roms
@@ -259,8 +259,8 @@ def test_real_games_answer_as_in_frotz(name: str, real_story: Callable[[str], Pa
     """To candidates, to odd commands and to those that open menus, at places along the walkthrough."""
     choose = random.Random(7)
     with verify.opened(real_story(name)) as (emulator, engine):
-        find_kept_back(emulator, engine)
-        assert emulator.kept_back == (b">" if name == "trinity" else b"")
+        find_prompt_prefix(emulator, engine)
+        assert emulator.prompt_prefix == (b">" if name == "trinity" else b"")
         states = along(emulator, 1)
         for state in choose.sample(states, 4):
             commands = verify.real_candidates(emulator, state, 8)

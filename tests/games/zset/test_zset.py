@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ import zcode
 import zset_verify as verify
 
 from xtx.games.emulator.frotz import Emulator, Snapshot
-from xtx.games.zset.engine import UNJUDGED, Engine, MismatchError, engine_for
+from xtx.games.zset.engine import UNJUDGED, Engine, MismatchError
 from xtx.games.zset.game_rules import Rules
 
 ROOT = Path(__file__).parents[3]
@@ -53,10 +54,10 @@ def test_in_sets_commands_end_as_by_themselves(
     assert tally.unjudged < len(commands) // 50
 
 
-def test_verdicts_are_those_of_the_door(lowwater: tuple[Emulator, Engine], states: list[Snapshot]) -> None:
+def test_verdicts_are_those_of_frotz(lowwater: tuple[Emulator, Engine], states: list[Snapshot]) -> None:
     emulator, engine = lowwater
     for state in states[::15]:
-        commands = [*verify.real_candidates(emulator, state, most=4), *emulator.walkthrough]
+        commands = [*verify.real_candidates(emulator, state, most=4), *emulator.bindings.walkthrough]
         tally = verify.check_verdicts(emulator, engine, state, commands, "lowwater")
         assert tally.wrong == []
 
@@ -203,7 +204,7 @@ def test_real_games(real_story: Callable[[str], Path], name: str) -> None:
 @pytest.mark.roms
 def test_texts_are_not_remembered_where_abbreviations_are_others(real_story: Callable[[str], Path]) -> None:
     """A verdict must not depend on what an engine has printed before."""
-    with verify.opened(real_story("zork1")) as (emulator, used), engine_for(emulator) as fresh:
+    with verify.opened(real_story("zork1")) as (emulator, used), closing(Engine.of(emulator)) as fresh:
         emulator.reset(1)
         state, commands = emulator.save(), ["look", "open mailbox", "inventory", "jump", "north"]
         assert not (used.filter(state, commands).flags & UNJUDGED).any()

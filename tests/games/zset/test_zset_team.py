@@ -25,7 +25,7 @@ class Scene:
     """A state with candidates, and what they must give."""
 
     def __init__(self, emulator: Emulator, engine: Engine) -> None:
-        emulator.reset(emulator.walkthrough_seed)
+        emulator.reset(emulator.bindings.walkthrough_seed)
         self.state: Snapshot = emulator.save()
         self.story, self.rules = emulator.story.content, Rules.of(emulator)
         self.commands = verify.real_candidates(emulator, self.state, most=3)

@@ -109,15 +109,15 @@ def _letters(text: bytes) -> bytes:
 def check_walkthrough(emulator: Emulator, engine: Engine) -> tuple[Tally, list[Snapshot]]:
     """Whether the engine does what Frotz does, in every register and byte, and prints the same; and the states."""
     tally, states = Tally(), []
-    emulator.reset(emulator.walkthrough_seed)
-    for number, command in enumerate(emulator.walkthrough):
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for number, command in enumerate(emulator.bindings.walkthrough):
         before = emulator.save()
         states.append(before)
         _flags, after = engine.step(before, command)
         if emulator.step(command) is not Status.DONE:
             break
         frotz = emulator.save()
-        if after.pc == 0 or not emulator.wants_line_in(before):
+        if after.pc == 0 or not before.wants_line:
             tally.unjudged += 1
             continue
         tally.steps += 1
@@ -167,12 +167,12 @@ def check_team(engine: Engine, team: Engine, state: Snapshot, commands: Sequence
 def check_answers(emulator: Emulator, engine: Engine, state: Snapshot, commands: Sequence[str], name: str) -> Tally:
     """Whether the story says to each command what it says in Frotz."""
     # Frotz may keep a word of one command back and say it with the next: not with `look` between them.
-    ours = engine.ask(state, commands)
-    theirs = emulator.ask(state, [question for command in commands for question in ("look", command)])[1::2]
+    ours = engine.read_responses(state, commands)
+    theirs = emulator.read_responses(state, [question for command in commands for question in ("look", command)])[1::2]
     tally = Tally(answers=len(commands), unjudged=ours.count(None))
     for command, screen, text in zip(commands, ours, theirs, strict=True):
-        if screen is not None and (text is None or clean(emulator.tidy(screen)) != clean(text)):
-            said = clean(emulator.tidy(screen))
+        if screen is not None and (text is None or clean(emulator.clean_screen(screen)) != clean(text)):
+            said = clean(emulator.clean_screen(screen))
             tally.wrong.append(f"{name} {command!r}: {said[:200]!r}, but Frotz says {clean(text or '')[:200]!r}")
     return tally
 
@@ -342,7 +342,7 @@ def real_candidates(emulator: Emulator, state: Snapshot, most: int = 15) -> list
     emulator.restore(state)
     things = [*list(names.values())[:most], "all"]
     out: list[str] = []
-    for template in (*emulator.templates, "look", "wait"):
+    for template in (*emulator.bindings.templates, "look", "wait"):
         head, *rest = template.split("OBJ")
         if len(rest) == 2:
             out += [f"{head}{a}{rest[0]}{b}{rest[1]}" for a in things for b in things if a != b]
@@ -360,7 +360,7 @@ def odd_commands(emulator: Emulator, state: Snapshot, count: int, choose: random
     seen = re.findall(r"[a-z]+", emulator.narration.lower()) or ["me"]
     emulator.restore(state)
     names = [w for w in dict.fromkeys(seen) if dictionary.knows(w)][:8] or ["me"]
-    whole = [t.replace("OBJ", choose.choice(names)) for t in emulator.templates]
+    whole = [t.replace("OBJ", choose.choice(names)) for t in emulator.bindings.templates]
     whole = [t for t in whole if not STOPPERS & set(t.split())]
 
     def one() -> str:
@@ -392,11 +392,7 @@ def random_states(
         emulator.restore(choose.choice(states))
         for command in odd_commands(emulator, emulator.save(), 6, choose):
             before = emulator.save()
-            if (
-                emulator.step(command) is not Status.DONE
-                or emulator.over
-                or not emulator.wants_line_in(emulator.save())
-            ):
+            if emulator.step(command) is not Status.DONE or emulator.over or not emulator.save().wants_line:
                 emulator.restore(before)
         yield emulator.save()
 
@@ -464,7 +460,7 @@ def check_dictionaries(emulator: Emulator, engine: Engine, walked: Sequence[Snap
     tally, name = Tally(), emulator.story.path.name
     if emulator.story.profile is not None:
         return tally
-    steps = [i for i, state in enumerate(walked) if emulator.wants_line_in(state)]
+    steps = [i for i, state in enumerate(walked) if state.wants_line]
     for step in steps[:: max(1, -(-len(steps) // max(1, count)))] if count else []:
         emulator.restore(walked[step])
         if not emulator.over:
@@ -478,7 +474,7 @@ def verify(path: Path, states: int, odd: int, rounds: int, seed: int, most: int 
     choose = random.Random(seed)
     with opened(path) as (emulator, engine), contextlib.closing(Engine.of(emulator, threads=3)) as team:
         tally, walked = check_walkthrough(emulator, engine)
-        lines = [s for s in walked if emulator.wants_line_in(s)]
+        lines = [s for s in walked if s.wants_line]
         chosen = choose.sample(lines, min(states, len(lines)))
         for state in [*chosen, *random_states(emulator, lines, states, choose)]:
             commands = real_candidates(emulator, state, most)

@@ -280,14 +280,14 @@ class CudaEngine:
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the texts on the GPU and the cached values."""
-        self._device_texts.forget()
+        self._device_texts.clear_cache()
         self._kept.clear()
 
-    def forget_asked(self, texts: Sequence[int]) -> None:
+    def clear_cached_texts(self, texts: Sequence[int]) -> None:
         """Remove these texts from the GPU."""
-        self._device_texts.forget(texts)
+        self._device_texts.clear_cache(texts)
 
     def state(self) -> State:
         """Return weights, optimiser and pending numbers for `load`."""
@@ -313,7 +313,7 @@ class CudaEngine:
         self.updates = state["updates"]
         self._frozen.refresh()
         self._frozen_target.refresh()
-        self._device_texts.forget()
+        self._device_texts.clear_cache()
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class QAgent(Agent):
             actions = [self._state_ids.texts.id(t.decision.action) for t in transitions]
             after = [self._state_ids.encode_without_actions(t.after, t.ended, i) for i, t in enumerate(transitions)]
         with self._clock.part("intrinsic reward, storing"):
-            bonus = self._learner.remember(transitions, self._states, actions, after)
+            bonus = self._learner.store(transitions, self._states, actions, after)
         with self._clock.part("update"):
             self._early_numbers = {**self._learner.update(), "intrinsic_reward": bonus}
 

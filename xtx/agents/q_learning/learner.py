@@ -44,10 +44,10 @@ class UpdateEngine(Protocol):
         """Update the network on rows of the replay memory, copy it to the target network every `target_every` updates,
         and return the losses."""
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear all caches by text id: the ids are about to be given to other texts."""
 
-    def forget_asked(self, texts: Sequence[int]) -> None:
+    def clear_cached_texts(self, texts: Sequence[int]) -> None:
         """Clear the caches of some texts, for which only `q_values` was called."""
 
     def state(self) -> State:
@@ -102,7 +102,7 @@ class QLearner:
         """Delete the states that are met in the block, and their values, when it ends."""
         with self._state_ids.restore_afterwards() as freed:
             yield
-        self.engine.forget_asked(freed)
+        self.engine.clear_cached_texts(freed)
 
     def intrinsic_rewards(
         self, before: Sequence[EncodedState], actions: Sequence[int], after: Sequence[EncodedState]
@@ -114,7 +114,7 @@ class QLearner:
         rewards: Floats = np.float32(self._inverse.alpha1) * surprises
         return rewards
 
-    def remember(
+    def store(
         self,
         transitions: Sequence[Transition],
         before: Sequence[EncodedState],
@@ -167,7 +167,7 @@ class QLearner:
             np.concatenate((self.memory.live_texts(), states[:, :3].ravel(), texts)),
             np.concatenate((self.memory.live_texts(["next_actions"]), states[:, 3])),
         )
-        self.engine.forget()
+        self.engine.clear_cache()
 
     def state(self) -> State:
         """Return engine and memory for `load`."""

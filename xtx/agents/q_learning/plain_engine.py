@@ -123,11 +123,11 @@ class PlainEngine:
         tokens[np.arange(lengths.max()) < lengths[:, None]] = flat
         return torch.from_numpy(tokens).to(self._device), torch.from_numpy(lengths).to(self._device)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the target network's cached codes and values."""
-        self._target.forget()
+        self._target.clear_cache()
 
-    def forget_asked(self, texts: Sequence[int]) -> None:
+    def clear_cached_texts(self, texts: Sequence[int]) -> None:
         """Do nothing: results of the learning network are not cached."""
 
     def state(self) -> State:
@@ -155,14 +155,14 @@ class _Target:
         self._state_ids = state_ids
         self._codes: dict[str, _Codes] = {}
         self._values = KeptValues(state_ids)
-        self.forget()
+        self.clear_cache()
 
     def copy(self, network: DrrnNetwork | InvDyNetwork) -> None:
         """Copy the weights of the learning network."""
         self.network.load_state_dict(network.state_dict())
-        self.forget()
+        self.clear_cache()
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the caches."""
         texts = self.network.texts
         encoders = {"action": texts.action, **{part: getattr(texts, part) for part in PARTS}}
@@ -186,7 +186,7 @@ class _Target:
     def load(self, state: State) -> None:
         """Restore what `state` returned."""
         load_module(self.network, state["network"])
-        self.forget()
+        self.clear_cache()
         for name, codes in state.get("codes", {}).items():  # the engine for GPUs saves none
             self._codes[name].load(codes)
         self._values.load(state["values"])

@@ -144,7 +144,7 @@ class Passage:
             places = self._places[name] = sorted(place for at in longer for place in at) if cut else []
         return places
 
-    def ask(self, action: str) -> TemplateQuestion:
+    def make_question(self, action: str) -> TemplateQuestion:
         """Turn an action into a question about this text."""
         words = split(action)
         template, question = words[:1], words[:1]

@@ -68,9 +68,9 @@ class RcLearner:
 
     def q_values(self, states: Sequence[Read]) -> list[Floats]:
         """Return for each state the values of its first `most_actions` actions."""
-        return self._evaluate(self.network, [self._reader.asked(state) for state in states])
+        return self._evaluate(self.network, [self._reader.questions_of(state) for state in states])
 
-    def remember(self, game: int, before: int, action: int, after: Read, reward: float, ended: bool) -> None:
+    def store(self, game: int, before: int, action: int, after: Read, reward: float, ended: bool) -> None:
         """Store a transition. No value follows the end of an episode, not even one that the step limit ended, as in the
         authors' program, nor a state without actions."""
         clipped = float(np.sign(reward))
@@ -111,35 +111,35 @@ class RcLearner:
         states = [Read(*pair) for pair in zip(batch["next_text"].tolist(), batch["next_actions"].tolist(), strict=True)]
         not_ended = [state for state, ended in zip(states, batch["terminal"], strict=True) if not ended]
         missing = [state for state in dict.fromkeys(not_ended) if state not in self._values]
-        values = self._evaluate(self.target, [self._reader.asked(state) for state in missing])
+        values = self._evaluate(self.target, [self._reader.questions_of(state) for state in missing])
         self._values.update(zip(missing, (float(v.max()) for v in values), strict=True))
         return np.array([0.0 if end else self._values[s] for s, end in zip(states, batch["terminal"], strict=True)],
                         np.float32)  # fmt: skip
 
     @torch.no_grad()
-    def _evaluate(self, network: RcNetwork, asked: Sequence[StateQuestions]) -> list[Floats]:
+    def _evaluate(self, network: RcNetwork, questions: Sequence[StateQuestions]) -> list[Floats]:
         """Return the values of the actions of each. Texts of similar length are computed together, for little
         padding."""
-        lengths = [int(self._state_ids.texts.rows.lengths[a.text]) for a in asked]
-        order = sorted(range(len(asked)), key=lengths.__getitem__)
+        lengths = [int(self._state_ids.texts.rows.lengths[a.text]) for a in questions]
+        order = sorted(range(len(questions)), key=lengths.__getitem__)
         found: dict[int, Floats] = {}
         group: list[int] = []
         pairs = 0
         for place in order:
-            more = len(asked[place].questions)
+            more = len(questions[place].questions)
             if group and (pairs + more) * lengths[place] > TOKENS_AT_ONCE:
-                found.update(self._evaluate_together(network, asked, group))
+                found.update(self._evaluate_together(network, questions, group))
                 group, pairs = [], 0
             group.append(place)
             pairs += more
         if group:
-            found.update(self._evaluate_together(network, asked, group))
-        return [found[place] for place in range(len(asked))]
+            found.update(self._evaluate_together(network, questions, group))
+        return [found[place] for place in range(len(questions))]
 
     def _evaluate_together(
-        self, network: RcNetwork, asked: Sequence[StateQuestions], group: list[int]
+        self, network: RcNetwork, questions: Sequence[StateQuestions], group: list[int]
     ) -> dict[int, Floats]:
-        chosen = [asked[place] for place in group]
+        chosen = [questions[place] for place in group]
         values = network(self._reader.reading(chosen)).cpu().numpy()
         ends = list(accumulate(len(a.which) for a in chosen))
         return dict(zip(group, np.split(values, ends[:-1]), strict=True))
@@ -152,7 +152,7 @@ class RcLearner:
             np.concatenate((self.memory.live_texts(("text", "action", "next_text")), [s.text for s in current])),
             np.concatenate((self.memory.live_texts(("next_actions",)), [s.actions for s in current])),
         )
-        self._reader.forget()
+        self._reader.clear_cache()
         self._values = {}
 
     def state(self) -> State:
@@ -178,4 +178,4 @@ class RcLearner:
         self._outcomes = state["outcomes"].copy()
         self._values = {Read(*s): v for s, v in zip(state["states"].tolist(), state["values"].tolist(), strict=True)}
         self.updates = state["updates"]
-        self._reader.forget()
+        self._reader.clear_cache()

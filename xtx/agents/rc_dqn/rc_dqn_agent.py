@@ -100,9 +100,9 @@ class RcDqnAgent(Agent):
             if self._stuck[t.game]:
                 continue
             action = self._state_ids.texts.id(t.decision.action)
-            template = self._reader.passage(before.text).ask(t.decision.action).template
+            template = self._reader.passage(before.text).make_question(t.decision.action).template
             self._used[template] = self._used.get(template, 0) + 1
-            self._learner.remember(t.game, before.text, action, state, t.reward, ended)
+            self._learner.store(t.game, before.text, action, state, t.reward, ended)
         self._steps += len(transitions)
         numbers = self._learner.update()
         if self._state_ids.is_crowded():
@@ -146,7 +146,7 @@ class RcDqnAgent(Agent):
     def _counts(self, observation: Observation, state: Read) -> list[int]:
         """Return for each valid action 1 + how often its template was used."""
         passage = self._reader.passage(state.text)
-        return [1 + self._used.get(passage.ask(action).template, 0) for action in observation.actions]
+        return [1 + self._used.get(passage.make_question(action).template, 0) for action in observation.actions]
 
     def _see(self, observation: Observation, history: ObjectHistory) -> Read:
         """Return the state of an observation, read together with what the history recalls."""

@@ -63,49 +63,49 @@ class Reader:
         self._longest_question = settings.longest_question
         self.words = settings.text.longest - 2
         """Longest text in words, without its start and end marks."""
-        self._asked: dict[Read, StateQuestions] = {}
+        self._questions: dict[Read, StateQuestions] = {}
         self._single: dict[tuple[int, int], StateQuestions] = {}
         state_ids.texts.vocabulary.id(OBJECT)
 
     @contextmanager
     def restore_afterwards(self) -> Iterator[None]:
         """Delete the states that are met in the block, and their questions, when it ends."""
-        asked, single = len(self._asked), len(self._single)
+        asked, single = len(self._questions), len(self._single)
         with self._state_ids.restore_afterwards():
             try:
                 yield
             finally:
-                while len(self._asked) > asked:
-                    self._asked.popitem()
+                while len(self._questions) > asked:
+                    self._questions.popitem()
                 while len(self._single) > single:
                     self._single.popitem()
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache: text ids are about to be given to other texts."""
-        self._asked, self._single = {}, {}
+        self._questions, self._single = {}, {}
 
     def passage(self, text: int) -> Passage:
         """Return a text with an index of its words."""
         return Passage(self._state_ids.texts.text(text), self.words)
 
-    def asked(self, state: Read) -> StateQuestions:
+    def questions_of(self, state: Read) -> StateQuestions:
         """Return the questions of the state's first `most_actions` actions."""
-        known = self._asked.get(state)
+        known = self._questions.get(state)
         if known is None:
             actions = self._state_ids.action_sets.actions(state.actions)[: self._max_actions]
-            known = self._asked[state] = self._ask(state.text, actions.tolist())
+            known = self._questions[state] = self._make_questions(state.text, actions.tolist())
         return known
 
     def single(self, text: int, action: int) -> StateQuestions:
         """Return the question of one action."""
         known = self._single.get((text, action))
         if known is None:
-            known = self._single[text, action] = self._ask(text, [action])
+            known = self._single[text, action] = self._make_questions(text, [action])
         return known
 
-    def _ask(self, text: int, actions: Sequence[int]) -> StateQuestions:
+    def _make_questions(self, text: int, actions: Sequence[int]) -> StateQuestions:
         passage = self.passage(text)
-        questions = [passage.ask(self._state_ids.texts.text(action)) for action in actions]
+        questions = [passage.make_question(self._state_ids.texts.text(action)) for action in actions]
         tokens = [self._tokens(question) for question in questions]
         distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
         last = len(passage.words) + 1  # the end mark; the start mark has place 0

@@ -36,7 +36,7 @@ GROUP = 8
 SMALL_GROUP = 3
 """The same in trainings that end by `known`, whose batches have few different pairs: a group of 8 would hold rows of
 very different lengths, and up to half of it would be padding."""
-REMEMBERED = 4096
+MAX_CACHED_STATES = 4096
 """Limits the states whose probabilities are cached until the weights change; a vector step asks for one per game."""
 
 
@@ -103,9 +103,9 @@ class ImitationPolicy:
 
     def probabilities(self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
         """Return for each context the probabilities of its valid actions, [actions]. The arrays are read-only."""
-        return self.ask(contexts, actions)()
+        return self.start(contexts, actions)()
 
-    def ask(
+    def start(
         self, contexts: Sequence[Context], actions: Sequence[Sequence[int]]
     ) -> Callable[[], list[NDArray[np.float64]]]:
         """Start computing `probabilities`, and return a function that waits for the result.
@@ -115,7 +115,7 @@ class ImitationPolicy:
         """
         keys = [(context, tuple(valid)) for context, valid in zip(contexts, actions, strict=True)]
         missing = list({key: None for key in keys if key not in self._cached})
-        if len(self._cached) + len(missing) > REMEMBERED:
+        if len(self._cached) + len(missing) > MAX_CACHED_STATES:
             self._cached = {key: self._cached[key] for key in keys if key in self._cached}
         # On a CPU one state at a time: no padding, and the same bits whatever else is in the call.
         groups = [missing] if self.device.type == "cuda" and missing else [[key] for key in missing]
@@ -135,7 +135,7 @@ class ImitationPolicy:
         rows = [self._context(context) for context, _ in group]
         action_tokens = [[self._action(action) for action in valid] for _, valid in group]
         if self._recorded is not None:
-            return self._recorded[1].ask(rows, action_tokens)
+            return self._recorded[1].start(rows, action_tokens)
         return lambda: self._score(rows, action_tokens)
 
     @contextmanager
@@ -147,7 +147,7 @@ class ImitationPolicy:
         finally:
             self._cached = cached
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache: text ids are about to be given to other texts."""
         self._cached.clear()
 

@@ -1,4 +1,4 @@
-"""How well the imitation policy knows the trajectories of a buffer by heart."""
+"""How well the imitation policy reproduces the trajectories of a buffer."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class XtxAgent(Agent):
         contexts = [(*previous[place], *states[place][:3]) for place in returning]
         lists = [actions.tolist() for actions in self._state_ids.actions([states[place] for place in returning])]
         with clock.part("acting: imitation"):
-            imitated = self._imitation.ask(contexts, lists)
+            imitated = self._imitation.start(contexts, lists)
         if explorers:
             with clock.part("acting: Q"):
                 explored = self._explore([states[place] for place in explorers])
@@ -244,7 +244,7 @@ class XtxAgent(Agent):
         numbers = self._early_numbers = {}
         if self._learner is not None:
             with self._clock.part("intrinsic reward, storing"):
-                numbers["intrinsic_reward"] = self._learner.remember(transitions, self._states, actions, after)
+                numbers["intrinsic_reward"] = self._learner.store(transitions, self._states, actions, after)
         for transition, state, action in zip(transitions, self._states, actions, strict=True):
             running = self._episodes[transition.game]
             running.add(state, action, transition.after.score)
@@ -311,7 +311,7 @@ class XtxAgent(Agent):
 
     def _sweep(self, current: Sequence[EncodedState]) -> None:
         """Delete from the library what neither memories, nor episodes, nor the current states use."""
-        self._imitation.forget()
+        self._imitation.clear_cache()
         texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
         texts += [running.texts() for running in self._episodes]
         texts += [replay.steps.ravel() for replay in self._replays]

@@ -127,9 +127,9 @@ def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Ch
 
     with contextlib.closing(StoryGame(spec)) as game:
         emulator = game.emulator
-        if not emulator.walkthrough:
-            raise UserError(f"no walkthrough is known for {emulator.name}, so there is nothing to check")
-        total = min(limit, len(emulator.walkthrough)) if limit else len(emulator.walkthrough)
+        if not emulator.bindings.walkthrough:
+            raise UserError(f"no walkthrough is known for {emulator.bindings.name}, so there is nothing to check")
+        total = min(limit, len(emulator.bindings.walkthrough)) if limit else len(emulator.bindings.walkthrough)
         found = []
         for number, checked in enumerate(check_walkthrough(game), 1):
             if checked is not None:
@@ -137,4 +137,4 @@ def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Ch
             report(number, total)
             if number == total:
                 break
-        return emulator.name, found
+        return emulator.bindings.name, found

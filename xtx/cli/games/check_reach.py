@@ -51,11 +51,11 @@ def measure_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, Reach
 
     with contextlib.closing(StoryGame(spec)) as game:
         emulator = game.emulator
-        if not emulator.walkthrough:
-            raise UserError(f"no walkthrough is known for {emulator.name}, so there is nothing to check")
-        total = min(limit, len(emulator.walkthrough)) if limit else len(emulator.walkthrough)
+        if not emulator.bindings.walkthrough:
+            raise UserError(f"no walkthrough is known for {emulator.bindings.name}, so there is nothing to check")
+        total = min(limit, len(emulator.bindings.walkthrough)) if limit else len(emulator.bindings.walkthrough)
         steps = []
         for step in play_reach(game, limit):
             steps.append(step)
             report(step.step, total)
-        return emulator.name, measure_reach(game, steps, limit)
+        return emulator.bindings.name, measure_reach(game, steps, limit)

@@ -50,35 +50,35 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
 
     story = describe_story(find_story(path), make_progress(report))
     emulator = Emulator(story)
-    texts = [emulator.reset(emulator.walkthrough_seed)]
+    texts = [emulator.reset(emulator.bindings.walkthrough_seed)]
     score, rewards = emulator.score, []
-    for command in emulator.walkthrough:
+    for command in emulator.bindings.walkthrough:
         if emulator.over or emulator.step(command) in (Status.LIMIT, Status.CRASHED):
             break
         rewards.append(emulator.score - score)
         score = emulator.score
         texts.append(emulator.narration)
 
-    holes = [template.count("OBJ") for template in emulator.templates]
+    holes = [template.count("OBJ") for template in emulator.bindings.templates]
     steps = steps_between_rewards(rewards)
     facts = {
         "story": str(story.path),
         "md5": story.md5,
         "version": f"Z-machine {emulator.header.version}, {len(story.content):,} bytes",
         "templates": f"{holes.count(0)} / {holes.count(1)} / {holes.count(2)} with no, one, two objects",
-        "extra actions": str(len(extra_actions(emulator.name))),
+        "extra actions": str(len(extra_actions(emulator.bindings.name))),
         "dictionary": f"{len(read_dictionary(story.content, emulator.header).words)} words",
         "objects": str(emulator.tree.count),
-        "walkthrough": f"{len(rewards)} steps, seed {emulator.walkthrough_seed}, ends with {score} points",
+        "walkthrough": f"{len(rewards)} steps, seed {emulator.bindings.walkthrough_seed}, ends with {score} points",
         "vocabulary": f"{len(vocabulary(texts))} distinct words printed along the walkthrough",
         "between rewards": _between(steps),
         "survey": _survey(emulator),
     }
-    if not emulator.walkthrough:
+    if not emulator.bindings.walkthrough:
         facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
     if story.profile is not None:
         facts |= _found(story.profile)
-    title = f"{emulator.name}, {emulator.max_score} points"
+    title = f"{emulator.bindings.name}, {emulator.bindings.max_score} points"
     emulator.close()
     return title, facts
 

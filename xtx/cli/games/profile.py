@@ -38,6 +38,10 @@ class Args:
     """Its author."""
     seed: Annotated[int, arg(metavar="N")] = 1
     """The emulator seed under which the walkthrough works."""
+    special: Annotated[tuple[str, ...], arg(metavar="NAME...")] = ("task_done",)
+    """Variables and arrays that belong to the world; those that the story lacks are passed over."""
+    no_topics: bool = False
+    """Make no templates for talk: there is no one to talk to."""
 
 
 def run(args: Args) -> None:
@@ -54,6 +58,8 @@ def run(args: Args) -> None:
             author=args.author,
             walkthrough=read_walkthrough(args.walkthrough) if args.walkthrough else (),
             seed=args.seed,
+            special=args.special,
+            topics=not args.no_topics,
         )
         write_profile(profile, args.out)
     except OSError as error:

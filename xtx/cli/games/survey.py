@@ -69,7 +69,8 @@ def describe_layout(layout: Layout) -> str:
     unused = int((np.frombuffer(layout.mask, np.uint8) == 0).sum())
     found = (
         f"{unused:,} of {len(layout.mask):,} bytes mean nothing, {len(layout.counters)} count turns, "
-        f"{len(layout.idle)} matter in some rooms only, {len(layout.folds)} have values that come to the same"
+        f"{len(layout.idle)} matter in some rooms only, "
+        f"{len(layout.equivalent_values)} have values that come to the same"
     )
     if layout.cut_short:
         rooms = f"; in {layout.num_unchecked_rooms} rooms and off the walkthrough everything counts"

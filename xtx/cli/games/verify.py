@@ -17,7 +17,7 @@ from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.discovery.transcript import read_turns
 from xtx.games.isolated_calls import PATIENCE, call_in_child
 from xtx.games.profile_check import Verification, verify_file
-from xtx.games.zmachine.typed_input import to_the_program
+from xtx.games.zmachine.typed_input import find_interpreter_word
 from xtx.shell_command import format_command
 
 MAX_BYTES = 16 << 20
@@ -50,7 +50,7 @@ def run(args: Args) -> int:
         raise UserError(f"{args.file}: {error.strerror}") from None
     except BadFileError as error:
         raise UserError(f"{args.file}: {error}") from None
-    turns = [turn for turn in read_turns(content) if not to_the_program(turn.command)]
+    turns = [turn for turn in read_turns(content) if not find_interpreter_word(turn.command)]
     if not turns or len(turns) > MAX_TURNS:
         raise UserError(f"{args.file} holds {len(turns)} commands; from 1 to {MAX_TURNS:,} can be played")
     commands, texts = [turn.command for turn in turns], [turn.text for turn in turns]

@@ -20,6 +20,7 @@ from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.files.regular_files import check_regular, open_append
 from xtx.report.data.load_runs import explain_unreadable, find_run_folders
+from xtx.terminal_panel import LINE_EVERY
 
 if TYPE_CHECKING:
     from xtx.training.evaluation import EpisodeOutcome, EvaluationFigures
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 EPISODES = 100
 FILE = "evaluation.json"
 ALL = "evaluations.jsonl"
-LINE_EVERY = 30.0
-"""Seconds between lines where there is no terminal."""
 _BARS = 12
 """Rows of the histogram, at most."""
 _BAR_WIDTH = 30

@@ -84,7 +84,7 @@ def run(args: Args) -> None:
         board, (document, text) = make_of_readable(runs, failed, finder.find, make)
     for line in finder.troubles:
         warn(line)
-    _warn_of(board.unreadable[len(failed) :])
+    _warn_about(board.unreadable[len(failed) :])
     with open_output(args.out) as file:
         file.write(text)
     console = Console(highlight=False, markup=False, emoji=False)
@@ -101,11 +101,11 @@ def _read(paths: Sequence[Path]) -> tuple[list[RunData], list[Unreadable]]:
     if not runs:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise UserError(f"no run can be read: {failed[0].why}{more}")
-    _warn_of(failed)
+    _warn_about(failed)
     return runs, failed
 
 
-def _warn_of(left_out: Sequence[Unreadable]) -> None:
+def _warn_about(left_out: Sequence[Unreadable]) -> None:
     for one in left_out:
         warn(f"{one.folder} is left out: {one.why}")
 
@@ -129,7 +129,7 @@ def _embed(args: Args, file: Path) -> None:
                 build_short(board, args.title or TITLE) if args.short else build_brief(board, args.title), level=2
             ),
         )
-        _warn_of(board.unreadable[len(failed) :])
+        _warn_about(board.unreadable[len(failed) :])
         how_many = len(board.runs)
     try:
         replace_text(file, embed(file, part))
@@ -242,13 +242,13 @@ def play_walkthrough(report: Report, game: str) -> PlayedWalkthrough:
 
     emulator = Emulator(find_story(game))
     try:
-        emulator.reset(emulator.walkthrough_seed)
+        emulator.reset(emulator.bindings.walkthrough_seed)
         first, actions, scores = emulator.score, list[str](), list[int]()
-        for command in emulator.walkthrough:
+        for command in emulator.bindings.walkthrough:
             if emulator.over or emulator.step(command) in (Status.LIMIT, Status.CRASHED):
                 break
             actions.append(command)
             scores.append(emulator.score)
-        return emulator.name, emulator.max_score, first, actions, scores
+        return emulator.bindings.name, emulator.bindings.max_score, first, actions, scores
     finally:
         emulator.close()

@@ -50,7 +50,7 @@ def run(args: Args) -> None:
         made[path] = one, summarise(one, facts)
     for line in finder.troubles:
         warn(line)
-    written = [path for path, (one, summary) in made.items() if _may_be_written(path, one, summary)]
+    written = [path for path, (one, summary) in made.items() if _may_write(path, one, summary)]
     for path in written:  # all that can be refused is refused before the first is written
         _write(path, to_json(made[path][1]))
     console = Console(highlight=False, markup=False, emoji=False)
@@ -81,7 +81,7 @@ def _read(paths: Sequence[Path]) -> list[RunData]:
     return able
 
 
-def _may_be_written(path: Path, run: RunData, new: Summary) -> bool:
+def _may_write(path: Path, run: RunData, new: Summary) -> bool:
     """Whether what lies there is to be replaced; not if it says more of the same run. Raises `UserError` if it is
     another run's, which may be all that is left of that one."""
     if not path.exists():

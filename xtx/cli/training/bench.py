@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -83,6 +83,7 @@ def run(args: Args) -> None:
     check_config(config)
     resources = args.options.to_resources()
     run_parts = prepare(config, resources)
+    from xtx.games.vector.worker_pool import WorkTotals
     from xtx.runs.run_folder import Run
     from xtx.training.loop import Progress, Training
     from xtx.training.session import RestoredRun, open_vector
@@ -90,12 +91,12 @@ def run(args: Args) -> None:
     clock = run_parts.agent.brief.clock
     console = Console()
     began = [time.perf_counter(), 0.0]
-    busy = [0.0, 0.0, 0.0]
+    before = [WorkTotals()]
 
     def watch(progress: Progress) -> bool:
         if not began[1] and progress.steps >= args.warmup:
             clock.seconds.clear()
-            busy[:] = games.worked, games.searched, games.searches
+            before[0] = replace(games.totals)
             began[:] = time.perf_counter(), float(progress.steps)
         return True
 
@@ -109,7 +110,8 @@ def run(args: Args) -> None:
     ):
         Training(run_, run_parts.agent, games, checkpoint_seconds=resources.checkpoint_seconds).run(on_step=watch)
         seconds = time.perf_counter() - began[0]
-        worked, searched, searches = games.worked - busy[0], games.searched - busy[1], games.searches - int(busy[2])
+        worked, searched = games.totals.worked - before[0].worked, games.totals.searched - before[0].searched
+        searches = games.totals.searches - before[0].searches
     _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.num_envs)
     if worked:
         console.print(

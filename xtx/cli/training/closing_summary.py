@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from xtx.core import Brief, EpisodeRecord, NoSettings
+from xtx.core import EPISODES_OF_MEAN, Brief, EpisodeRecord, NoSettings
 from xtx.files.atomic_writes import write_atomically
 from xtx.games.game_setup import GameSetup
 from xtx.runs.line_files import read_episodes
@@ -20,7 +20,6 @@ from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
 
 WIDTH, HEIGHT = 60, 10
-LAST = 100
 RANDOM_EPISODES = 64
 
 
@@ -40,7 +39,7 @@ def print_summary(console: Console, run: Run, game_setup: GameSetup, seconds: st
     for line in draw(curve, config.steps):
         console.print(line, highlight=False, markup=False)
     best = max(episodes, key=lambda episode: episode.score)
-    last = [episode.score for episode in episodes[-LAST:]]
+    last = [episode.score for episode in episodes[-EPISODES_OF_MEAN:]]
     where = f"of {game_setup.max_score} points"
     rows = [
         (f"{config.agent}, mean of its last {len(last)} episodes", f"{np.mean(last):.1f}"),
@@ -88,7 +87,7 @@ def score_curve(episodes: list[EpisodeRecord], steps: int) -> NDArray[np.float64
     for column in range(WIDTH):
         n = int(np.searchsorted(ends, (column + 1) * steps / WIDTH, side="right"))
         if n:
-            begin = max(0, n - LAST)
+            begin = max(0, n - EPISODES_OF_MEAN)
             curve[column] = (sums[n] - sums[begin]) / (n - begin), best[n - 1]
     return curve
 
@@ -112,7 +111,7 @@ def draw(curve: NDArray[np.float64], steps: int) -> list[str]:
         label = f"{bottom + (top - bottom) * row / HEIGHT:6.0f}" if row in (HEIGHT, HEIGHT // 2) else " " * 6
         lines.append(f"{label} │{''.join(cells)}")
     lines.append(f"{bottom:6.0f} └{'─' * len(curve)} {steps:,} steps")
-    lines.append(f"        blocks: mean score of the last {LAST} episodes; line: best score so far")
+    lines.append(f"        blocks: mean score of the last {EPISODES_OF_MEAN} episodes; line: best score so far")
     return lines
 
 

@@ -11,14 +11,13 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from xtx.cli.training.closing_summary import print_summary
+from xtx.core import EPISODES_OF_MEAN
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
-from xtx.terminal_panel import LivePanel, SurveyProgress
-from xtx.training.loop import LAST, Progress
+from xtx.terminal_panel import LINE_EVERY, LivePanel, SurveyProgress
+from xtx.training.loop import Progress
 
-LINE_EVERY = 30.0
-"""Seconds between lines where there is no terminal."""
 SPEED_OVER = 20.0
 """Seconds over which the speed is measured."""
 
@@ -123,7 +122,8 @@ class Display(LivePanel):
         console, folder = self._console, self._run.folder
         if not finished:
             if (p := self._progress) is not None:
-                score = f"mean of the last {min(LAST, p.episodes)} episodes {p.score_mean:.1f}, best {p.score_max}"
+                last = min(EPISODES_OF_MEAN, p.episodes)
+                score = f"mean of the last {last} episodes {p.score_mean:.1f}, best {p.score_max}"
                 so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
                 self.note(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
             self.note("stopped and saved; go on with:")

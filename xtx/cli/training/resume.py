@@ -44,4 +44,4 @@ def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
     if args.agent is not None:
         check_same_agent(args.run, accept_agent(args.agent))
-    return resume(args.run, args.options, accept_changes=args.accept_changes, forget_loggers=args.no_loggers)
+    return resume(args.run, args.options, accept_changes=args.accept_changes, reset_loggers=args.no_loggers)

@@ -180,7 +180,7 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
     named = bool(args.wandb_project or args.wandb_group or args.wandb_tags)
     if not (args.tensorboard or args.wandb or named):
         return
-    from xtx.training.loggers import Loggers, remember_loggers
+    from xtx.training.loggers import Loggers, update_loggers
 
     for planned in runs:
         if is_finished(out / planned.folder, planned.config):
@@ -194,7 +194,7 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
             name=planned.folder,
             tags=(*args.wandb_tags, *planned.folder.split("/")[:2]),
         )
-        remember_loggers(out / planned.folder, asked)
+        update_loggers(out / planned.folder, asked)
 
 
 def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExecutor) -> int:
@@ -204,17 +204,17 @@ def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExe
         scheduler = Scheduler(out.absolute(), runs, executor, args.retries, show.tell)
 
         def asked() -> bool:
-            if stop.asked:
+            if stop.is_requested:
                 show.stopping()
-            return stop.asked
+            return stop.is_requested
 
         scheduler.run_all(show.show, asked)
     items = scheduler.items
     print_result(console, items, out)
-    return _say_what_next(console, items, out)
+    return _print_next_steps(console, items, out)
 
 
-def _say_what_next(console: Console, items: Sequence[SweepRun], out: Path) -> int:
+def _print_next_steps(console: Console, items: Sequence[SweepRun], out: Path) -> int:
     """Gives the exit status."""
     states = {item.state for item in items}
 

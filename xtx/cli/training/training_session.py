@@ -130,23 +130,23 @@ def train(config: RunConfig, folder: Path, options: TrainOptions) -> int:
             raise
 
 
-def resume(folder: Path, options: TrainOptions, *, accept_changes: bool = False, forget_loggers: bool = False) -> int:
-    """Continue a run. `accept_changes`: also if its files were changed since the checkpoint; `forget_loggers`: without
+def resume(folder: Path, options: TrainOptions, *, accept_changes: bool = False, reset_loggers: bool = False) -> int:
+    """Continue a run. `accept_changes`: also if its files were changed since the checkpoint; `reset_loggers`: without
     those that it logged to before."""
     with explain_write_errors(folder), Run.open(folder) as run:
         run_parts = prepare_resumed(run, options.to_resources(), accept_changes=accept_changes)
-        return _session(run, options, run_parts, forget_loggers=forget_loggers)
+        return _session(run, options, run_parts, reset_loggers=reset_loggers)
 
 
-def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, forget_loggers: bool = False) -> int:
+def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_loggers: bool = False) -> int:
     from xtx.cli.training.progress_display import Display
     from xtx.games.vector.game_vector import GameVector
-    from xtx.training.loggers import open_sinks, remember_loggers
+    from xtx.training.loggers import open_sinks, update_loggers
     from xtx.training.loop import Training
     from xtx.training.session import open_vector, restore_run
 
     restored = restore_run(run)
-    loggers = remember_loggers(run.folder, options.loggers, forget=forget_loggers)
+    loggers = update_loggers(run.folder, options.loggers, reset=reset_loggers)
     display = Display(run, run_parts.game_setup, run_parts.device, quiet=options.quiet)
     restored.adopt_threads(options.threads, display.note)
 
@@ -162,7 +162,9 @@ def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, forget_log
     ):
         stop.show = display.stopping
         training = Training(run, run_parts.agent, games, checkpoint_seconds=options.checkpoint_seconds)
-        finished = training.run(restored.state, lambda progress: _show(progress, display, sinks) and not stop.asked)
+        finished = training.run(
+            restored.state, lambda progress: _show(progress, display, sinks) and not stop.is_requested
+        )
     display.summary(finished)
     return 0 if finished else 130
 

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.actions.number_commands import MOST_IN_RANGE, find_ranged, told_numbers
+from xtx.games.actions.number_commands import MOST_IN_RANGE, find_numbers_in_text, find_ranged
 from xtx.games.actions.present_names import Present
-from xtx.games.actions.story_words import ONESELF, head_of
+from xtx.games.actions.story_words import ONESELF, cut_to_first_line
 from xtx.games.actions.whole_dictionary import WholeGrammar
 
 _ASIDE = re.compile(r"^\([^)\n]*\)")
@@ -71,7 +71,7 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
         *anything,
         *grammar.spoken_verbs(names, trial.ask),
         *grammar.self_commands(names),
-        *grammar.pushed_aside(named.names),
+        *grammar.push_commands(named.names),
         *grammar.free_commands(free_forms, present.text),
         *grammar.numbers.commands(names, present.text, trial.ask),
     ]
@@ -140,7 +140,7 @@ class _Found:
         real = [command for command, answer in zip(sound, answers, strict=True) if is_real(grammar, command, answer)]
         real = [c for c in real if not (ONESELF in c.split() and trial.is_fatal(c))]
         # Numbers that stand in the text, and the next ones, then the story's own, before those that were only guessed.
-        told, ranged, own = told_numbers(text), set(find_ranged(text)), grammar.numbers.own
+        told, ranged, own = find_numbers_in_text(text), set(find_ranged(text)), grammar.numbers.own
         real.sort(key=lambda c: (not _numbers_in(c) <= told | ranged, not _numbers_in(c) <= told | ranged | own))
         # Where a text says from where to where a dial goes, one that has all of it does not crowd out other things.
         dialled = [command for command in real if not _numbers_in(command).isdisjoint(ranged)]
@@ -162,7 +162,7 @@ class _Found:
 def is_real(grammar: WholeGrammar, command: str, answer: str) -> bool:
     """Whether what a command does is its own work, by what the story answers: a word that is not understood does
     nothing, and one to which the parser adds an object leaves open which."""
-    head = head_of(answer)
+    head = cut_to_first_line(answer)
     if " " not in command and _ASIDE.match(head):
         return False
     return not grammar.words.is_refusal(head)

@@ -109,7 +109,7 @@ def _verb_of(command: str) -> str:
     return " ".join(words[:2]) if words[0].endswith(",") and len(words) > 2 else words[0]
 
 
-def tell_effects_apart(
+def distinguish_effects(
     candidates: Sequence[str],
     effect: npt.NDArray[np.uint64],
     flags: npt.NDArray[np.uint8],
@@ -153,10 +153,10 @@ def find_common_changes(
     commands: dict[int, list[list[str]]] = {}
     for i in hidden.tolist():
         commands.setdefault(int(watches[i]), []).append(candidates[i].split(" "))
-    return frozenset(common), frozenset(watch for watch, of in commands.items() if _is_anyones(of))
+    return frozenset(common), frozenset(watch for watch, of in commands.items() if _have_many_verbs(of))
 
 
-def _is_anyones(commands: Sequence[Sequence[str]]) -> bool:
+def _have_many_verbs(commands: Sequence[Sequence[str]]) -> bool:
     """Whether commands, as words, have many verbs and no thing in common."""
     if len({words[0] for words in commands}) < _COMMON_VERBS:
         return False
@@ -239,7 +239,7 @@ class EffectJudge:
         if len(touched):
             # Commands that touch the object tree and leave it as it is, but change something else: a step in a maze of
             # which all places are one room.
-            hidden = self._believable(candidates, watches, touched.tolist())
+            hidden = self._select_lasting(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
             return Effects(effect, effect, watches, idle, common)
@@ -247,7 +247,7 @@ class EffectJudge:
         common = common | beside | alone
         own = watches.copy()
         own[np.isin(watches, np.array(sorted(common), dtype=np.uint64))] = idle[0] if len(idle) else 0
-        fine = tell_effects_apart(candidates, effect, flags, own)
+        fine = distinguish_effects(candidates, effect, flags, own)
         # A number that was typed is what the parser remembers first of all.
         fine[[i for i in hidden.tolist() if (noisy and " " in candidates[i]) or _DIGIT.search(candidates[i])]] = 0
         fine[hidden[np.isin(watches[hidden], np.array(sorted(alone), dtype=np.uint64))]] = 0
@@ -259,7 +259,7 @@ class EffectJudge:
         return Effects(effect, fine, watches, idle, common)
 
     @staticmethod
-    def _believable(
+    def _select_lasting(
         candidates: Sequence[str], watches: npt.NDArray[np.uint64], hidden: Sequence[int]
     ) -> npt.NDArray[np.intp]:
         """Those of the commands with hidden changes that are not likely to show only what the parser remembers of them:

@@ -79,7 +79,7 @@ class Thing:
     """Whether it cannot be seen itself, and only another thing's description speaks of it."""
 
 
-@lru_cache(maxsize=4096)  # a search hears the same answers again and again
+@lru_cache(maxsize=4096)  # a search reads the same answers again and again
 def understood_answer(answer: str) -> str:
     """The answer to a question; nothing if the game did not know what was meant."""
     answer = _ASIDE.sub("", answer)
@@ -92,7 +92,7 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.lower()))
 
 
-def tell_apart(words: Sequence[str], owners: dict[str, set[int]], answer: str) -> list[Thing]:
+def distinguish_things(words: Sequence[str], owners: dict[str, set[int]], answer: str) -> list[Thing]:
     """The things behind words that examine alike: one, unless their names say that they are different objects
     ("nothing special about the button", whether red, yellow or blue). Better words come first."""
     objects = {o for word in words for o in owners.get(word, ())}
@@ -127,7 +127,7 @@ def _pairs(dictionary: Dictionary, text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in pairs if all(w not in NO_PART and dictionary.can_name(w) for w in pair))
 
 
-def _with_pairs(things: list[Thing], examined: Mapping[tuple[str, str], str]) -> list[Thing]:
+def _add_two_word_names(things: list[Thing], examined: Mapping[tuple[str, str], str]) -> list[Thing]:
     """The things, and those that only two words name: the stone door beside the wooden door, or beside a staff
     that is wooden too. `examined` is what the game says of pairs of words."""
     alone = {alias: t.answer for t in things for alias in t.aliases}
@@ -195,9 +195,9 @@ class ThingFinder:
         for word, answer in zip(named, examined[len(_DIRECTIONS) : -len(pairs) or None], strict=True):
             if answer and answer not in nowhere:
                 answers.setdefault(answer, []).append(word)
-        things = [thing for answer, words in answers.items() for thing in tell_apart(words, owners, answer)]
+        things = [thing for answer, words in answers.items() for thing in distinguish_things(words, owners, answer)]
         things += self._described(state, answers, {*ranks, *NOT_OBJECTS, *_COMPASS}, nowhere)
-        things = _with_pairs(things, dict(zip(pairs, examined[len(examined) - len(pairs) :], strict=True)))
+        things = _add_two_word_names(things, dict(zip(pairs, examined[len(examined) - len(pairs) :], strict=True)))
         return sorted(things, key=lambda t: t.name)
 
     def _described(
@@ -216,5 +216,5 @@ class ThingFinder:
 
     def _examined(self, state: Snapshot, names: Sequence[str]) -> list[str]:
         """The answer to examining each, or nothing if the game does not know what is meant."""
-        verb = self._emulator.spoken("examine")
+        verb = self._emulator.bindings.translate("examine")
         return [understood_answer(answer) for answer in self._answers(state, [f"{verb} {name}" for name in names])]

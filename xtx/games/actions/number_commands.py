@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, head_of
+from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, cut_to_first_line
 
 NUMBERED = ("set OBJ to {}", "turn OBJ to {}")
 _TYPED = ("dial {}", "type {}", "enter {}", "press {}", "push {}", "say {}", "withdraw {}", "pay {}")
@@ -57,7 +57,9 @@ class NumberCommands:
         ]
         said = ask([(form.format(_TRIED_NUMBER), _TRIED_NUMBER) for form in filled])
         taking = [
-            form for form, answer in zip(filled, said, strict=True) if not self._words.is_refusal(head_of(answer))
+            form
+            for form, answer in zip(filled, said, strict=True)
+            if not self._words.is_refusal(cut_to_first_line(answer))
         ]
         read = sorted(set(map(int, _NUMBER.findall(text))))[:_MOST_NUMBERS]
         told = [str(n) for number in read for n in ((number, number - 1, number + 1) if number > 12 else (number,))]
@@ -90,7 +92,7 @@ class NumberCommands:
 
     @staticmethod
     def _heads(commands: Sequence[tuple[str, str]], ask: Ask) -> list[str]:
-        return [head_of(answer) for answer in ask(commands)]
+        return [cut_to_first_line(answer) for answer in ask(commands)]
 
 
 def find_ranged(text: str) -> list[int]:
@@ -99,6 +101,6 @@ def find_ranged(text: str) -> list[int]:
     return [n for first, last in ends if last - first < MOST_IN_RANGE for n in range(first, last + 1)]
 
 
-def told_numbers(text: str) -> set[int]:
+def find_numbers_in_text(text: str) -> set[int]:
     """Numbers that stand in a text, and the next ones."""
     return {n for number in map(int, _NUMBER.findall(text)) for n in (number - 1, number, number + 1)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from xtx.games.actions.number_commands import NUMBERED, NumberCommands
 from xtx.games.actions.present_names import Named, NameFinder
-from xtx.games.actions.story_words import ONESELF, WORD_MARK, Ask, StoryWords, head_of
+from xtx.games.actions.story_words import ONESELF, WORD_MARK, Ask, StoryWords, cut_to_first_line
 
 _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer OBJ to OBJ", "say OBJ to OBJ")
 """Forms for a person and a topic, or a topic and a person; lists of templates leave them out."""
@@ -43,7 +43,7 @@ class PersonCommands:
         """Those of the names that can be talked to, each person once."""
         # A verb before a comma is a command of its own.
         named = [n for n in names if n[: self._words.dictionary.length] not in self._words.unwanted | self._words.verbs]
-        said = [head_of(answer) for answer in ask([(f"{name}, wait", name) for name in named])]
+        said = [cut_to_first_line(answer) for answer in ask([(f"{name}, wait", name) for name in named])]
         times = Counter(said)
         persons = {
             head.replace(WORD_MARK, name): name
@@ -51,21 +51,23 @@ class PersonCommands:
             if head and not _REFUSALS.search(head) and not self._words.is_refusal(head) and times[head] < _REFUSED_BY
         }
         # Some stories have words for everybody who talks to a thing.
-        return sorted(persons.values(), key=lambda person: (not self._obeys(person, ask), person))[:_MOST_PERSONS]
+        return sorted(persons.values(), key=lambda person: (not self._accepts_orders(person, ask), person))[
+            :_MOST_PERSONS
+        ]
 
-    def _obeys(self, person: str, ask: Ask) -> bool:
+    def _accepts_orders(self, person: str, ask: Ask) -> bool:
         """Whether a person has different answers to different orders."""
         said = ask([(f"{person}, {order}", person) for order in _TRIED_ORDERS])
-        return len(set(map(head_of, said))) > 1
+        return len(set(map(cut_to_first_line, said))) > 1
 
     def talk(self, persons: Sequence[str], names: Sequence[str], named: Named, ask: Ask) -> Iterator[str]:
         """Orders to persons, and every word as a topic."""
         for person in persons:
-            if self._obeys(person, ask):
+            if self._accepts_orders(person, ask):
                 yield from self._orders(person, names, ask)
         forms = self._words.known(_TALK) if named.absent else []
         asked = [(_fill_talk(form, person, named.absent), named.absent) for form in forms for person in persons]
-        heads = iter([head_of(answer) for answer in ask(asked)])
+        heads = iter([cut_to_first_line(answer) for answer in ask(asked)])
         for form in forms:
             for person in persons:
                 if not self._words.is_refusal(next(heads)):
@@ -77,7 +79,10 @@ class PersonCommands:
         yield from self._errands(person, ask)
         # What is to be had may be out of sight, for the person too.
         yield from (f"{person}, {verb} {word}" for verb in self._words.known(_ERRANDS) for word in self._words.nouns)
-        said = [head_of(answer) for answer in ask([(f"{person}, examine {word}", word) for word in self._words.nouns])]
+        said = [
+            cut_to_first_line(answer)
+            for answer in ask([(f"{person}, examine {word}", word) for word in self._words.nouns])
+        ]
         usual = Counter(said).most_common(1)[0][0] if said else ""
         there = {
             word: (head.replace(WORD_MARK, word),)
@@ -94,7 +99,7 @@ class PersonCommands:
     def _errands(self, person: str, ask: Ask) -> Iterator[str]:
         """Orders to go somewhere and do something there, where one cannot be heard any more."""
         ways = [order for order in self._words.plain if order in _DIRECTIONS]
-        said = [head_of(answer) for answer in ask([(f"{person}, {way}", person) for way in ways])]
+        said = [cut_to_first_line(answer) for answer in ask([(f"{person}, {way}", person) for way in ways])]
         times = Counter(said)
         going = [way for way, head in zip(ways, said, strict=True) if times[head] == min(times.values())]
         going = [way for way, head in zip(ways, said, strict=True) if way in going and not self._words.is_refusal(head)]

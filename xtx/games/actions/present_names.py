@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from xtx.games.actions.story_words import ONESELF, SPELLED, WORD_MARK, Ask, StoryWords, head_of
+from xtx.games.actions.story_words import ONESELF, SPELLED, WORD_MARK, Ask, StoryWords, cut_to_first_line
 
 _PROBES = ("examine", "touch", "take")
 """Verbs by which words are asked whether they name something. `examine` says the most. In the dark it says nothing, and
@@ -17,7 +17,7 @@ _MOST_UNCLEAR = 100
 something."""
 _REFUSED_BY = 3
 """An answer that so many persons, or words taken for persons, give to an order is a refusal."""
-_REFUSED_BY_VERBS = 8
+REFUSED_BY_VERBS = 8
 """An answer that so many templates give to a word that names nothing is a refusal. Fewer mean the same: `look up WORD`,
 `find WORD`, `read about WORD`."""
 
@@ -79,7 +79,7 @@ class NameFinder:
         heads: list[list[str]] = []
         refusals: set[str] = {""}
         for questions in self._questions:
-            said = list(map(head_of, ask(questions)))
+            said = list(map(cut_to_first_line, ask(questions)))
             refusals |= self._refusals(said)
             heads.append(said)
             if self._words.is_refusal(Counter(said).most_common(1)[0][0]):
@@ -89,7 +89,7 @@ class NameFinder:
             if not refusals.issuperset(said):
                 # As it was printed: words for the same thing are answered the same.
                 named[word] = tuple(head.replace(WORD_MARK, word) for head in said)
-        for word, answer in self._hardly_seen(heads[0], refusals, ask).items():
+        for word, answer in self._find_unseen_names(heads[0], refusals, ask).items():
             named.setdefault(word, (answer.replace(WORD_MARK, word),) * len(heads))
         oneself = tuple(said[-1].replace(WORD_MARK, ONESELF) for said in heads)
         own = self._owners.get(ONESELF, frozenset())
@@ -113,7 +113,7 @@ class NameFinder:
         likely = [*present.twins, *(name for name, is_told in groups if is_told)]
         return Named([*present.twins, *(name for name, _ in groups)], likely, absent, frozenset(refusals))
 
-    def _hardly_seen(self, said: Sequence[str], refusals: Collection[str], ask: Ask) -> dict[str, str]:
+    def _find_unseen_names(self, said: Sequence[str], refusals: Collection[str], ask: Ask) -> dict[str, str]:
         """Words for which the first verb gets another refusal than most, and the next verb an answer: things that
         cannot be seen well."""
         usual = Counter(said).most_common(1)[0][0]
@@ -122,12 +122,12 @@ class NameFinder:
         verbs = self._words.known(_PROBES)[1:2]
         if not verbs or len(unclear) > _MOST_UNCLEAR:
             return {}
-        heads = [head_of(answer) for answer in ask([(f"{verbs[0]} {word}", word) for word in unclear])]
+        heads = [cut_to_first_line(answer) for answer in ask([(f"{verbs[0]} {word}", word) for word in unclear])]
         times = Counter(heads)
         return {
             word: head
             for word, head in zip(unclear, heads, strict=True)
-            if head not in refusals and not self._words.is_refusal(head) and times[head] < _REFUSED_BY_VERBS
+            if head not in refusals and not self._words.is_refusal(head) and times[head] < REFUSED_BY_VERBS
         }
 
     def group(self, named: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
@@ -175,8 +175,8 @@ class NameFinder:
         if not verbs or not self._words.dictionary.knows("my"):
             return []
         own = [f"my {name}" for name in names if " " not in name]
-        said = list(map(head_of, ask([(f"{verbs[0]} {name}", name[3:]) for name in own])))
-        usual = map(head_of, ask([(f"{verbs[0]} {name[3:]}", name[3:]) for name in own]))
+        said = list(map(cut_to_first_line, ask([(f"{verbs[0]} {name}", name[3:]) for name in own])))
+        usual = map(cut_to_first_line, ask([(f"{verbs[0]} {name[3:]}", name[3:]) for name in own]))
         times = Counter(said)
         return [
             name

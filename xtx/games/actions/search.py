@@ -17,7 +17,7 @@ from xtx.games.actions.template_search import TemplateSearch
 from xtx.games.actions.whole_search import WholeSearch
 from xtx.games.canonical.canonical_state import World
 from xtx.games.emulator.frotz import Emulator, Snapshot
-from xtx.games.zmachine.typed_input import to_the_program
+from xtx.games.zmachine.typed_input import find_interpreter_word
 from xtx.games.zset.engine import Engine
 from xtx.search_versions import WHOLE_VERSION
 
@@ -67,7 +67,7 @@ class Search(TemplateSearch):
     def _with_extra_actions(self, state: Snapshot, found: Findings, excluded: Collection[str]) -> Findings:
         known = [a for a in found.actions if a not in excluded]
         unwanted = {*excluded, *known}
-        extra = [c for c in dict.fromkeys(self._extra) if not to_the_program(c, self.dictionary.length)]
+        extra = [c for c in dict.fromkeys(self._extra) if not find_interpreter_word(c, self.dictionary.length)]
         new = [c for c in extra if c not in unwanted]
         effect = self.effects(state, [*known, *new])
         old = set(effect[: len(known)].tolist()) | {0}

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 
 from xtx.games.zmachine.debug_verbs import debugging_words
 from xtx.games.zmachine.story_memory import Dictionary
-from xtx.games.zmachine.typed_input import to_the_program
+from xtx.games.zmachine.typed_input import find_interpreter_word
 
 WORD_MARK = "\x01"
 """Stands for the word that was typed, in what the parser says of it."""
@@ -40,7 +40,7 @@ _EVERY_CONTROL = 8
 
 
 @lru_cache(maxsize=4096)  # most answers are alike
-def head_of(answer: str) -> str:
+def cut_to_first_line(answer: str) -> str:
     """The beginning of an answer, without what happens afterwards: the first line, with an aside before it."""
     lines = [line for line in answer.strip().split("\n") if line.strip()]
     if len(lines) > 1 and lines[0].startswith("("):
@@ -88,7 +88,9 @@ class StoryWords:
         """Every word that can be typed and is not an order to the program, as long as the dictionary has it."""
         spelled = (w for w in self.dictionary.words if SPELLED.fullmatch(w))
         program = debugging_words(self.dictionary)
-        return tuple(sorted(w for w in spelled if w not in program and not to_the_program(w, self.dictionary.length)))
+        return tuple(
+            sorted(w for w in spelled if w not in program and not find_interpreter_word(w, self.dictionary.length))
+        )
 
     @cached_property
     def single_words(self) -> tuple[str, ...]:

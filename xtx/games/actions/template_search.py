@@ -29,7 +29,7 @@ from xtx.games.zset.engine import ENGINE, Engine
 from xtx.search_versions import SEARCH_VERSION
 
 _FILLED = 16
-"""Sets of names whose candidates are remembered: from step to step most things stay the same."""
+"""Sets of names whose candidates are cached: from step to step most things stay the same."""
 
 
 class Findings(msgspec.Struct, frozen=True, array_like=True):
@@ -94,12 +94,12 @@ class TemplateSearch:
     @cached_property
     def templates(self) -> tuple[str, ...]:
         """The templates of the story's grammar: Jericho's, and those that it left out."""
-        return without_debugging((*self.emulator.templates, *self.emulator.unlisted), self.dictionary)
+        return without_debugging((*self.emulator.bindings.templates, *self.emulator.bindings.unlisted), self.dictionary)
 
     def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
         """Look and inventory in a canonical state; see `findings`."""
         self.judge.excluded = excluded
-        look, inventory = self.answers(state, tuple(map(self.emulator.spoken, ("look", "inventory"))))
+        look, inventory = self.answers(state, tuple(map(self.emulator.bindings.translate, ("look", "inventory"))))
         return look, inventory
 
     def findings(
@@ -117,7 +117,7 @@ class TemplateSearch:
 
     def cannot_try(self, state: Snapshot) -> bool:
         """Whether the story waits for a key, or the engine was seen to fail in this state."""
-        return not self.emulator.wants_line_in(state) or (self.engine is not None and ENGINE in self.judge.excluded)
+        return not state.wants_line or (self.engine is not None and ENGINE in self.judge.excluded)
 
     def judge_things(self, state: Snapshot, look: str, inventory: str) -> Searched:
         """The things that can be named, the templates filled with their names, and what those do."""

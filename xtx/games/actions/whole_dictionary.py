@@ -23,8 +23,8 @@ from functools import cached_property
 from xtx.games.actions.candidates import SIDES
 from xtx.games.actions.number_commands import NumberCommands
 from xtx.games.actions.person_commands import PersonCommands
-from xtx.games.actions.present_names import Named, NameFinder
-from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, head_of
+from xtx.games.actions.present_names import REFUSED_BY_VERBS, Named, NameFinder
+from xtx.games.actions.story_words import ONESELF, SPELLED, Ask, StoryWords, cut_to_first_line
 from xtx.games.zmachine.story_memory import Dictionary
 
 _SPOKEN = ("say", "answer", "type")
@@ -42,9 +42,6 @@ _PUSH_ASIDE = "push OBJ OBJ"
 _UPON = ("on", "onto", "over", "upon", "around")
 _SPELLS = 20
 """An answer that is given to so many words, each before a name as if it were a verb, is a refusal."""
-_REFUSED_BY_VERBS = 8
-"""An answer that so many templates give to a word that names nothing is a refusal. Fewer mean the same: `look up WORD`,
-`find WORD`, `read about WORD`."""
 
 
 class WholeGrammar:
@@ -87,11 +84,11 @@ class WholeGrammar:
     def _taking(self, forms: Sequence[tuple[str, str]], named: Named, ask: Ask) -> list[str]:
         """The forms, given with a command that has a word which names nothing, of which the parser does not complain;
         one of those that are answered alike."""
-        said = [head_of(answer) for answer in ask([(command, named.absent) for _, command in forms])]
+        said = [cut_to_first_line(answer) for answer in ask([(command, named.absent) for _, command in forms])]
         times = Counter(said)
         taking: dict[str, str] = {}
         for (form, _), head in zip(forms, said, strict=True):
-            if head not in named.refusals and times[head] < _REFUSED_BY_VERBS and not self.words.is_refusal(head):
+            if head not in named.refusals and times[head] < REFUSED_BY_VERBS and not self.words.is_refusal(head):
                 taking.setdefault(head, form)
         return list(taking.values())
 
@@ -104,10 +101,10 @@ class WholeGrammar:
         forms = [
             half
             for form in dict.fromkeys((*self.words.two_objects, *self.words.known(_CONSULT)))
-            for half in _halves(form)
+            for half in _split_pair_form(form)
         ]
         tried = [(form, form.replace("OBJ", names[0]).replace("WORD", named.absent)) for form in forms]
-        said = [head_of(answer) for answer in ask([(command, named.absent) for _, command in tried])]
+        said = [cut_to_first_line(answer) for answer in ask([(command, named.absent) for _, command in tried])]
         topics = [
             form
             for (form, _), head in zip(tried, said, strict=True)
@@ -123,7 +120,7 @@ class WholeGrammar:
         if not names:
             return []
         words = self.words.no_verbs
-        said = [head_of(answer) for answer in ask([(f"{word} {names[0]}", word) for word in words])]
+        said = [cut_to_first_line(answer) for answer in ask([(f"{word} {names[0]}", word) for word in words])]
         times = Counter(said)
         taken = [
             word
@@ -132,7 +129,7 @@ class WholeGrammar:
         ]
         return [f"{word} {name}" for word in taken for name in names]
 
-    def pushed_aside(self, names: Sequence[str]) -> list[str]:
+    def push_commands(self, names: Sequence[str]) -> list[str]:
         """Every name pushed to every side, where the grammar has a form for that."""
         if _PUSH_ASIDE not in self.words.two_objects:
             return []
@@ -167,7 +164,7 @@ class WholeGrammar:
         return [w for w in words if self.words.dictionary.knows(w) and w not in self.words.unwanted]
 
 
-def _halves(form: str) -> list[str]:
+def _split_pair_form(form: str) -> list[str]:
     """A form for two objects with each of them in turn replaced by WORD, the other one by OBJ."""
     before, between, after = form.split("OBJ", 2)
     return [f"{before}WORD{between}OBJ{after}", f"{before}OBJ{between}WORD{after}"]

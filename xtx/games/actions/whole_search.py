@@ -59,7 +59,7 @@ _MOST_INITIAL = 8
 """Numbers with which variables begin, at most, that are tried where a command takes one."""
 
 _TURNS_WAITED = 3
-"""Turns after which waiting is given up in `_time_matters`."""
+"""Turns after which waiting is given up in `_depends_on_time`."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,19 @@ class WholeSearch:
         old = set(self._search.choose(plain.candidates, plain.effect))
         others = tuple(a for a in found.actions if a not in old and a not in FALLBACK_ACTIONS)
         found = msgspec.structs.replace(found, actions=(*chosen, *others) or FALLBACK_ACTIONS)
-        things, finer = searched.things, self._finer(searched, found.actions)
-        finer = (*finer, *self._counting_elsewhere(searched), *self._without_effect(searched), *self._pausing(searched))
+        things, finer = searched.things, self._find_finer_actions(searched, found.actions)
+        finer = (
+            *finer,
+            *self._find_changes_elsewhere(searched),
+            *self._without_effect(searched),
+            *self._find_pausing_commands(searched),
+        )
         present = Present(
             names=tuple(t.name for t in things),
             aliases=frozenset(alias for t in things for alias in t.aliases),
             text="\n".join((found.look, found.inventory, *(t.answer for t in things))),
             around="\n".join(name for _, name in names_around(self._search.emulator, state)),
-            twins=self._twins(searched),
+            twins=self._find_ambiguous_words(searched),
             free_forms=tuple(searched.candidates.free_forms(searched.all.effect)),
         )
         if self._is_question(state):
@@ -121,9 +126,9 @@ class WholeSearch:
             *find_added_actions(self._words, present, known, _StateTrial(self, self._search, state, searched)),
         ]
         real = found.actions if found.actions != FALLBACK_ACTIONS or not added else ()
-        if "wait" not in real and self._time_matters(state):
+        if "wait" not in real and self._depends_on_time(state):
             added = [*added, "wait"]
-        if "look" not in (*real, *added) and self._looking_matters(state):
+        if "look" not in (*real, *added) and self._depends_on_looking(state):
             added = [*added, "look"]
         if not added:
             return found
@@ -175,7 +180,7 @@ class WholeSearch:
         found = self._search.judge_candidates(searched.state, searched.things, searched.candidates, watched)
         return replace(found, widest=searched.widest)
 
-    def _twins(self, searched: Searched) -> dict[str, str]:
+    def _find_ambiguous_words(self, searched: Searched) -> dict[str, str]:
         """Words that are answered like the name of a thing and yet mean another one, which moves when they are used,
         with that name: one for each such thing."""
         pairs = [(t.name, alias) for t in searched.things for alias in t.aliases if alias != t.name]
@@ -192,7 +197,7 @@ class WholeSearch:
                 found.setdefault(tuple(moved[:, i, 1].tolist()), (alias, name))
         return dict(found.values())
 
-    def _finer(self, searched: Searched, actions: Sequence[str]) -> tuple[str, ...]:
+    def _find_finer_actions(self, searched: Searched, actions: Sequence[str]) -> tuple[str, ...]:
         """Commands of the templates that leave the object tree like one of the actions does, but change something else
         in the world: blows that miss or hit, in a fight in which something happens every turn anyway."""
         chosen = set(actions)
@@ -207,7 +212,7 @@ class WholeSearch:
             distinct.setdefault((verb, *(word for word in others[:-1] if word in names), *others[-1:]), command)
         return tuple(distinct.values())[:_MOST_FINER]
 
-    def _counting_elsewhere(self, searched: Searched) -> tuple[str, ...]:
+    def _find_changes_elsewhere(self, searched: Searched) -> tuple[str, ...]:
         """Commands of the templates for one object that do nothing but change what belongs to the world in other rooms:
         a spell is learned that is of use in one place."""
         if self._search.world is None:
@@ -279,7 +284,7 @@ class WholeSearch:
             effect = np.where(own & (effect == 0), tried.watches, effect)
         return self._search.choose(commands, effect)
 
-    def _pausing(self, searched: Searched) -> tuple[str, ...]:
+    def _find_pausing_commands(self, searched: Searched) -> tuple[str, ...]:
         """Short commands that do nothing yet but make the story wait for something else than a command: for a key, in
         the middle of a scene."""
         watched = self._search.watched(searched.state)
@@ -306,7 +311,7 @@ class WholeSearch:
         done = take_turn(self._search.emulator, self._search.engine, state, command) is Status.DONE
         return not done or (self._search.emulator.over and not self._search.emulator.won)
 
-    def _time_matters(self, state: Snapshot) -> bool:
+    def _depends_on_time(self, state: Snapshot) -> bool:
         """Whether something may come of waiting: chance is drawn, a clock runs, or the state is another one after a few
         turns."""
         world, emulator = self._search.world, self._search.emulator
@@ -326,7 +331,7 @@ class WholeSearch:
                 return True
         return False
 
-    def _looking_matters(self, state: Snapshot) -> bool:
+    def _depends_on_looking(self, state: Snapshot) -> bool:
         """Whether to look around leads to another state every time, and not to the one to which waiting does: a story
         that counts how often one looks."""
         world, emulator = self._search.world, self._search.emulator

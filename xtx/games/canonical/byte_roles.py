@@ -1,5 +1,5 @@
-"""Whose a byte of a story's memory is, by what commands do to it that leave the world alone: the parser's, which every
-command changes in its own way, or a clock's, which every turn moves by the same amount."""
+"""What a byte of a story's memory is for, by what commands that leave the world alone do to it: the parser's, which
+every command changes in its own way, or a clock's, which every turn moves by the same amount."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Traces:
         step, times = steps.most_common(1)[0]
         return (step <= 10 or step >= 246) and times * 2 >= steps.total()
 
-    def take_for_the_parsers(self, bytes_: slice) -> None:
+    def mark_parser_bytes(self, bytes_: slice) -> None:
         """For bytes of which it is known already."""
         self._verbs[bytes_] = _VERBS
 
@@ -99,7 +99,7 @@ class Traces:
         self._sights = [w for w in words if w not in PRONOUNS]
         words = [*self._sights, "all", "me"]
         commands = list(NONSENSE)
-        for template in self.emulator.templates:
+        for template in self.emulator.bindings.templates:
             for _ in range(4 if "OBJ" in template else 1):
                 command = template
                 while "OBJ" in command:
@@ -107,7 +107,7 @@ class Traces:
                 commands.append(command)
         return commands
 
-    def look_for(self, state: Snapshot, with_pairs: bool) -> None:
+    def record_changes(self, state: Snapshot, with_pairs: bool) -> None:
         """Notes what commands that leave the object tree alone do to the rest of memory; `with_pairs`: also what some
         commands do together with the one that follows."""
         before = np.frombuffer(state.ram, np.uint8)

@@ -35,7 +35,13 @@ ELSEWHERE = 0
 """Stands for a room in `Layout.unchecked`: no object has this number."""
 
 
-class Layout(msgspec.Struct, frozen=True):
+_STORED_NAMES = {
+    "scheduled_events": "due", "room_bytes": "local", "equivalent_values": "folds", "move_timestamps": "since",
+}  # fmt: skip
+"""Names of fields in stored layouts."""
+
+
+class Layout(msgspec.Struct, frozen=True, rename=_STORED_NAMES):
     """Which parts of a story's memory make up the world, and what the others are set to."""
 
     mask: bytes
@@ -45,17 +51,17 @@ class Layout(msgspec.Struct, frozen=True):
     counters: tuple[int, ...]
     """Addresses of bytes that count turns."""
     running: int
-    """What those are set to unless they are 0: they run, and nothing falls due at once."""
+    """What those are set to unless they are 0: they run, and no scheduled event is next."""
     idle: tuple[int, ...]
     """Addresses of bytes that belong to the world, but on which nothing that can be seen or done next depends: the key
     leaves them out, but a command that changes them does something."""
-    due: tuple[tuple[tuple[int, int], ...], ...]
+    scheduled_events: tuple[tuple[tuple[int, int], ...], ...]
     """Addresses and values of bytes, mostly clocks, that together make something happen this turn, whatever is done:
     where all have these values, they keep them."""
-    local: dict[int, tuple[int, ...]]
+    room_bytes: dict[int, tuple[int, ...]]
     """By room (object number): bytes that belong to the world there though not elsewhere, such as the clock behind
     a trap."""
-    folds: tuple[tuple[int, int, bytes], ...]
+    equivalent_values: tuple[tuple[int, int, bytes], ...]
     """Rooms (0 for all), addresses of bytes, and what each of their values is set to: values that come to the same."""
     thorough: bool
     """Whether all attributes of the things in the player's room belong to the world, also those that Jericho leaves
@@ -67,7 +73,7 @@ class Layout(msgspec.Struct, frozen=True):
     fp: int
     cut_short: tuple[str, ...] = ()
     """Stages of the survey that their budget did not suffice for: keys are finer than they need be."""
-    since: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    move_timestamps: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Addresses of words that hold the number of moves at which something happened, with the numbers of moves after
     which that makes a difference: not when it was counts, but how long ago."""
 
@@ -82,9 +88,9 @@ class Layout(msgspec.Struct, frozen=True):
         return sum(room != ELSEWHERE and bool(kept) for room, kept in self.unchecked.items())
 
     @property
-    def stamped(self) -> list[int]:
+    def timestamp_bytes(self) -> list[int]:
         """The bytes of those words, of which neither means anything without the other."""
-        return [byte for address, _ in self.since for byte in (address, address + 1)]
+        return [byte for address, _ in self.move_timestamps for byte in (address, address + 1)]
 
 
 class World:
@@ -102,70 +108,72 @@ class World:
         self._mask[self._idle] = 0
         self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
         self._counters = np.array(layout.counters, dtype=np.intp)
-        self._folds = {room: self._folds_in(room) for room in {room for room, _, _ in layout.folds}}
-        together = [byte for due in layout.due for byte in due]
-        self._due = (
+        self._equivalents = {
+            room: self._equivalents_in(room) for room in {room for room, _, _ in layout.equivalent_values}
+        }
+        together = [byte for event in layout.scheduled_events for byte in event]
+        self._scheduled = (
             np.array([address for address, _ in together], dtype=np.intp),
             np.array([value for _, value in together], dtype=np.uint8),
-            np.cumsum([0, *map(len, layout.due)])[:-1],
+            np.cumsum([0, *map(len, layout.scheduled_events)])[:-1],
         )
         """All bytes that make something happen, one after the other, and where each of the sets begins."""
         tree = emulator.tree
         self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
         tree.entries(self._watched)[:] = 0
         self._watched[self._counters] = 0
-        self._moves = emulator.world_memory.moves_addresses[0] if layout.since else 0
+        self._moves = emulator.world_memory.moves_addresses[0] if layout.move_timestamps else 0
         links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
         self._homes = {roamer: self._places(links, roamer) for roamer in emulator.world_memory.roamers}
 
     def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""
         emulator, layout = self._emulator, self.layout
-        present = self._timeless(emulator.ram) if layout.since else emulator.ram
+        present = self._shift_timestamps(emulator.ram) if layout.move_timestamps else emulator.ram
         ram = present & self._mask
         ram |= self._fill
         around = emulator.tree.around(present, emulator.player)
         room = around[-1] if around else emulator.player  # rooms may have no names
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
-        local = layout.local.get(room)
+        local = layout.room_bytes.get(room)
         if local:
             ram[list(local)] = present[list(local)]
-        if layout.due:
-            addresses, values, starts = self._due
+        if layout.scheduled_events:
+            addresses, values, starts = self._scheduled
             for i in np.flatnonzero(np.logical_and.reduceat(present[addresses] == values, starts)):
-                for address, value in layout.due[i]:
+                for address, value in layout.scheduled_events[i]:
                     ram[address] = value
         self._keep_attributes(ram, present, around)
-        for fold in (self._folds.get(0), self._folds.get(room)):
-            if fold is not None:
-                addresses, tables = fold
+        for equivalents in (self._equivalents.get(0), self._equivalents.get(room)):
+            if equivalents is not None:
+                addresses, tables = equivalents
                 ram[addresses] = tables[np.arange(len(addresses)), ram[addresses]]
         unchecked = layout.unchecked.get(room, self._unchecked_elsewhere)
         if unchecked:
             ram[list(unchecked)] = present[list(unchecked)]
         for roamer, homes in self._homes.items():
-            self._send_home(ram, roamer, homes)
+            self._move_home(ram, roamer, homes)
         pc, opcode, frames = layout.prompt
         usual = Snapshot(ram.tobytes(), layout.stack, pc, layout.sp, layout.fp, frames, opcode, rng, b"")
-        state = emulator.save_registers()
+        state = emulator.save(with_ram=False)
         if prompt_of(state) == layout.prompt:
             return usual
         # A prompt of another kind: what the parser remembers may matter, so nothing is left out.
         odd = msgspec.structs.replace(state, ram=emulator.ram.tobytes(), rng=rng, narration=b"")
-        return usual if self._only_asks_back(odd, usual) else odd
+        return usual if self._is_clarifying_question(odd, usual) else odd
 
-    def _timeless(self, ram: Ram) -> Ram:
+    def _shift_timestamps(self, ram: Ram) -> Ram:
         """The memory with what happened so many moves ago put as long before the canonical number of moves: as long as
         makes the difference, and no longer."""
         ram, now, canonical = ram.copy(), read_word(ram, self._moves), read_word(self._fill, self._moves)
-        for address, breaks in self.layout.since:
+        for address, breaks in self.layout.move_timestamps:
             ago = count_elapsed(now, read_word(ram, address))
             write_word(ram, address, canonical - max((after for after in breaks if after <= ago), default=0))
         return ram
 
     def _keep_attributes(self, ram: Ram, present: Ram, around: list[int]) -> None:
-        """Gives what is around the player all its attributes. Where he is he has been before: a room that forgot it
-        would welcome him again."""
+        """Keep all attributes of what is around the player. The room was entered before: without its attributes the
+        story would describe it as new."""
         if not around:
             return
         tree, places = self._emulator.tree, around
@@ -174,8 +182,8 @@ class World:
         rows, width = np.array(places) - 1, self._emulator.header.attribute_bytes
         tree.entries(ram)[rows, :width] = tree.entries(present)[rows, :width]
 
-    def _only_asks_back(self, odd: Snapshot, usual: Snapshot) -> bool:
-        """Whether the parser just wants to know more ("which one do you mean?") and would as well take a new
+    def _is_clarifying_question(self, odd: Snapshot, usual: Snapshot) -> bool:
+        """Whether the parser only asks for more ("which one do you mean?") and would as well take a new
         command: then `look` begins the same way from here as from the usual prompt. (How it goes on may depend on
         clocks, which run on in one of the two.)"""
         emulator = self._emulator
@@ -191,7 +199,7 @@ class World:
         for state in (odd, usual):
             emulator.restore(state)
             status = emulator.step("look", CANDIDATE_LIMIT)
-            results.append((status, clean(emulator.narration)[:60], prompt_of(emulator.save_registers())))
+            results.append((status, clean(emulator.narration)[:60], prompt_of(emulator.save(with_ram=False))))
         emulator.restore(present)
         return results[0] == results[1] and results[0][0] is Status.DONE
 
@@ -206,7 +214,7 @@ class World:
     def watched(self, ram: Ram) -> Ram:
         """The bits beyond the object tree that belong to the world in a state with that RAM, also those that the key
         leaves out: a command that changes one of them does something."""
-        local = self.layout.local.get(self._emulator.tree.room(ram, self._emulator.player))
+        local = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player))
         if not local:
             return self._watched
         mask = self._watched.copy()
@@ -218,7 +226,7 @@ class World:
     def watched_elsewhere(self, ram: Ram) -> Ram | None:
         """The bytes that belong to the world in some room, but not in the one of a state with that RAM: what is learned
         here may count there. None if there are none."""
-        here = self.layout.local.get(self._emulator.tree.room(ram, self._emulator.player), ())
+        here = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player), ())
         elsewhere = self._local_bytes.difference(here)
         if not elsewhere:
             return None
@@ -232,18 +240,18 @@ class World:
         """The bytes that belong to the world in some rooms only, but for clocks and objects."""
         emulator = self._emulator
         mask = np.zeros_like(self._watched)
-        mask[[byte for some in self.layout.local.values() for byte in some]] = 1
+        mask[[byte for some in self.layout.room_bytes.values() for byte in some]] = 1
         emulator.tree.entries(mask)[:] = 0
         mask[self._counters] = 0
         memory = emulator.world_memory
         mask[[*memory.moves_addresses, *memory.score_addresses]] = 0
         return frozenset(np.flatnonzero(mask).tolist())
 
-    def _folds_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
-        """Addresses of the bytes that are folded in a room, and a row of new values for each."""
-        folds = [(address, table) for where, address, table in self.layout.folds if where == room]
-        tables = np.frombuffer(b"".join(table for _, table in folds), np.uint8).reshape(len(folds), 256)
-        return np.array([address for address, _ in folds], dtype=np.intp), tables
+    def _equivalents_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
+        """Addresses of the bytes with equivalent values in a room, and a row of new values for each."""
+        found = [(address, table) for where, address, table in self.layout.equivalent_values if where == room]
+        tables = np.frombuffer(b"".join(table for _, table in found), np.uint8).reshape(len(found), 256)
+        return np.array([address for address, _ in found], dtype=np.intp), tables
 
     @staticmethod
     def _places(links: npt.NDArray[np.int64], roamer: int) -> list[int]:
@@ -252,7 +260,7 @@ class World:
         beside = np.flatnonzero(links[:, 0] == links[home, 0]).tolist()
         return [home, *(o for o in beside if o > home), *(o for o in beside if 0 < o < home)]
 
-    def _send_home(self, ram: Ram, roamer: int, homes: Sequence[int]) -> None:
+    def _move_home(self, ram: Ram, roamer: int, homes: Sequence[int]) -> None:
         """Puts a roamer that is out of the player's sight where it was at the beginning of the game; or next door if
         the player is there, where one sees that it is away but not how far."""
         tree = self._emulator.tree
@@ -270,5 +278,5 @@ class World:
 
 
 def prompt_of(state: Snapshot) -> tuple[int, int, int]:
-    """What tells one kind of prompt from another: program counter, opcode and number of frames."""
+    """What distinguishes kinds of prompts: program counter, opcode and number of frames."""
     return state.pc, state.opcode, state.frames

@@ -22,7 +22,7 @@ from xtx.games.canonical.survey_budget import Budget
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
 from xtx.games.emulator.printed_text import clean
 from xtx.games.zmachine.story_memory import Ram
-from xtx.games.zset.command_responses import find_kept_back
+from xtx.games.zset.command_responses import find_prompt_prefix
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 
 RNG = (1_000_003, 0, 0)
@@ -73,7 +73,8 @@ class Trial:
     def answers(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""
         return tuple(
-            "" if screen is None else self._read(screen) for screen in self._engine.ask(state, commands, self.limit)
+            "" if screen is None else self._read(screen)
+            for screen in self._engine.read_responses(state, commands, self.limit)
         )
 
     def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
@@ -108,7 +109,7 @@ class Trials:
                     raise
                 break
         if self._engines:
-            find_kept_back(emulator, self._engines[0], self.avoid)
+            find_prompt_prefix(emulator, self._engines[0], self.avoid)
         self._reading = Lock()
         self._read = lru_cache(maxsize=4096)(self._read_screen)
         self._trials = [Trial(engine, self._read) for engine in self._engines]
@@ -180,7 +181,7 @@ class Trials:
 
     def _read_screen(self, screen: bytes) -> str:
         with self._reading:  # libfrotz has one place for that
-            return clean(self.emulator.tidy(screen))
+            return clean(self.emulator.clean_screen(screen))
 
     def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         """Flags of each command, tried from a state, and RAM after it, one row for each."""
@@ -200,7 +201,7 @@ class Trials:
         changeable[[*layout.counters, *layout.idle]] = True
         world = self.emulator.world_memory
         changeable[[*world.moves_addresses, *world.score_addresses, *self.copies]] = False
-        changeable[layout.stamped] = False
+        changeable[layout.timestamp_bytes] = False
         return changeable
 
     def matters(

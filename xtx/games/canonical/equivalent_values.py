@@ -2,7 +2,7 @@
 
 A byte that belongs to the world counts with every value by itself, though often only one or two of them make a
 difference: none is left, or this is where something lies buried. Here values are put in the place of others in states
-all over the game: those that never make a difference are folded into one.
+all over the game: those that never make a difference are replaced by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from xtx.games.canonical.command_trials import CHUNK
 from xtx.games.emulator.frotz import Snapshot
 
-Fold = tuple[int, int, bytes]
+ValueTable = tuple[int, int, bytes]
 """A room (0 for all), the address of a byte, and what each of its 256 values is replaced by."""
 
 _GAIN = 3
@@ -34,8 +34,8 @@ _MANY = 5
 """In no more rooms than that a byte is compared, unless it is worth something there."""
 
 
-class Folding:
-    """Finds folds from canonical states of one story."""
+class EquivalentValueSearch:
+    """Finds equivalent values of bytes, from canonical states of one story."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Folding:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
         `appearances` says what states look like to a player who tries this and that in them; each is one of the states,
         or made of the one with that number. `covered` are the bits of memory that always count. `may_compare` and
-        `may_verify` say whether there is time left for either: values that were not compared, or with a fold that was
+        `may_verify` say whether there is time left for either: values that were not compared, or with a table that was
         not verified in all states, count each by itself."""
         self._states = states
         self._rooms = np.array(rooms)
@@ -67,28 +67,28 @@ class Folding:
         """The states' memories, one in each row."""
         return self._memory
 
-    def folds(self, suspects: Iterable[int], local: Mapping[int, Iterable[int]]) -> tuple[Fold, ...]:
-        """Folds of the suspected bytes. `local`, by room: bytes that count there only."""
+    def find(self, suspects: Iterable[int], room_bytes: Mapping[int, Iterable[int]]) -> tuple[ValueTable, ...]:
+        """Return the tables of the suspected bytes. `room_bytes`, by room: bytes that count there only."""
         worth = [address for address in suspects if self._gain(address, 0)]
         # What is worth most comes first, should there be no time for all.
         worth.sort(key=lambda address: -self._gain(address, 0))
-        only_here = {address for bytes_ in local.values() for address in bytes_}
-        found = self._held_to_all(
-            [fold for address in worth if address not in only_here for fold in self._everywhere(address)]
+        only_here = {address for bytes_ in room_bytes.values() for address in bytes_}
+        found = self._verify(
+            [table for address in worth if address not in only_here for table in self._everywhere(address)]
         )
-        return self._held_to_all([*found, *(fold for address in worth for fold in self._in_rooms(address, found))])
+        return self._verify([*found, *(table for address in worth for table in self._in_rooms(address, found))])
 
-    def _everywhere(self, address: int) -> list[Fold]:
-        """A fold of a byte all over the game, if there is one."""
+    def _everywhere(self, address: int) -> list[ValueTable]:
+        """A table for a byte all over the game, if there is one."""
         if not self._may_compare() or len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
             return []
         table = self._table(address, self._rows(0), self._memory[:, address], _ENOUGH)
         return [] if table is None else [(0, address, table)]
 
-    def _in_rooms(self, address: int, everywhere: Sequence[Fold]) -> list[Fold]:
-        """Folds of a byte in single rooms, after those all over the game: first where it is worth the most."""
-        column, folds = self._memory[:, address], []
-        for _, _, table in (fold for fold in everywhere if fold[1] == address):
+    def _in_rooms(self, address: int, everywhere: Sequence[ValueTable]) -> list[ValueTable]:
+        """Tables for a byte in single rooms, after those all over the game: first where it is worth the most."""
+        column, found = self._memory[:, address], []
+        for _, _, table in (table for table in everywhere if table[1] == address):
             column = np.frombuffer(table, np.uint8)[column]
         rooms = [room for room in self._varied(address) if len(self._rows(room)) >= _ENOUGH_HERE]
         gains = {room: self._gain(address, room) for room in rooms}
@@ -97,10 +97,10 @@ class Folding:
             if not self._may_compare():
                 break
             rows = self._rows(room)
-            table_here = self._table(address, rows, column[rows], _ENOUGH_HERE)
-            if table_here is not None:
-                folds.append((room, address, table_here))
-        return folds
+            replaced = self._table(address, rows, column[rows], _ENOUGH_HERE)
+            if replaced is not None:
+                found.append((room, address, replaced))
+        return found
 
     def _rows(self, room: int) -> npt.NDArray[np.intp]:
         """The states in a room; all for 0."""
@@ -168,30 +168,30 @@ class Folding:
         ram[address] = value
         return bytes(ram)
 
-    def _looks(self, asked: Sequence[tuple[int, bytes]]) -> list[Hashable]:
+    def _looks(self, states_tried: Sequence[tuple[int, bytes]]) -> list[Hashable]:
         """What states look like, each given by the number of the state that it was made of, and its RAM."""
-        new = [pair for pair in dict.fromkeys(asked) if pair not in self._seen]
+        new = [pair for pair in dict.fromkeys(states_tried) if pair not in self._seen]
         states = [(index, msgspec.structs.replace(self._states[index], ram=ram)) for index, ram in new]
         self._seen |= dict(zip(new, self._appearances(states), strict=True))
-        return [self._seen[pair] for pair in asked]
+        return [self._seen[pair] for pair in states_tried]
 
-    def _held_to_all(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
-        """The folds without what makes a difference in any of the states: values were compared in some of them, and one
-        byte at a time. None if there is no time to see that."""
-        tables = [(room, address, bytearray(table)) for room, address, table in folds]
+    def _verify(self, found: Sequence[ValueTable]) -> tuple[ValueTable, ...]:
+        """Return the tables without the values that make a difference in any state, since values were compared in some
+        states, and one byte at a time. Returns none if there is no time for that."""
+        tables = [(room, address, bytearray(table)) for room, address, table in found]
         changed = True
         while changed:  # what is taken out for one state may matter in another that was right before
             changed = False
             for begin in range(0, len(self._states), CHUNK):
                 some = range(begin, min(begin + CHUNK, len(self._states)))
-                here = {i: [fold for fold in tables if fold[0] in (0, self._rooms[i])] for i in some}
-                folded = {i: _fold(self._states[i].ram, here[i]) for i in some}
-                different = [i for i in some if folded[i] != self._states[i].ram]
-                self._looks([(i, ram) for i in different for ram in (self._states[i].ram, folded[i])])
+                here = {i: [table for table in tables if table[0] in (0, self._rooms[i])] for i in some}
+                replaced = {i: _replace_values(self._states[i].ram, here[i]) for i in some}
+                different = [i for i in some if replaced[i] != self._states[i].ram]
+                self._looks([(i, ram) for i in different for ram in (self._states[i].ram, replaced[i])])
                 for i in different:
-                    while (guilty := self._guilty(i, here[i])) is not None:
-                        before = _fold(self._states[i].ram, here[i][:guilty])
-                        _, address, table = here[i][guilty]
+                    while (wrong := self._find_wrong(i, here[i])) is not None:
+                        before = _replace_values(self._states[i].ram, here[i][:wrong])
+                        _, address, table = here[i][wrong]
                         table[before[address]] = before[address]
                         changed = True
                         if not self._may_verify():
@@ -201,28 +201,28 @@ class Folding:
         unchanged = bytes(range(256))
         return tuple((room, address, bytes(t)) for room, address, t in tables if bytes(t) != unchanged)
 
-    def _guilty(self, index: int, folds: Sequence[tuple[int, int, bytearray]]) -> int | None:
-        """Which of the folds is the first that, with those before it, makes a difference in a state; None if even all
+    def _find_wrong(self, index: int, tables: Sequence[tuple[int, int, bytearray]]) -> int | None:
+        """Which of the tables is the first that, with those before it, makes a difference in a state; None if even all
         of them do not."""
         ram = self._states[index].ram
-        folded = _fold(ram, folds)
-        if folded == ram:
+        replaced = _replace_values(ram, tables)
+        if replaced == ram:
             return None
-        truth, look = self._looks([(index, ram), (index, folded)])
+        truth, look = self._looks([(index, ram), (index, replaced)])
         if look == truth:
             return None
-        without, needed = 0, len(folds)  # halving
+        without, needed = 0, len(tables)  # halving
         while needed - without > 1:
             middle = (without + needed) // 2
-            if self._looks([(index, _fold(ram, folds[:middle]))])[0] != truth:
+            if self._looks([(index, _replace_values(ram, tables[:middle]))])[0] != truth:
                 needed = middle
             else:
                 without = middle
         return needed - 1
 
 
-def _fold(ram: bytes, folds: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:
+def _replace_values(ram: bytes, tables: Iterable[tuple[int, int, bytes | bytearray]]) -> bytes:
     changed = bytearray(ram)
-    for _, address, table in folds:
+    for _, address, table in tables:
         changed[address] = table[changed[address]]
     return bytes(changed)

@@ -50,7 +50,7 @@ class _Tried:
 
     tested: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     untried: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    guilty: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    affected_rooms: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @staticmethod
     def add(questions: Sequence[_Question], rooms: dict[int, set[int]]) -> None:
@@ -62,7 +62,7 @@ class _Tried:
     def is_idle(self, address: int) -> bool:
         """Whether a byte was tried often enough and seldom matters."""
         too_few = self.untried[address] and len(self.tested[address]) < _ENOUGH
-        return not too_few and len(self.guilty[address]) * _SELDOM <= len(self.tested[address])
+        return not too_few and len(self.affected_rooms[address]) * _SELDOM <= len(self.tested[address])
 
 
 class IdleBytes:
@@ -93,18 +93,20 @@ class IdleBytes:
         usual = {a: int(np.bincount(self._memory[:, a]).argmax()) for a in suspects}
         tried = self._try(suspects, usual)
         for address, others in self._tables(suspects).items():
-            tried.guilty[address] |= set().union(*(tried.guilty[a] for a in others)) & tried.tested[address]
+            tried.affected_rooms[address] |= (
+                set().union(*(tried.affected_rooms[a] for a in others)) & tried.tested[address]
+            )
         fill = bytearray(self._layout.fill)
-        idle, local = [], dict(self._layout.local)
+        idle, local = [], dict(self._layout.room_bytes)
         for address in suspects:
             if not tried.is_idle(address):
                 continue
             idle.append(address)
             fill[address] = usual[address]
             # Where it was not tried it may matter.
-            for room in sorted(tried.guilty[address] | (tried.untried[address] - tried.tested[address])):
+            for room in sorted(tried.affected_rooms[address] | (tried.untried[address] - tried.tested[address])):
                 local[room] = (*local.get(room, ()), address)
-        return msgspec.structs.replace(self._layout, fill=bytes(fill), idle=tuple(idle), local=local)
+        return msgspec.structs.replace(self._layout, fill=bytes(fill), idle=tuple(idle), room_bytes=local)
 
     def _try(self, suspects: Sequence[int], usual: Mapping[int, int]) -> _Tried:
         tried = _Tried()
@@ -113,11 +115,11 @@ class IdleBytes:
                 tried.add(questions, tried.untried)
                 continue
             limit = self._trials.budget.left // (2 * len(questions))
-            culprits = self._trials.each(_culprits_finder(usual, limit), questions)
+            decisive = self._trials.each(_make_dependency_finder(usual, limit), questions)
             tried.add(questions, tried.tested)
-            for question, found in zip(questions, culprits, strict=True):
+            for question, found in zip(questions, decisive, strict=True):
                 for address in found:
-                    tried.guilty[address].add(question.room)
+                    tried.affected_rooms[address].add(question.room)
         return tried
 
     def _in_chunks(self, suspects: Sequence[int], usual: Mapping[int, int], tried: _Tried) -> Iterator[list[_Question]]:
@@ -126,10 +128,13 @@ class IdleBytes:
         for begin in range(0, len(chosen), CHUNK):
             some = chosen[begin : begin + CHUNK]
             # A byte that matters in many rooms belongs to the key: it need not be found again.
-            doubtful = [a for a in suspects if len(tried.guilty[a]) < _OFTEN or tried.is_idle(a)]
-            yield [self._ask(i, [a for a in doubtful if self._memory[i, a] != usual[a]], i in thorough) for i in some]
+            doubtful = [a for a in suspects if len(tried.affected_rooms[a]) < _OFTEN or tried.is_idle(a)]
+            yield [
+                self._make_question(i, [a for a in doubtful if self._memory[i, a] != usual[a]], i in thorough)
+                for i in some
+            ]
 
-    def _ask(self, index: int, suspects: Sequence[int], thorough: bool) -> _Question:
+    def _make_question(self, index: int, suspects: Sequence[int], thorough: bool) -> _Question:
         """The question of a state: what is seen, where one can go, or, thoroughly, what any command does."""
         state, commands = self._states[index], self._commands
         if thorough and not self._trials.budget.is_spent:
@@ -165,11 +170,11 @@ class IdleBytes:
         return self._memory
 
 
-def _culprits_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _Question], list[int]]:
+def _make_dependency_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _Question], list[int]]:
     """A function that finds those of a question's suspects on which something depends. When it has done that much work,
-    it takes those that are left for culprits too."""
+    it counts those that are left as found too."""
 
-    def find_culprits(trial: Trial, question: _Question) -> list[int]:
+    def find_dependencies(trial: Trial, question: _Question) -> list[int]:
         raw = np.frombuffer(question.state.ram, np.uint8)
 
         def appearance(addresses: Sequence[int]) -> tuple[tuple[str, ...], bytes]:
@@ -181,11 +186,11 @@ def _culprits_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _
 
         end = trial.work + limit
         truth, found, left = appearance(()), [], list(question.suspects)
-        while (culprit := find_first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
-            found.append(culprit)
-            left.remove(culprit)
+        while (byte := find_first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
+            found.append(byte)
+            left.remove(byte)
             if trial.work > end:
                 return [*found, *left]
         return found
 
-    return find_culprits
+    return find_dependencies

@@ -1,6 +1,6 @@
 """Puts a layout to the test: commands must do the same from the canonical state as from the real one.
 
-Where one does not, the byte to blame is found by halving and given back to the world, in that room.
+Where one does not, the byte that causes it is found by bisection and put back into the key, in that room.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LayoutCheck:
             outcomes = self.trials.outcomes(canonical, commands, watched)
             wrong = outcomes != truth
             if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
-                # Whatever is done, the story stops: no state of this game. Even a clock may be to blame, of which a
+                # Whatever is done, the story stops: no state of this game. Even a clock may be the cause, of which a
                 # value between its first and its last ends everything.
                 deadly = self._find_deadly(layout, before, canonical, commands[:idle])
                 if deadly is None:
@@ -93,18 +93,18 @@ class LayoutCheck:
                 mask[deadly] = 0xFF
                 layout = msgspec.structs.replace(layout, mask=bytes(mask), counters=counters)
                 continue
-            # Where something falls due this turn whatever is done, also with the first of all commands, that is the
+            # Where something happens this turn whatever is done, also with the first of all commands, that is the
             # clock's doing and says nothing of the commands.
-            due = idle > 0 and truth[0] != 0 and np.count_nonzero(truth[:idle]) > 1
-            if not wrong.any() or (due and wrong[:idle].sum() > 1):
+            happens_anyway = idle > 0 and truth[0] != 0 and np.count_nonzero(truth[:idle]) > 1
+            if not wrong.any() or (happens_anyway and wrong[:idle].sum() > 1):
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
-            guilty = self._find_guilty(layout, before, canonical, telling, watched)
-            if guilty is None:
+            decisive = self._find_decisive_byte(layout, before, canonical, telling, watched)
+            if decisive is None:
                 break
             room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
-            local = {**layout.local, room: (*layout.local.get(room, ()), guilty)}
-            layout = msgspec.structs.replace(layout, local=local)
+            local = {**layout.room_bytes, room: (*layout.room_bytes.get(room, ()), decisive)}
+            layout = msgspec.structs.replace(layout, room_bytes=local)
         return layout
 
     def _find_deadly(
@@ -115,7 +115,7 @@ class LayoutCheck:
             self.trials.suspects(layout, before, canonical), self.trials.matters(before, canonical, commands)
         )
 
-    def _find_guilty(
+    def _find_decisive_byte(
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
     ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""

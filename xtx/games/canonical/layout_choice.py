@@ -78,7 +78,7 @@ class LayoutChoice:
         counters = [int(a) for a in np.flatnonzero(counting & (mask == 0xFF) & ~select_kept_bytes(self.emulator))]
         return Layout(
             mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), running=_RUNNING[0],
-            idle=(), due=(), local={}, folds=(), thorough=False,
+            idle=(), scheduled_events=(), room_bytes={}, equivalent_values=(), thorough=False,
             prompt=prompt_of(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
         )  # fmt: skip
@@ -106,14 +106,16 @@ class LayoutChoice:
             found = {after for outcomes, moves in spans for after in find_breaks(outcomes, moves, _STAMP_BREAKS)}
             if not 0 < len(found) <= _STAMP_BREAKS:
                 continue  # nothing comes of it, or of something else than how long ago it was
-            tried = msgspec.structs.replace(layout, since=(*layout.since, (address, tuple(sorted(found)))))
+            tried = msgspec.structs.replace(
+                layout, move_timestamps=(*layout.move_timestamps, (address, tuple(sorted(found))))
+            )
             if self._count_mistakes(tried, states, self.usual) < self._count_mistakes(layout, states, self.usual):
                 layout = tried
         return layout
 
     def choose_fill(self, layout: Layout, candidates: Sequence[Snapshot], walk: Sequence[str]) -> Layout:
         """The layout that sets clocks to where they disturb least, and not to when the sun is about to rise."""
-        states = self.walks.wander(layout, walk, WANDERED // 10)
+        states = self.walks.walk_randomly(layout, walk, WANDERED // 10)
         clocks = np.flatnonzero(self.traces.timed > 0)
         layouts = [layout]
         for state in candidates:
@@ -124,7 +126,7 @@ class LayoutChoice:
 
     def choose_counters(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout that sets running counters so that fewest events come, also while the player waits."""
-        states = self.walks.wander(layout, walk, WANDERED // 3)
+        states = self.walks.walk_randomly(layout, walk, WANDERED // 3)
         layouts = [msgspec.structs.replace(layout, running=value) for value in _RUNNING]
         return min(layouts, key=lambda tried: self._count_mistakes(tried, states, (*IDLE, "wait")))
 
@@ -132,7 +134,7 @@ class LayoutChoice:
         """The layout without bytes that change by themselves and that nothing was seen to depend on, such as the
         switch of a bird that sings now and then in the forest."""
         emulator = self.emulator
-        states = self.walks.wander(layout, walk)
+        states = self.walks.walk_randomly(layout, walk)
         restless = self._find_restless(layout, states)
         mask, fill = bytearray(layout.mask), bytearray(layout.fill)
         for address in restless:
@@ -148,13 +150,13 @@ class LayoutChoice:
 
     def choose_thoroughness(self, layout: Layout, walk: Sequence[str]) -> Layout:
         """The layout with all attributes of the things in sight, if rooms are described more truly with them."""
-        states = self.walks.wander(layout, walk, WANDERED // 4)
+        states = self.walks.walk_randomly(layout, walk, WANDERED // 4)
         thorough = msgspec.structs.replace(layout, thorough=True)
         better = self._count_misdescribed(thorough, states) < self._count_misdescribed(layout, states)
         return thorough if better else layout
 
     def _make_ago(self, state: Snapshot, address: int, now: int) -> Callable[[int], bytes]:
-        """A function that says what the usual commands do in a state if a stamp was set so many moves ago."""
+        """A function that says what the usual commands do in a state if a timestamp was set so many moves ago."""
         commands = [c for c in self.usual if c not in self.trials.avoid]
 
         @cache
@@ -212,7 +214,7 @@ class LayoutChoice:
     def _find_restless(self, layout: Layout, states: Sequence[Snapshot]) -> list[int]:
         """The bytes that changed while nothing was done in some of the states."""
         open_bytes = (np.frombuffer(layout.mask, np.uint8) == 0xFF) & ~select_kept_bytes(self.emulator)
-        open_bytes[[*layout.counters, *layout.stamped]] = False
+        open_bytes[[*layout.counters, *layout.timestamp_bytes]] = False
         changed = np.zeros(len(open_bytes), dtype=bool)
         for state, (_, memory) in zip(
             states, self.trials.each(lambda trial, state: trial.memories(state, IDLE[:1]), states), strict=True
@@ -233,7 +235,7 @@ class LayoutChoice:
             while (
                 len(memory) < _RUN + 3
                 and not emulator.over
-                and prompt_of(emulator.save_registers()) == prompt_of(usual)
+                and prompt_of(emulator.save(with_ram=False)) == prompt_of(usual)
             ):
                 if self.walks.step(IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
                     break

@@ -61,7 +61,7 @@ def pack_layouts(layouts: Mapping[str, ShippedLayout]) -> bytes:
 
 
 def _first_memory(emulator: Emulator) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    emulator.reset(emulator.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed)
     return emulator.ram.copy()
 
 

@@ -3,7 +3,7 @@
 It is found by trying. From states along the walkthrough many commands are given that do not change the object
 tree. A byte that such commands change, each in its own way, is the parser's. A byte that every command that takes
 a turn moves by the same amount counts turns. Then the layout is put to the test: where a command does something
-else from the canonical state than from the real one, the byte to blame is searched for and given back to the
+else from the canonical state than from the real one, the byte that causes it is searched for and put back into the
 world, in that room.
 """
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from xtx.games.canonical.byte_roles import NONSENSE, PAIRS, Traces
 from xtx.games.canonical.canonical_state import Layout, World, prompt_of
 from xtx.games.canonical.command_trials import IDLE, RNG, Trial, Trials
-from xtx.games.canonical.equivalent_values import Folding
+from xtx.games.canonical.equivalent_values import EquivalentValueSearch
 from xtx.games.canonical.idle_bytes import IdleBytes
 from xtx.games.canonical.layout_check import LayoutCheck
 from xtx.games.canonical.layout_choice import LayoutChoice
@@ -62,7 +62,7 @@ class _Survey:
         self.emulator = emulator
         self.budget = budget
         self.trials = Trials(emulator, avoid, budget)
-        self.usual = tuple(dict.fromkeys((*IDLE, *sorted(BASIC_ACTIONS), *emulator.walkthrough)))
+        self.usual = tuple(dict.fromkeys((*IDLE, *sorted(BASIC_ACTIONS), *emulator.bindings.walkthrough)))
         """Commands that are tried everywhere; those of the walkthrough also name what is not in sight."""
         random_numbers = random.Random(5)
         self.traces = Traces(self.trials, random_numbers)
@@ -89,14 +89,14 @@ class _Survey:
             # The compiler said where the parser keeps its things, so there is nothing to find out; or nothing can be
             # tried, and all of memory counts.
             for start, end in profile.volatile if profile is not None else ():
-                self.traces.take_for_the_parsers(slice(start, end))
+                self.traces.mark_parser_bytes(slice(start, end))
             layout = self.choice.make_first(states[0], usual, memory, scores)
             return layout if self.trials.can_try else msgspec.structs.replace(layout, cut_short=(ONLY_WALKED,))
         budget.begin("looking for the parser's memory", 0.2)
         pairs_every = 1 if len(chosen) * PAIRS * self.walks.step_cost < _PAIRS_SHARE * budget.total else 4
         for number, i in enumerate(chosen):
             if number < FEWEST_STATES or not budget.is_spent:
-                self.traces.look_for(states[i], with_pairs=number % pairs_every == 0)
+                self.traces.record_changes(states[i], with_pairs=number % pairs_every == 0)
         budget.begin("looking for clocks", 0.35)
         layout = self.choice.make_first(states[0], usual, memory, scores)
         layout = self.choice.choose_score(layout, [states[i] for i in chosen])
@@ -106,15 +106,15 @@ class _Survey:
         layout = self.choice.drop_harmless(layout, commands)
         layout = self.choice.choose_thoroughness(layout, commands)
         budget.begin("looking for memory that nothing depends on", 0.55)
-        far = self.walks.wander(layout, commands, _WANDERED_FAR)
+        far = self.walks.walk_randomly(layout, commands, _WANDERED_FAR)
         idle = IdleBytes(self.trials, self.traces, layout, self.usual, far)
         layout = idle.find(find_needless_bytes(self.emulator, layout, idle.memory) & ~select_kept_bytes(self.emulator))
         budget.begin(CHECKING, 0.75, at_least=0.2)
-        directions = [t for t in self.emulator.templates if t in BASIC_ACTIONS]
+        directions = [t for t in self.emulator.bindings.templates if t in BASIC_ACTIONS]
         # What costs little comes first.
         layout = self.check.refine_along(layout, [(states[i], [commands[i], *directions]) for i in ordinary], 1.0)
         layout = add_scheduled_events(
-            self.trials, layout, [*(states[i] for i in ordinary), *self.walks.wander(layout, commands)]
+            self.trials, layout, [*(states[i] for i in ordinary), *self.walks.walk_randomly(layout, commands)]
         )
         # Again: the effects of commands could not be told from those of events before.
         layout = self.check.refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], 1.0, hidden=True)
@@ -123,12 +123,12 @@ class _Survey:
         )
         layout = self.check.keep_unchecked(layout, {self.check.find_room(states[i]) for i in ordinary})
         budget.begin("looking for values that come to the same", 0.9)
-        walks = [*self.walks.wander(layout, commands, _WANDERED_FOLDING), *self.walks.loiter(layout)]
-        layout = self._find_folds(layout, [*(states[i] for i in ordinary), *walks])
+        walks = [*self.walks.walk_randomly(layout, commands, _WANDERED_FOLDING), *self.walks.wait_in_rooms(layout)]
+        layout = self._find_equivalent_values(layout, [*(states[i] for i in ordinary), *walks])
         self.emulator.restore(usual)
         return msgspec.structs.replace(layout, cut_short=tuple(budget.cut_short))
 
-    def _find_folds(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
+    def _find_equivalent_values(self, layout: Layout, states: Sequence[Snapshot]) -> Layout:
         """The layout with values of bytes that come to the same; of bytes in which two of the states differ that
         Jericho's hash takes for one."""
         emulator, world, budget = self.emulator, World(self.emulator, layout), self.budget
@@ -153,12 +153,12 @@ class _Survey:
                     commands[index] = [c for c in tried if c not in self.trials.avoid]
             return self.trials.each(appearance, asked)
 
-        folding = Folding(
+        search = EquivalentValueSearch(
             list(canonical.values()), rooms, appearances, select_covered_bits(self.emulator),
             may_compare=lambda: not budget.is_beyond(0.85), may_verify=lambda: not budget.is_beyond(1.0),
         )  # fmt: skip
-        suspects = np.flatnonzero(find_needless_bytes(self.emulator, layout, folding.memory)).tolist()
-        return msgspec.structs.replace(layout, folds=folding.folds(suspects, layout.local))
+        suspects = np.flatnonzero(find_needless_bytes(self.emulator, layout, search.memory)).tolist()
+        return msgspec.structs.replace(layout, equivalent_values=search.find(suspects, layout.room_bytes))
 
 
 def _pattern(outcomes: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:

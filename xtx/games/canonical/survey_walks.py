@@ -48,11 +48,13 @@ class SurveyWalks:
         """States along the walkthrough, or along a walk of simple commands where there is none: the states, the
         command given in each, RAM and score."""
         emulator = self.emulator
-        emulator.reset(emulator.walkthrough_seed)
-        walk: Sequence[str] = emulator.walkthrough
+        emulator.reset(emulator.bindings.walkthrough_seed)
+        walk: Sequence[str] = emulator.bindings.walkthrough
         if not walk:
-            moves = [t for t in emulator.templates if "OBJ" not in t and t not in self.trials.avoid] or [IDLE[0]]
-            walk = [self.random.choice(moves) for _ in range(100)]
+            moves = [t for t in emulator.bindings.templates if "OBJ" not in t and t not in self.trials.avoid] or [
+                IDLE[0]
+            ]
+            walk = [self.random.choice(moves or [IDLE[0]]) for _ in range(100)]
         states, commands, scores, longest = [], [], [], 0
         for command in walk:
             states.append(emulator.save())
@@ -67,7 +69,7 @@ class SurveyWalks:
         memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
         return states, commands, memory, np.array(scores)
 
-    def wander(self, layout: Layout, walk: Sequence[str], count: int = WANDERED) -> list[Snapshot]:
+    def walk_randomly(self, layout: Layout, walk: Sequence[str], count: int = WANDERED) -> list[Snapshot]:
         """States of a walk at random around the walkthrough; fewer where a step costs much."""
         emulator = self.emulator
         commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.trials.avoid]
@@ -86,10 +88,10 @@ class SurveyWalks:
                     states.append(state)
         return states[:count] or [state for state in self.walked if prompt_of(state) == layout.prompt]
 
-    def loiter(self, layout: Layout) -> list[Snapshot]:
+    def wait_in_rooms(self, layout: Layout) -> list[Snapshot]:
         """States in which nothing is done for some turns in rooms that have bytes of their own: many of those are
         clocks that run only there, and a walk hardly ever stays."""
-        emulator, places, states = self.emulator, set(layout.local), []
+        emulator, places, states = self.emulator, set(layout.room_bytes), []
         for start in self.walked:
             room = emulator.tree.room(np.frombuffer(start.ram, np.uint8), emulator.player)
             if room not in places or prompt_of(start) != layout.prompt:

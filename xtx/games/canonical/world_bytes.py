@@ -40,9 +40,9 @@ def find_needless_bytes(emulator: Emulator, layout: Layout, memory: npt.NDArray[
     for group in groups.values():
         varies |= (memory[group] != memory[group[0]]).any(axis=0)
     counts = np.frombuffer(layout.mask, np.uint8) != 0
-    counts[[address for local in layout.local.values() for address in local]] = True
+    counts[[address for local in layout.room_bytes.values() for address in local]] = True
     varies &= counts
-    varies[layout.stamped] = False
+    varies[layout.timestamp_bytes] = False
     return varies
 
 

@@ -225,7 +225,7 @@ def _extra_actions() -> dict[str, tuple[str, ...]]:
 
 
 def _profiles(folder: Path) -> Iterator[tuple[Path, Profile]]:
-    """The stories in a folder that have a good profile beside them. Bad ones speak up when they are played."""
+    """The stories in a folder that have a good profile beside them. Bad ones are reported when they are played."""
     for path in story_files(folder):
         companion = path.with_suffix(".json")
         if companion.is_file():

@@ -1,16 +1,14 @@
 """A profile: what must be known about a story that Jericho does not know, and how it is made from Inform 6.
 
 Inform writes the addresses of a story's variables into `gameinfo.dbg` (option -k); the grammar is read from the
-story itself. As a command: python -m xtx.games.catalog.profile STORY DEBUG -o OUT
+story itself. `xtx games profile` is the command.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import hashlib
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
@@ -22,6 +20,7 @@ import msgspec
 
 from xtx.files.bounded_reads import read_json
 from xtx.games.catalog.finding import Finding
+from xtx.games.zmachine.infocom_grammar import HOLE
 from xtx.games.zmachine.story_memory import Header, Ram, decode_text, word
 
 Address = Annotated[int, msgspec.Meta(ge=0, lt=0x10000)]
@@ -140,7 +139,6 @@ def write_profile(profile: Profile, path: Path) -> None:
 
 # --- the grammar, from the story itself ----------------------------------------------------------------------------
 
-HOLE = "OBJ"
 _END = 15  # closes a grammar line
 _GV1_LINE = 8  # bytes of a line in Inform's older table: parameter count, six tokens, action
 _TOKEN = 3  # bytes of a token in the newer table: type, data
@@ -463,41 +461,3 @@ def read_walkthrough(path: Path) -> list[str]:
     """The commands in a file, one a line; empty lines and lines that begin with # are left out."""
     lines = (line.strip() for line in path.read_text("utf-8").splitlines())
     return [line for line in lines if line and not line.startswith("#")]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command that makes a profile."""
-    parser = argparse.ArgumentParser(
-        prog="python -m xtx.games.catalog.profile", description="Make a profile of a story."
-    )
-    parser.add_argument("story", type=Path, help="story file compiled by Inform 6")
-    parser.add_argument("debug", type=Path, help="gameinfo.dbg, which Inform writes with the option -k")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="profile to write")
-    parser.add_argument("--walkthrough", type=Path, help="file with one command a line")
-    parser.add_argument("--title", default="")
-    parser.add_argument("--author", default="")
-    parser.add_argument("--name", default="")
-    parser.add_argument("--special", nargs="*", default=["task_done"], metavar="NAME", help="variables of the world")
-    parser.add_argument("--no-topics", action="store_true", help="no templates for talk: there is no one to talk to")
-    options = parser.parse_args(arguments)
-    try:
-        profile = profile_from_debug(
-            options.story.read_bytes(),
-            options.debug.read_bytes(),
-            file=options.story.name,
-            name=options.name,
-            title=options.title,
-            author=options.author,
-            walkthrough=read_walkthrough(options.walkthrough) if options.walkthrough else (),
-            special=options.special,
-            topics=not options.no_topics,
-        )
-        write_profile(profile, options.out)
-    except (OSError, ValueError) as error:
-        print(f"xtx.games.catalog.profile: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -38,7 +38,7 @@ def discover(story: Story, on_progress: Progress | None = None) -> Profile:
     emulator = Emulator(replace(story, profile=profile))
     engine = None
     try:
-        if not emulator.wants_input_in(emulator.save_registers()):
+        if not emulator.save(with_ram=False).wants_input:
             raise UserError(f"{story.path.name} ends before it asks for anything")
         with suppress(ValueError):
             engine = Engine.of(emulator)
@@ -54,11 +54,11 @@ def _discover(profile: Profile, probe: Probe) -> Profile:
     budget.begin("going through the opening", 0.1)
     opening = find_opening(emulator, SEED)
     profile = msgspec.structs.replace(profile, opening=opening, title=find_title(emulator.narration) or profile.name)
-    if emulator.halted or not emulator.wants_line_in(emulator.save_registers()):
+    if emulator.halted or not emulator.save(with_ram=False).wants_line:
         missing = Finding("prompt", "not found", "not found", "the story never asks for a command")
         return msgspec.structs.replace(profile, findings=(*profile.findings, missing))
     first = emulator.save()
-    answers = [answer for c in ("look", "wait", "inventory") if (answer := probe.give(first, c)) is not None]
+    answers = [answer for c in ("look", "wait", "inventory") if (answer := probe.run(first, c)) is not None]
     prompt = commonest_prompt(answers)
     states = walk(probe, first)
     budget.begin("looking for the score", 0.45)

@@ -20,13 +20,13 @@ def find_end(probe: Probe, states: Sequence[Snapshot]) -> tuple[End | None, Find
     """The variable, and its values that mean victory."""
     ending: dict[int, dict[int, str]] = {}
     for state in states[:_MOST_STATES]:
-        usual = probe.give(state, _COMMAND)
+        usual = probe.run(state, _COMMAND)
         if usual is None:
             continue
         for number, value in enumerate(probe.global_values(state)):
             if value or probe.budget.is_spent:
                 continue  # it is 0 while the game goes on
-            told = _told_ends(probe, state, number, usual.prompt)
+            told = _list_end_texts(probe, state, number, usual.prompt)
             if told:
                 ending.setdefault(number, {}).update(told)
     full = {number: told for number, told in ending.items() if len(told) == len(_TRIED)} or ending
@@ -43,11 +43,11 @@ def find_end(probe: Probe, states: Sequence[Snapshot]) -> tuple[End | None, Find
     return place, Finding("end", name, "sure" if sure else "likely", how)
 
 
-def _told_ends(probe: Probe, state: Snapshot, number: int, usual: tuple[int, int]) -> dict[int, str]:
+def _list_end_texts(probe: Probe, state: Snapshot, number: int, usual: tuple[int, int]) -> dict[int, str]:
     """What is printed at the end of the game, by the value of the variable that ended it."""
     told: dict[int, str] = {}
     for value in _TRIED:
-        answer = probe.give_altered(probe.with_global(state, number, value), _COMMAND)
+        answer = probe.run_altered(probe.with_global(state, number, value), _COMMAND)
         if answer is not None and answer.prompt != usual and (reads_as_end(answer.text) or find_ending(answer.text)):
             told[value] = find_ending(answer.text) or answer.text.strip()[-400:]
         elif value == _TRIED[0]:

@@ -59,7 +59,7 @@ def _listed(
 ) -> Counter[int]:
     """The objects of which `inventory` lists what is put into them: for how many things. Of objects that lie in each
     other the outermost."""
-    usual = probe.give(state, "inventory")
+    usual = probe.run(state, "inventory")
     if usual is None:
         return Counter()
     links = tree.links(np.frombuffer(state.ram, np.uint8))
@@ -88,7 +88,7 @@ def _is_told(tree: ObjectTree, thing: int, text: str) -> bool:
 
 
 def _inventory(probe: Probe, state: Snapshot) -> str:
-    answer = probe.give_altered(state, "inventory")
+    answer = probe.run_altered(state, "inventory")
     return _plain(answer.text) if answer is not None else ""
 
 
@@ -110,7 +110,7 @@ def _moving(probe: Probe, tree: ObjectTree, states: Sequence[Snapshot]) -> int:
     for state in states:
         before = tree.links(np.frombuffer(state.ram, np.uint8))[:, 0]
         for direction in DIRECTIONS:
-            answer = probe.give(state, direction)
+            answer = probe.run(state, direction)
             if answer is not None:
                 after = tree.links(np.frombuffer(answer.state.ram, np.uint8))[:, 0]
                 moved.update(np.flatnonzero((after != before) & (after > 0) & (before > 0)).tolist())

@@ -47,24 +47,24 @@ class Probe:
         self.globals = emulator.header.globals
         self.number_of_globals = max(0, min(GLOBALS, (emulator.header.dynamic_size - self.globals) // 2))
 
-    def give(self, state: Snapshot, command: str) -> Answer | None:
+    def run(self, state: Snapshot, command: str) -> Answer | None:
         """What becomes of a command in a state that the story came to by itself; None where it does not end, or ends
         the story. Commands are English; the story gets its own word for them."""
-        answer = self.give_altered(state, command)
+        answer = self.run_altered(state, command)
         if answer is not None:
             return answer
-        command = self.emulator.spoken(command)
+        command = self.emulator.bindings.translate(command)
         self.emulator.restore(msgspec.structs.replace(state, narration=b""))  # which may be longer than Frotz takes
         status = self.emulator.step(command, CANDIDATE_LIMIT)
         self.budget.spend(FROTZ_WEIGHT * self.emulator.instructions)
         return _split(self.emulator.save()) if status is Status.DONE else None
 
-    def give_altered(self, state: Snapshot, command: str) -> Answer | None:
+    def run_altered(self, state: Snapshot, command: str) -> Answer | None:
         """The same for any state; None also where the engine does not know."""
         if self.engine is None:
             return None
         before = self.engine.counts["instructions"]
-        flags, after = self.engine.step(state, self.emulator.spoken(command))
+        flags, after = self.engine.step(state, self.emulator.bindings.translate(command))
         self.budget.spend(self.engine.counts["instructions"] - before)
         return None if flags & (UNJUDGED | 8) else _split(after)
 
@@ -98,7 +98,7 @@ def is_status(line: str) -> bool:
     return bool(_STATUS_GAP.search(line.strip("> ").rstrip()) or _STATUS_GAP.match(line.lstrip(">")))
 
 
-def same_words(one: str, other: str) -> bool:
+def has_same_words(one: str, other: str) -> bool:
     """Whether two texts are the same but for spaces."""
     return one.split() == other.split()
 

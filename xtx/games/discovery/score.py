@@ -76,10 +76,10 @@ class _Shown:
 
 def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     """The score, the number of moves and the points that there are to get, from some states of a story."""
-    text = _ask(probe, states[0])
+    text = _read_answer(probe, states[0])
     shown = [_variables_shown(probe, state) for state in states[:_MOST_STATES]]
-    score, score_finding = _agreed(probe, shown, "score", "shown by the command score")
-    moves, moves_finding = _agreed(probe, shown, "moves", "shown by the command score")
+    score, score_finding = _find_common_variable(probe, shown, "score", "shown by the command score")
+    moves, moves_finding = _find_common_variable(probe, shown, "moves", "shown by the command score")
     fixed = _fixed_by_version(probe)
     if fixed:
         how = "version 3 fixes it" + ("; shown by the command score" if score == fixed[0] else "")
@@ -88,10 +88,10 @@ def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     if score is None or moves is None:
         in_status = [_variables_shown(probe, state, in_status=True) for state in states[:_MOST_STATES]]
         if score is None:
-            score, score_finding = _agreed(probe, in_status, "score", "shown in the status line")
+            score, score_finding = _find_common_variable(probe, in_status, "score", "shown in the status line")
         if moves is None:
             others = [[one for one in each if _place(probe, one.number) != score] for each in in_status]
-            moves, moves_finding = _agreed(probe, others, "moves", "shown in the status line")
+            moves, moves_finding = _find_common_variable(probe, others, "moves", "shown in the status line")
     if moves is None:
         moves, moves_finding = _ticking(probe, states[0])
     printed = next((p for p in PRINTED if re.search(p, text)), "")
@@ -119,16 +119,16 @@ def _fixed_by_version(probe: Probe) -> tuple[Word, Word] | None:
     return Word(header.globals + 2), Word(header.globals + 4)
 
 
-def _ask(probe: Probe, state: Snapshot, altered: bool = False, in_status: bool = False) -> str:
+def _read_answer(probe: Probe, state: Snapshot, altered: bool = False, in_status: bool = False) -> str:
     """What the story answers to `score`, or shows in its status line. Where it makes one wait, also what comes then."""
-    give = probe.give_altered if altered else probe.give
-    answer = give(state, "look" if in_status else "score")
+    run = probe.run_altered if altered else probe.run
+    answer = run(state, "look" if in_status else "score")
     if answer is None:
         return ""
     if in_status:
         return answer.status
     if answer.prompt != (state.pc, state.frames) and not _NUMBER.search(answer.text):
-        more = give(answer.state, "")
+        more = run(answer.state, "")
         return answer.text + (more.text if more is not None else "")
     return _NOTE.sub("", answer.text)
 
@@ -136,7 +136,7 @@ def _ask(probe: Probe, state: Snapshot, altered: bool = False, in_status: bool =
 def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[Word | None, Finding]:
     """The word of memory, among those that are no global variables and are as the score is now, that is printed as the
     score when it is altered. Without one the score is read from what is printed."""
-    now = _printed_value(printed, _ask(probe, states[0])) or 0
+    now = _printed_value(printed, _read_answer(probe, states[0])) or 0
     ram = states[0].ram
     found: list[int] = []
     variables = range(probe.globals, probe.globals + 2 * probe.number_of_globals)
@@ -147,7 +147,7 @@ def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[
         if len(found) > 1 or probe.budget.is_spent:
             break
         if int.from_bytes(ram[address : address + 2], "big", signed=True) == now and all(
-            _printed_value(printed, _ask(probe, probe.with_word(state, address, value), altered=True)) == value
+            _printed_value(printed, _read_answer(probe, probe.with_word(state, address, value), altered=True)) == value
             for state in states[:2]
             for value in _ELSEWHERE
         ):
@@ -174,15 +174,16 @@ def _place(probe: Probe, number: int) -> Word:
 
 def _variables_shown(probe: Probe, state: Snapshot, in_status: bool = False) -> list[_Shown]:
     """The global variables of which an answer shows the value, one number of it each."""
-    usual = _ask(probe, state, in_status=in_status)
+    usual = _read_answer(probe, state, in_status=in_status)
     found: list[_Shown] = []
     for number in range(probe.number_of_globals):
         if probe.budget.is_spent:
             break
         one, other = (
-            _ask(probe, probe.with_global(state, number, value), altered=True, in_status=in_status) for value in _TRIED
+            _read_answer(probe, probe.with_global(state, number, value), altered=True, in_status=in_status)
+            for value in _TRIED
         )
-        at = _number_that_follows(one, other) if _is_sane(one, usual) else None
+        at = _find_following_number(one, other) if _is_sane(one, usual) else None
         if at is not None:
             found.append(_Shown(number, number_role(one, at, in_status), int(at[0]) - _TRIED[0]))
     return found
@@ -193,7 +194,7 @@ def _is_sane(text: str, usual: str) -> bool:
     return len(text) < 2 * len(usual) + _MORE_TEXT and not _COMPLAINT.search(text)
 
 
-def _number_that_follows(one: str, other: str) -> re.Match[str] | None:
+def _find_following_number(one: str, other: str) -> re.Match[str] | None:
     """The first number in a text that is larger in the other one, by as much as the variable is; behind it others may
     be, since some stories tell at once that there are more points now."""
     numbers, others = list(_NUMBER.finditer(one)), [found[0] for found in _NUMBER.finditer(other)]
@@ -216,7 +217,9 @@ def number_role(text: str, at: re.Match[str], in_status: bool) -> str:
     return "maximum" if _MAXIMUM_BEFORE.search(before) else "score"
 
 
-def _agreed(probe: Probe, shown: Sequence[Sequence[_Shown]], role: str, how: str) -> tuple[Word | None, Finding]:
+def _find_common_variable(
+    probe: Probe, shown: Sequence[Sequence[_Shown]], role: str, how: str
+) -> tuple[Word | None, Finding]:
     """The variable that plays a role in all of the states; none where several do, which must be summands then."""
     offsets = (0,) if role == "score" else (0, 1, -1)
     candidates = [{one.number for one in each if one.role == role and one.offset in offsets} for each in shown]
@@ -235,12 +238,12 @@ def _ticking(probe: Probe, state: Snapshot) -> tuple[Word | None, Finding]:
     begins with few moves."""
     rows, at = [probe.global_values(state)], state
     for command in ("wait", "wait", "wait", "look"):
-        answer = probe.give(at, command)
+        answer = probe.run(at, command)
         if answer is None:
             break
         at = answer.state
         rows.append(probe.global_values(at))
-    nonsense = probe.give(at, "xyzzyplugh")
+    nonsense = probe.run(at, "xyzzyplugh")
     still = probe.global_values(nonsense.state) if nonsense is not None else rows[-1]
     fitting = [
         number

@@ -30,7 +30,7 @@ def read_turns(content: str) -> list[Turn]:
     ]
 
 
-def likeness(expected: str, printed: str) -> float:
+def measure_likeness(expected: str, printed: str) -> float:
     """The share of the expected words that were printed, from 0 to 1; 1 where none were expected."""
     words = _words(expected)
     return sum(word in _words(printed) for word in words) / len(words) if words else 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from xtx.games.discovery.probe import Answer, Probe, same_words
+from xtx.games.discovery.probe import Answer, Probe, has_same_words
 from xtx.games.emulator.frotz import STEP_LIMIT as LONG
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 
@@ -51,7 +51,7 @@ def _follow_usual_answers(emulator: Emulator) -> tuple[str, ...] | None:
         state = emulator.save()
         if _takes_commands(emulator, state):
             return tuple(typed)
-        choices = _REPLIES if emulator.wants_line_in(state) else _KEYS
+        choices = _REPLIES if state.wants_line else _KEYS
         answer = _first_that_leads_on(emulator, state, choices, seen)
         if answer is None:
             return None
@@ -67,7 +67,7 @@ def _search_answers(emulator: Emulator, first: Snapshot) -> tuple[str, ...] | No
     tried = 0
     for state, typed in waiting:  # which grows meanwhile
         emulator.restore(state)
-        for answer in find_offered_answers(emulator.narration, emulator.wants_line_in(state)):
+        for answer in find_offered_answers(emulator.narration, state.wants_line):
             tried += 1
             if tried > _MOST_TRIES:
                 return None
@@ -91,12 +91,14 @@ def find_offered_answers(text: str, is_line: bool) -> tuple[str, ...]:
 
 def _takes_commands(emulator: Emulator, state: Snapshot) -> bool:
     """Whether the story waits for a command in the present state; the emulator is left there."""
-    return emulator.wants_line_in(state) and not _is_a_question(emulator, state)
+    return state.wants_line and not _is_a_question(emulator, state)
 
 
 def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
     """Whether the story answers the same to whatever is typed and asks again, as it does for yes or no."""
-    said = emulator.ask(state, [*map(emulator.spoken, ("look", "inventory")), "examine me"], LONG)
+    said = emulator.read_responses(
+        state, [*map(emulator.bindings.translate, ("look", "inventory")), "examine me"], LONG
+    )
     emulator.restore(state)
     texts = {" ".join(text.split()) for text in said if text is not None}
     return len(texts) == 1
@@ -112,9 +114,9 @@ def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_Place
     emulator.restore(state)
     if emulator.step(answer, LONG) is not Status.DONE:
         return False
-    after = emulator.save_registers()
+    after = emulator.save(with_ram=False)
     place = after.pc, after.frames, " ".join(emulator.narration.split())
-    if place in seen or not emulator.wants_input_in(after):
+    if place in seen or not after.wants_input:
         return False
     seen.add(place)
     return True
@@ -122,16 +124,16 @@ def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_Place
 
 def walk(probe: Probe, first: Snapshot) -> list[Snapshot]:
     """States in some of the rooms near the first one, each room once, the first state before all others."""
-    start = probe.give(first, "look")
+    start = probe.run(first, "look")
     states, seen = [first], {_room_line(start)} if start is not None else set()
     for state in states:  # which grows meanwhile
         if len(states) >= _MOST_STATES or probe.budget.is_spent:
             break
         for direction in DIRECTIONS:
-            after = probe.give(state, direction)
-            if after is None or same_words(after.text, "") or after.prompt != (first.pc, first.frames):
+            after = probe.run(state, direction)
+            if after is None or has_same_words(after.text, "") or after.prompt != (first.pc, first.frames):
                 continue
-            look = probe.give(after.state, "look")
+            look = probe.run(after.state, "look")
             if look is None or look.prompt != after.prompt or _room_line(look) in seen:
                 continue
             seen.add(_room_line(look))

@@ -1,4 +1,4 @@
-"""The Jericho door: the only module that imports jericho.
+"""The Z-machine emulator: Jericho's Frotz with one story. The only package that imports jericho is this one.
 
 An `Emulator` is one Z-machine with one story in it. It knows commands, texts, states and memory, and nothing of
 observations or valid actions. Differences between games that Jericho supports and games described by a profile
@@ -7,7 +7,6 @@ of our own end here.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
 import tempfile
@@ -18,20 +17,16 @@ from pathlib import Path
 import jericho as jericho  # what jericho.py offers under the same names
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from jericho import defines
-from jericho.template_action_generator import TemplateActionGenerator
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
-from xtx.games.catalog.profile import overshadowed_readings, unlisted_templates
 from xtx.games.catalog.story_file import Story
 from xtx.games.emulator.command_outcomes import CANDIDATE_LIMIT as CANDIDATE_LIMIT
 from xtx.games.emulator.command_outcomes import STEP_LIMIT as STEP_LIMIT
 from xtx.games.emulator.command_outcomes import Status as Status
 from xtx.games.emulator.command_outcomes import Verdict as Verdict
 from xtx.games.emulator.command_outcomes import Verdicts as Verdicts
-from xtx.games.emulator.jericho_library import COMMAND_LENGTH as COMMAND_LENGTH
 from xtx.games.emulator.jericho_library import Trace as Trace
 from xtx.games.emulator.jericho_library import WorldStruct as WorldStruct
 from xtx.games.emulator.jericho_library import load_bridge
@@ -40,8 +35,10 @@ from xtx.games.emulator.printed_end import reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
 from xtx.games.emulator.snapshots import Snapshot as Snapshot
 from xtx.games.emulator.snapshots import SnapshotError as SnapshotError
+from xtx.games.emulator.story_bindings import StoryBindings
 from xtx.games.emulator.world_memory import WorldMemory
-from xtx.games.zmachine.story_memory import Header, ObjectTree, Ram, count_objects, read_dictionary
+from xtx.games.zmachine.story_memory import Header, ObjectTree, Ram, count_objects
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH
 
 BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 """The directions and the like, which Jericho adds to every game's grammar."""
@@ -51,9 +48,6 @@ _WORLD = 8192
 _BEFORE = 16
 _ASKED = 64
 """Commands that are asked at once."""
-
-_SHORT_DIRECTIONS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
-"""Some of Infocom's stories know these by their short names only."""
 
 _NOT_TYPED = dict.fromkeys((*range(32), 127, ord("\\")), " ")
 """Characters that libfrotz would take for more than letters: a backslash begins commands to the interpreter, some of
@@ -67,22 +61,38 @@ def _typed(command: str) -> bytes:
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
+def _make_readable(story: Story) -> tuple[str, tempfile.TemporaryDirectory[str] | None]:
+    """Return a path at which Jericho can read the story, and the folder of the copy if it is one.
+
+    A copy is made where the file is a package, or where its name would mislead libfrotz, which crashes on one without a
+    dot and types commands of its own into stories that are called tw-*.
+    """
+    if not story.is_packaged and story.path.suffix and not story.path.name.startswith("tw-"):
+        return str(story.path), None
+    folder = tempfile.TemporaryDirectory(prefix="xtx-story-")
+    copy = Path(folder.name, f"story.z{story.content[0]}")
+    copy.write_bytes(story.content)
+    return str(copy), folder
+
+
 class Emulator:
     """One emulator with one story. Not thread-safe, and neither is libfrotz: one process for each."""
 
     def __init__(self, story: Story, trace: Trace | None = None) -> None:
-        self._door_lib = load_bridge()
+        self._bridge_lib = load_bridge()
         # With a seed of 1 because None would mean the time of day for a game that Jericho does not know.
-        self._env = open_jericho_env(self._path_of(story), seed=1)
+        path, self._copy = _make_readable(story)
+        self._env = open_jericho_env(path, seed=1)
         self.story = story
         self.header = Header.read(story.content)
+        self.bindings = StoryBindings(story, self.header, self._env)
         self._lib = self._env.frotz_lib
         self._lib.getRngA.restype = ctypes.c_long
         self._lib.clean_observation.argtypes, self._lib.clean_observation.restype = [ctypes.c_void_p], ctypes.c_void_p
         self._trace = trace
         address = ctypes.addressof(trace) if trace is not None else None
-        self._door = self._door_lib.door_open(self._lib._handle, address)
-        if not self._door:
+        self._bridge = self._bridge_lib.bridge_open(self._lib._handle, address)
+        if not self._bridge:
             raise ImportError(f"jericho {jericho.__version__} lacks what xtx needs; install jericho 3.3")
         self._stack = (ctypes.c_uint8 * self._lib.getStackSize()).in_dll(self._lib, "stack")
         self._opcode = ctypes.c_uint8.in_dll(self._lib, "next_opcode")
@@ -94,25 +104,11 @@ class Emulator:
         self.instructions = 0
         """Instructions that the last command took."""
 
-    _copy: tempfile.TemporaryDirectory[str] | None = None
-    """The folder with a copy of a story that Jericho cannot read from its own file; it goes with the emulator."""
-
-    def _path_of(self, story: Story) -> str:
-        """Where Jericho can read the story by itself: its file, or a copy where that is a package, or where its name
-        would mislead libfrotz, which crashes on one without a dot and types commands of its own into stories that are
-        called tw-*."""
-        if not story.is_packaged and story.path.suffix and not story.path.name.startswith("tw-"):
-            return str(story.path)
-        self._copy = tempfile.TemporaryDirectory(prefix="xtx-story-")
-        copy = Path(self._copy.name, f"story.z{story.content[0]}")
-        copy.write_bytes(story.content)
-        return str(copy)
-
     def close(self) -> None:
         """Frees the emulator; it must not be used afterwards."""
-        if self._door:
-            self._door_lib.door_close(self._door)
-            self._door = None
+        if self._bridge:
+            self._bridge_lib.bridge_close(self._bridge)
+            self._bridge = None
         if self._copy is not None:
             self._copy.cleanup()
             self._copy = None
@@ -121,30 +117,24 @@ class Emulator:
 
     def reset(self, seed: int) -> str:
         """The opening narration of a new game under an emulator seed."""
-        if seed not in self._first or self._is_foreign:
+        if seed not in self._first or self._is_foreign or self.halted:
             self._is_foreign = False
             self._set_up(seed)
-            self._type_opening()
+            # What a story with a profile asks before the first prompt for a command.
+            for answer in self.story.profile.opening if self.story.profile is not None else ():
+                if self.halted or self.step(answer, CANDIDATE_LIMIT) is not Status.DONE:
+                    break
             if len(self._first) >= 64:  # stochastic play draws a new seed every time: do not keep them all
                 self._first.clear()
             self._first[seed] = self.save()
-        elif self.halted:
-            self._set_up(seed)
-            self._type_opening()
         else:
             self.restore(self._first[seed])
         return self.narration
 
-    def _type_opening(self) -> None:
-        """Answers what a story of a profile asks before the first prompt for a command."""
-        for answer in self.story.profile.opening if self.story.profile is not None else ():
-            if self.halted or self.step(answer, CANDIDATE_LIMIT) is not Status.DONE:
-                break
-
     def _set_up(self, seed: int) -> None:
         # Written past FrotzEnv.seed(), which turns seed 0 into the walkthrough's seed.
         self._env._seed = seed
-        self._door_lib.door_reset_streams(self._door)
+        self._bridge_lib.bridge_reset_streams(self._bridge)
         self._env.reset()
         self._adopt()
         self._printed_score = 0
@@ -152,21 +142,18 @@ class Emulator:
     def _adopt(self) -> None:
         """Tells the bridge about the story that was just loaded."""
         content = self.story.content
-        if not self._door_lib.door_adopt(self._door, content, len(content)):
+        if not self._bridge_lib.bridge_adopt(self._bridge, content, len(content)):
             raise MemoryError(f"no memory for {self.story.path.name}")
 
     def step(self, command: str, limit: int = STEP_LIMIT) -> Status:
         """How the command ended. After anything but DONE only `restore` or `reset` may follow."""
-        status = Status(self._door_lib.door_step(self._door, _typed(command), limit, ctypes.byref(self._instructions)))
+        status = Status(
+            self._bridge_lib.bridge_step(self._bridge, _typed(command), limit, ctypes.byref(self._instructions))
+        )
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
-        self._has_quit = bool(self._door_lib.door_has_quit(self._door))
+        self._has_quit = bool(self._bridge_lib.bridge_has_quit(self._bridge))
         return status
-
-    def spoken(self, command: str) -> str:
-        """The story's own word for a command such as "look", where it does not know the English."""
-        profile = self.story.profile
-        return command if profile is None else profile.spoken.get(command, command)
 
     def note(self, command: str) -> None:
         """Note what is tried next, so that the parent can find out why this process died."""
@@ -174,44 +161,41 @@ class Emulator:
             self._trace.command = command.encode("ascii", "replace")[:COMMAND_LENGTH]
             self._trace.progress += 1
 
-    def ask(self, state: Snapshot, commands: Sequence[str], limit: int = STEP_LIMIT) -> list[str | None]:
+    def read_responses(self, state: Snapshot, commands: Sequence[str], limit: int = STEP_LIMIT) -> list[str | None]:
         """What the story says to each of the commands, given in that state; None where it cannot finish one. Quicker
         than `restore` and `step` for each. The emulator is left in some other state."""
         said: list[str | None] = []
         for begin in range(0, len(commands), _ASKED):
-            said += self._ask(state, commands[begin : begin + _ASKED], limit)
+            some = commands[begin : begin + _ASKED]
+            joined = b"\0".join(map(_typed, some)) + b"\0"
+            used, done, stopped = ctypes.c_uint64(), -1, []
+            while done < len(some):
+                self.restore(state)
+                done = self._bridge_lib.bridge_responses(
+                    self._bridge, joined, done + 1, len(some), limit, self._texts, ctypes.byref(used)
+                )
+                if done < 0:
+                    raise MemoryError("no memory for a copy of the game's state")
+                if done < len(some):
+                    self._dirty = True
+                    stopped.append(done)
+            texts = ctypes.string_at(self._texts, used.value).split(b"\0")[:-1]
+            answers: list[str | None] = [self._decode_text(text) for text in texts]
+            for place in stopped:
+                answers.insert(place, None)
+            said += answers
         return said
 
-    def _ask(self, state: Snapshot, commands: Sequence[str], limit: int) -> list[str | None]:
-        joined = b"\0".join(map(_typed, commands)) + b"\0"
-        used, done, stopped = ctypes.c_uint64(), -1, []
-        while done < len(commands):
-            self.restore(state)
-            done = self._door_lib.door_ask(
-                self._door, joined, done + 1, len(commands), limit, self._texts, ctypes.byref(used)
-            )
-            if done < 0:
-                raise MemoryError("no memory for a copy of the game's state")
-            if done < len(commands):
-                self._dirty = True
-                stopped.append(done)
-        texts: list[str | None] = [
-            self._told(text) for text in ctypes.string_at(self._texts, used.value).split(b"\0")[:-1]
-        ]
-        for place in stopped:
-            texts.insert(place, None)
-        return texts
+    prompt_prefix: bytes | None = None
+    """What Frotz shows in front of every text: the word of the prompt before; None if not known yet. See
+    command_responses.py."""
 
-    kept_back: bytes | None = None
-    """What Frotz shows in front of every text, since it keeps the word before a prompt back: see command_responses.py.
-    None: not found out yet."""
-
-    def tidy(self, screen: bytes) -> str:
+    def clean_screen(self, screen: bytes) -> str:
         """What Jericho makes of the text on a screen."""
-        return self._told(self._cut(screen))
+        return self._decode_text(self._clean_bytes(screen))
 
-    def _cut(self, screen: bytes) -> bytes:
-        screen = (self.kept_back or b"") + screen
+    def _clean_bytes(self, screen: bytes) -> bytes:
+        screen = (self.prompt_prefix or b"") + screen
         if len(screen) > _WORLD - _BEFORE:
             raise ValueError("libfrotz's screen does not hold so much")
         # Some of Jericho's functions write a byte or two before the text.
@@ -220,23 +204,23 @@ class Emulator:
         ctypes.memmove(place, screen + bytes(_BEFORE), len(screen) + _BEFORE)
         return ctypes.string_at(self._lib.clean_observation(place))
 
-    def show(self, state: Snapshot, screen: bytes) -> None:
+    def show_text(self, state: Snapshot, screen: bytes) -> None:
         """Puts the emulator into a state with that text on its screen, as if a command had led there; runs nothing."""
-        self.restore(msgspec.structs.replace(state, narration=self._cut(screen)))
+        self.restore(msgspec.structs.replace(state, narration=self._clean_bytes(screen)))
 
     def read_ending(self, state: Snapshot, screen: bytes) -> int:
         """What Jericho says of a state with that text on its screen, in zset.h's numbers: 1 for the end, 2 for a
         victory, else 0; and 4 if something was taken. The emulator is left in that state; nothing is run."""
-        self.show(state, screen)
+        self.show_text(state, screen)
         ended = 1 if self._lib.game_over() > 0 else 2 if self._lib.victory() > 0 else 0
         return ended | (4 if b"(Taken)" in self._world.value else 0)
 
     @property
     def narration(self) -> str:
         """The text that the last command printed, as the emulator gave it."""
-        return self._told(self._world.value)
+        return self._decode_text(self._world.value)
 
-    def _told(self, printed: bytes) -> str:
+    def _decode_text(self, printed: bytes) -> str:
         text = printed.decode("cp1252", "replace")
         # For games that it does not know Jericho leaves the status line behind the prompt.
         return text if self.story.profile is None else _STATUS_LINE.sub("", text)
@@ -254,16 +238,6 @@ class Emulator:
     _dirty = False
     """Whether the last command was cut off inside the story, so that the emulator must be set up anew."""
 
-    @staticmethod
-    def wants_line_in(state: Snapshot) -> bool:
-        """Whether the story waits for a line in that state (and not for a single key)."""
-        return state.opcode == 228
-
-    @staticmethod
-    def wants_input_in(state: Snapshot) -> bool:
-        """Whether the story waits for a line or a key in that state; it does not where it has ended."""
-        return state.opcode in (228, 246)
-
     # --- states -------------------------------------------------------------------------------------------------
 
     @property
@@ -272,18 +246,12 @@ class Emulator:
         zmp = ctypes.POINTER(ctypes.c_uint8).in_dll(self._lib, "zmp")
         return np.ctypeslib.as_array(zmp, (self.header.dynamic_size,))
 
-    def save(self) -> Snapshot:
-        """The whole state, to be given to `restore` of any emulator with the same story."""
-        return self._save(self.ram.tobytes())
-
-    def save_registers(self) -> Snapshot:
-        """Return the state without RAM, if that was copied already."""
-        return self._save(b"")
-
-    def _save(self, ram: bytes) -> Snapshot:
+    def save(self, *, with_ram: bool = True) -> Snapshot:
+        """Return the whole state, for `restore` of any emulator with the same story; RAM may be left out if it was
+        copied already."""
         lib = self._lib
         return Snapshot(
-            ram=ram,
+            ram=self.ram.tobytes() if with_ram else b"",
             stack=bytes(self._stack)[2 * lib.getSP() :],  # it grows downwards; what lies below sp is dead
             pc=lib.getPC(),
             sp=lib.getSP(),
@@ -313,8 +281,8 @@ class Emulator:
             # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
             self._set_up(1)
             self._dirty = False
-        fault = self._door_lib.door_restore(
-            self._door, state.ram, len(state.ram), state.stack, len(state.stack), state.pc, state.sp, state.fp,
+        fault = self._bridge_lib.bridge_restore(
+            self._bridge, state.ram, len(state.ram), state.stack, len(state.stack), state.pc, state.sp, state.fp,
             state.frames, state.opcode, *state.rng, state.narration, len(state.narration),
         )  # fmt: skip
         if fault is not None:
@@ -347,7 +315,7 @@ class Emulator:
         said = self.narration
         if not self.over:
             state = self.save()
-            said = self.ask(state, [self.spoken("score")], CANDIDATE_LIMIT)[0] or ""
+            said = self.read_responses(state, [self.bindings.translate("score")], CANDIDATE_LIMIT)[0] or ""
             self.restore(state)
         found = re.search(pattern, said)
         if found is not None:
@@ -391,59 +359,6 @@ class Emulator:
             return self.halted or self.won or bool(self._lib.game_over() > 0)
         return self.halted or (profile.end is not None and profile.end.read(self.ram) != 0) or self._is_past_prompts
 
-    @property
-    def name(self) -> str:
-        profile = self.story.profile
-        return str(self._env.bindings["name"]) if profile is None else profile.name
-
-    @property
-    def max_score(self) -> int:
-        profile = self.story.profile
-        return int(self._env.get_max_score()) if profile is None else profile.max_score
-
-    @property
-    def walkthrough(self) -> tuple[str, ...]:
-        profile = self.story.profile
-        if profile is not None:
-            return profile.walkthrough
-        return tuple(str(self._env.bindings["walkthrough"]).split("/")) if "walkthrough" in self._env.bindings else ()
-
-    @property
-    def walkthrough_seed(self) -> int:
-        """The emulator seed under which the walkthrough works."""
-        profile = self.story.profile
-        return int(self._env.bindings["seed"]) if profile is None else profile.seed
-
-    @cached_property
-    def templates(self) -> tuple[str, ...]:
-        """The action templates of the game's grammar, one verb each, with OBJ for an object's name."""
-        profile = self.story.profile
-        if profile is None:
-            return tuple(self._env.act_gen.templates)
-        bindings = {
-            "name": profile.name,
-            "grammar": ";".join(profile.grammar),
-            "max_word_length": profile.word_length,
-        }
-        dictionary = read_dictionary(self.story.content, self.header)
-        return tuple(
-            short if (short := _SHORT_DIRECTIONS.get(t)) and not dictionary.knows(t) and dictionary.knows(short) else t
-            for t in TemplateActionGenerator(bindings).templates
-        )
-
-    @cached_property
-    def unlisted(self) -> tuple[str, ...]:
-        """Templates of the story's own grammar that Jericho's templates do not stand for, one verb each."""
-        if self.story.profile is not None:
-            return ()
-        bindings = self._env.bindings
-        listed = [template for template in str(bindings["grammar"]).split(";") if template]
-        missing = list(overshadowed_readings(listed, self.templates))
-        with contextlib.suppress(ValueError):  # a grammar that is not Inform's
-            missing += unlisted_templates(self.story.content, listed)
-        templates = TemplateActionGenerator({**bindings, "grammar": ";".join(missing)}).templates
-        return tuple(t for t in templates if t not in self.templates)
-
     @cached_property
     def tree(self) -> ObjectTree:
         profile = self.story.profile
@@ -463,21 +378,17 @@ class Emulator:
 
     # --- the search for valid actions ---------------------------------------------------------------------------
 
-    def events(self, commands: Sequence[str]) -> npt.NDArray[np.uint64]:
-        """A hash of what Jericho calls each command's world difference, which is every object moved and attribute
-        written, or of the end of the game; 0 for none."""
-        nothing = np.zeros(self.header.dynamic_size, dtype=np.uint8)
-        world = WorldStruct.from_buffer_copy(self.world_memory.change_struct)
-        world.set_mask = world.clear_mask = nothing.ctypes.data
-        world.score_size = 0
-        return self._filter(commands, CANDIDATE_LIMIT, None, world).diffs
-
-    def filter(self, commands: Sequence[str], limit: int = CANDIDATE_LIMIT, watched: Ram | None = None) -> Verdicts:
+    def filter(
+        self,
+        commands: Sequence[str],
+        limit: int = CANDIDATE_LIMIT,
+        watched: Ram | None = None,
+        world: WorldStruct | None = None,
+    ) -> Verdicts:
         """What becomes of each command, tried from the present state, which is the same afterwards. `watched`: bits of
-        RAM that are to be watched beside those of the world."""
-        return self._filter(commands, limit, watched, self.world_memory.change_struct)
-
-    def _filter(self, commands: Sequence[str], limit: int, watched: Ram | None, world: WorldStruct) -> Verdicts:
+        RAM that are to be watched beside those of the world; `world`: what counts as a change, if not
+        `world_memory.change_struct`."""
+        world = world or self.world_memory.change_struct
         count = len(commands)
         flags = np.zeros(count, dtype=np.uint8)
         diffs = np.zeros(count, dtype=np.uint64)
@@ -487,8 +398,8 @@ class Emulator:
         state = self.save()
         done = 0
         while done < count:
-            done = self._door_lib.door_filter(
-                self._door, joined, done, count, limit,
+            done = self._bridge_lib.bridge_filter(
+                self._bridge, joined, done, count, limit,
                 ctypes.byref(world), flags.ctypes.data, diffs.ctypes.data, *watch,
             )  # fmt: skip
             if done < 0:

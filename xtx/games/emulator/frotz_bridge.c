@@ -1,10 +1,10 @@
-/* The part of the Jericho door that must not be written in Python: running one command, or very many
+/* The part of the emulator that must not be written in Python: running one command, or very many
  * candidate commands, inside Jericho's own emulator (libfrotz.so), with a limit on Z-machine instructions.
  *
  * Jericho's step() and filter_candidate_actions() run "until the story wants input"; a story that never does
  * hangs the process. Here the same loop counts instructions, so that a hang becomes a verdict that is the same
  * on every machine. Nothing of libfrotz is linked: its functions and variables are looked up in the copy of the
- * library that the caller loaded, one `door` for each copy. Called through ctypes, which releases the GIL.
+ * library that the caller loaded, one `bridge` for each copy. Called through ctypes, which releases the GIL.
  *
  * Nothing here keeps global state; libfrotz itself does, so one process must not use one copy from two threads.
  *
@@ -83,7 +83,7 @@ typedef struct {
     int quit;        /* it asked the interpreter to quit, of which libfrotz takes no notice */
     int *to_memory, *to_screen, *to_script, *to_record, *from_file; /* which streams are on */
     void (*memory_close)(void);
-} door;
+} bridge;
 
 /* libfrotz asks this function of its own for a name before it opens a transcript or a list of commands. This library is
  * loaded before it, for all to see (RTLD_GLOBAL), so that it finds this one instead: no story writes or reads files, whatever
@@ -100,11 +100,11 @@ static int look_up(void *library, const char *name, void *slot) {
     return found != NULL;
 }
 
-void door_close(door *d) { free(d); }
+void bridge_close(bridge *d) { free(d); }
 
-/* A door to the loaded library, or NULL if it lacks something: another version of Jericho. */
-door *door_open(void *library, trace *shared) {
-    door *d = calloc(1, sizeof *d);
+/* A bridge to the loaded library, or NULL if it lacks something: another version of Jericho. */
+bridge *bridge_open(void *library, trace *shared) {
+    bridge *d = calloc(1, sizeof *d);
     int ok = d != NULL;
     if (!ok) return NULL;
     ok &= look_up(library, "zstep", &d->zstep);
@@ -167,8 +167,8 @@ door *door_open(void *library, trace *shared) {
 
 /* --- division by zero ----------------------------------------------------------------------------------------- */
 
-/* The door whose command runs in this thread: libfrotz's operations have no arguments. */
-static __thread door *running;
+/* The bridge whose command runs in this thread: libfrotz's operations have no arguments. */
+static __thread bridge *running;
 
 static void divide(void (*operation)(void)) {
     if (running->zargs[1]) {
@@ -183,14 +183,14 @@ static void checked_div(void) { divide(running->divide); }
 static void checked_mod(void) { divide(running->modulo); }
 
 /* Between these two, libfrotz asks us to divide. */
-static void begin_command(door *d) {
+static void begin_command(bridge *d) {
     running = d;
     d->crashed = 0;
     d->operations[OPERATION_DIV] = checked_div;
     d->operations[OPERATION_MOD] = checked_mod;
 }
 
-static void end_command(door *d) {
+static void end_command(bridge *d) {
     d->operations[OPERATION_DIV] = d->divide;
     d->operations[OPERATION_MOD] = d->modulo;
     running = NULL;
@@ -208,7 +208,7 @@ enum {
 
 /* Must be called before every set-up of the emulator: that does not touch the streams, and a story that was cut off while
  * it printed into its memory would print there for ever. */
-void door_reset_streams(const door *d) {
+void bridge_reset_streams(const bridge *d) {
     for (int i = 0; *d->to_memory && i < MAX_REDIRECTIONS; i++) d->memory_close();
     *d->to_screen = 1;
     *d->to_memory = *d->to_script = *d->to_record = *d->from_file = 0;
@@ -217,7 +217,7 @@ void door_reset_streams(const door *d) {
 /* Must be called after every set-up of the emulator. Makes the story's memory so large that every address which an
  * instruction can name lies in it: libfrotz notices an address behind the story's end, but goes on and uses it. 0 if
  * there is no memory, or libfrotz holds another story. `story` must stay where it is. */
-int door_adopt(door *d, const uint8_t *story, uint64_t length) {
+int bridge_adopt(bridge *d, const uint8_t *story, uint64_t length) {
     size_t size = (size_t)*d->story_size; /* there may be padding behind it */
     size_t ram = (size_t)d->getRAMSize(), room = (size > PACKED_REACH ? size : PACKED_REACH) + JUMP_REACH;
     ptrdiff_t pc = *d->pcp - *d->zmp;
@@ -232,7 +232,7 @@ int door_adopt(door *d, const uint8_t *story, uint64_t length) {
 }
 
 /* Puts the emulator into a state. Returns NULL, or what is wrong with the state, of which nothing was used then. */
-const char *door_restore(door *d, const uint8_t *ram, uint64_t ram_length, const uint8_t *stack, uint64_t stack_length,
+const char *bridge_restore(bridge *d, const uint8_t *ram, uint64_t ram_length, const uint8_t *stack, uint64_t stack_length,
                          int64_t pc, int64_t sp, int64_t fp, int64_t frames, int64_t opcode, int64_t random_a,
                          int64_t random_interval, int64_t random_counter, const char *narration,
                          uint64_t narration_length) {
@@ -255,7 +255,7 @@ const char *door_restore(door *d, const uint8_t *ram, uint64_t ram_length, const
 }
 
 /* Whether libfrotz's registers are where the next instruction can use them. */
-static inline int is_inside(const door *d) {
+static inline int is_inside(const bridge *d) {
     return (size_t)(*d->sp - d->stack - LOWEST_SP) <= SNAPSHOT_STACK_WORDS - LOWEST_SP &&
            (size_t)(*d->fp - d->stack - SNAPSHOT_MAX_LOCALS) <= SNAPSHOT_STACK_WORDS - SNAPSHOT_MAX_LOCALS &&
            (size_t)(*d->pcp - *d->zmp) <= d->story.size;
@@ -263,7 +263,7 @@ static inline int is_inside(const door *d) {
 
 /* Whether the next instruction saves the game to a file or restores it from one. libfrotz would do so in the present folder,
  * with the story's name, and asks nothing. From version 5 on both are extended instructions, behind a byte 0xBE. */
-static inline int opens_file(const door *d) {
+static inline int opens_file(const bridge *d) {
     enum { SAVE = 181, RESTORE = 182, EXTENDED = 190 };
     unsigned char opcode = *d->next_opcode;
     return opcode == SAVE || opcode == RESTORE || (opcode == EXTENDED && **d->pcp <= 1);
@@ -271,7 +271,7 @@ static inline int opens_file(const door *d) {
 
 /* --- commands ------------------------------------------------------------------------------------------------- */
 
-static int run_command(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
+static int run_command(bridge *d, const char *command, uint64_t limit, uint64_t *instructions) {
     char line[COMMAND_MAX + 2];
     /* Where the story wants a key it gets one: libfrotz would keep the others for later, whatever is restored. */
     size_t length = strnlen(command, *d->next_opcode == OPCODE_READ_CHAR ? 1 : COMMAND_MAX);
@@ -305,7 +305,7 @@ static int run_command(door *d, const char *command, uint64_t limit, uint64_t *i
 
 /* Types one command and runs until the story waits for the next one. The narration is in libfrotz's `world`. After
  * anything but DONE the emulator must be set up anew. */
-int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructions) {
+int bridge_step(bridge *d, const char *command, uint64_t limit, uint64_t *instructions) {
     if (d->trace) {
         strncpy(d->trace->command, command, COMMAND_MAX);
         d->trace->progress++;
@@ -319,7 +319,7 @@ int door_step(door *d, const char *command, uint64_t limit, uint64_t *instructio
 }
 
 /* Whether the story asked to quit at the last command. */
-int door_has_quit(const door *d) { return d->quit; }
+int bridge_has_quit(const bridge *d) { return d->quit; }
 
 /* The state that commands are tried from. */
 typedef struct {
@@ -331,7 +331,7 @@ typedef struct {
 } start;
 
 /* Keeps the present state, and `more` bytes of room behind it; 0 if there is no memory. */
-static int keep(const door *d, start *s, size_t more) {
+static int keep(const bridge *d, start *s, size_t more) {
     s->ram_size = (size_t)d->getRAMSize();
     s->stack_size = (size_t)d->getStackSize();
     s->ram = malloc(s->ram_size + s->stack_size + more);
@@ -350,7 +350,7 @@ static int keep(const door *d, start *s, size_t more) {
     return 1;
 }
 
-static void put_back(const door *d, const start *s) {
+static void put_back(const bridge *d, const start *s) {
     d->setRng(s->rng, s->interval, s->counter);
     d->setRAM(s->ram);
     d->setStack(s->stack);
@@ -471,7 +471,7 @@ static uint64_t event_difference(const uint16_t *difference) {
  * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag
  * STOPPED): the caller must then set the emulator up anew and go on behind it. The state is restored after each.
  */
-int door_filter(door *d, const char *commands, int first, int count, uint64_t limit, const world *w,
+int bridge_filter(bridge *d, const char *commands, int first, int count, uint64_t limit, const world *w,
                 uint8_t *flags, uint64_t *diffs, const uint8_t *watched, uint64_t *watches) {
     start from;
     if (!keep(d, &from, (size_t)d->getRAMSize())) return -1;
@@ -486,7 +486,7 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
         flags[i] = 0;
         diffs[i] = 0;
         if (watches) watches[i] = 0;
-        if (door_step(d, commands, limit, &instructions) != DONE) {
+        if (bridge_step(d, commands, limit, &instructions) != DONE) {
             flags[i] = STOPPED;
             break;
         }
@@ -516,16 +516,16 @@ int door_filter(door *d, const char *commands, int first, int count, uint64_t li
 /* What the story says to commands first..count-1, each given in the present state: its texts one after the other in
  * `texts`, each with its NUL, for each of which there must be room for the longest that libfrotz gives.
  *
- * Returns `count`, or the index of a command that stopped the emulator, as door_filter does; in `used` where the next
+ * Returns `count`, or the index of a command that stopped the emulator, as bridge_filter does; in `used` where the next
  * text goes. */
-int door_ask(door *d, const char *commands, int first, int count, uint64_t limit, char *texts, uint64_t *used) {
+int bridge_responses(bridge *d, const char *commands, int first, int count, uint64_t limit, char *texts, uint64_t *used) {
     start from;
     if (!keep(d, &from, 0)) return -1;
     uint64_t instructions;
     int i = 0;
     for (; i < first; i++) commands += strlen(commands) + 1;
     for (; i < count; i++, commands += strlen(commands) + 1) {
-        if (door_step(d, commands, limit, &instructions) != DONE) break;
+        if (bridge_step(d, commands, limit, &instructions) != DONE) break;
         size_t size = strlen(d->world) + 1;
         memcpy(texts + *used, d->world, size);
         *used += size;

@@ -12,9 +12,7 @@ from typing import Any
 
 import jericho
 
-COMMAND_LENGTH = 198
-"""Longest command in bytes that Jericho's input buffer takes."""
-
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH
 
 _OPENING_SECONDS = 3.0
 """Limits the processor time of a story's opening, which libfrotz runs to the first prompt without counting. The longest
@@ -55,26 +53,26 @@ def load_bridge() -> ctypes.CDLL:
             "xtx/games/emulator/_frotz_bridge*.so is missing: install the package (pip install -e .) to compile it"
         )
     # For all to see: libfrotz must find the function in it that refuses to open files.
-    door = ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)
+    bridge = ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)
     pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
-    door.door_open.argtypes, door.door_open.restype = [pointer, pointer], pointer
-    door.door_close.argtypes, door.door_close.restype = [pointer], None
-    door.door_reset_streams.argtypes, door.door_reset_streams.restype = [pointer], None
-    door.door_adopt.argtypes = [pointer, ctypes.c_char_p, u64]
-    door.door_restore.argtypes = [
+    bridge.bridge_open.argtypes, bridge.bridge_open.restype = [pointer, pointer], pointer
+    bridge.bridge_close.argtypes, bridge.bridge_close.restype = [pointer], None
+    bridge.bridge_reset_streams.argtypes, bridge.bridge_reset_streams.restype = [pointer], None
+    bridge.bridge_adopt.argtypes = [pointer, ctypes.c_char_p, u64]
+    bridge.bridge_restore.argtypes = [
         pointer, ctypes.c_char_p, u64, ctypes.c_char_p, u64, *[ctypes.c_int64] * 8, ctypes.c_char_p, u64,
     ]  # fmt: skip
-    door.door_restore.restype = ctypes.c_char_p
-    door.door_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
-    door.door_has_quit.argtypes = [pointer]
-    door.door_filter.argtypes = [
+    bridge.bridge_restore.restype = ctypes.c_char_p
+    bridge.bridge_step.argtypes = [pointer, ctypes.c_char_p, u64, ctypes.POINTER(u64)]
+    bridge.bridge_has_quit.argtypes = [pointer]
+    bridge.bridge_filter.argtypes = [
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(WorldStruct), pointer, pointer,
         pointer, pointer,
     ]  # fmt: skip
-    door.door_ask.argtypes = [
+    bridge.bridge_responses.argtypes = [
         pointer, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, u64, ctypes.c_char_p, ctypes.POINTER(u64),
     ]  # fmt: skip
-    return door
+    return bridge
 
 
 class _FrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]

@@ -10,7 +10,7 @@ _LINES = re.compile(r" ?\n\s*")
 _PROMPT = re.compile(r"\s*>\s*$")
 
 
-@lru_cache(maxsize=4096)  # a search hears the same answers again and again
+@lru_cache(maxsize=4096)  # a search reads the same answers again and again
 def clean(text: str) -> str:
     """The text without the prompt at its end, with single spaces and without empty lines."""
     text = _SPACES.sub(" ", text.replace("\r", "\n"))

@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
 def read_details(emulator: Emulator) -> Details:
     """The details of the emulator's present state; it is left as it is."""
-    wants_key = not emulator.over and not emulator.wants_line_in(emulator.save_registers())
+    wants_key = not emulator.over and not emulator.save(with_ram=False).wants_line
     return Details(
         emulator.narration, _find_room(emulator), emulator.moves, emulator.over, emulator.won, wants_key
     )  # fmt: skip
@@ -52,9 +52,8 @@ def read_details(emulator: Emulator) -> Details:
 
 def read_facts(emulator: Emulator) -> Facts:
     """The facts of the emulator's story."""
-    return Facts(
-        emulator.name, emulator.story.md5, emulator.walkthrough, emulator.walkthrough_seed, emulator.max_score
-    )  # fmt: skip
+    known = emulator.bindings
+    return Facts(known.name, emulator.story.md5, known.walkthrough, known.walkthrough_seed, known.max_score)
 
 
 def _find_room(emulator: Emulator) -> str:

@@ -25,3 +25,13 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     narration: bytes
     printed_score: int = 0
     """In stories that only print their score: what they printed last. It stands where they cannot be asked."""
+
+    @property
+    def wants_line(self) -> bool:
+        """Whether the story waits for a line, and not for a single key."""
+        return self.opcode == 228
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether the story waits for a line or a key; it does not where it has ended."""
+        return self.opcode in (228, 246)

@@ -80,7 +80,7 @@ class WorldMemory:
 
     @cached_property
     def roamers(self) -> tuple[int, ...]:
-        """Objects that wander about by themselves and do not belong to the state of the world (zork1's thief)."""
+        """Objects that move by themselves and do not belong to the state of the world (zork1's thief)."""
         profile = self._profile
         if profile is not None:
             return profile.ignored_objects

@@ -131,7 +131,7 @@ class FrotzEnv:
 
     def get_dictionary(self) -> list[Any]:
         """The words that the game's parser knows."""
-        return [DictionaryWord.from_buffer_copy(word) for word in self._running.ask("get_dictionary")]
+        return [DictionaryWord.from_buffer_copy(word) for word in self._running.call_host("get_dictionary")]
 
     def close(self) -> None:
         """Give the emulator back; `reset` starts it again."""
@@ -216,7 +216,7 @@ class FrotzEnv:
 
     def get_state(self) -> State:
         """The whole state of the emulator, for `set_state` of any environment of the same story."""
-        ram, stack, *registers, rng, narrative = self._running.ask("get_state")
+        ram, stack, *registers, rng, narrative = self._running.call_host("get_state")
         return (
             np.frombuffer(bytearray(ram), dtype=np.uint8),
             np.frombuffer(bytearray(stack), dtype=np.uint8),
@@ -232,21 +232,21 @@ class FrotzEnv:
         self._running.set_state([bytes(ram), bytes(stack), *map(int, registers), numbers, narrative])
 
     def _get_ram(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(bytearray(self._running.ask("get_ram")), dtype=np.uint8)
+        return np.frombuffer(bytearray(self._running.call_host("get_ram")), dtype=np.uint8)
 
     def _get_special_ram(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(bytearray(self._running.ask("get_special_ram")), dtype=np.uint8)
+        return np.frombuffer(bytearray(self._running.call_host("get_special_ram")), dtype=np.uint8)
 
     # --- the world ----------------------------------------------------------------------------------------------
 
     def get_object(self, obj_num: int) -> Any:
         """The object of that number as a `ZObject`; None if there is none."""
-        found = self._running.ask("get_object", int(obj_num))
+        found = self._running.call_host("get_object", int(obj_num))
         return None if found is None else ZObject.from_buffer_copy(found)
 
     def get_world_objects(self, clean: bool = False) -> Any:
         """All objects as a ctypes array of `ZObject`. `clean`: without objects and attributes that are noise."""
-        content = self._running.ask("get_world_objects", bool(clean))
+        content = self._running.call_host("get_world_objects", bool(clean))
         kind: Any = ZObject * (len(content) // _OBJECT_SIZE)
         return kind.from_buffer_copy(content)
 
@@ -260,19 +260,20 @@ class FrotzEnv:
 
     def get_inventory(self) -> list[Any]:
         """What the player holds, as `ZObject`s."""
-        return [ZObject.from_buffer_copy(item) for item in self._running.ask("get_inventory")]
+        return [ZObject.from_buffer_copy(item) for item in self._running.call_host("get_inventory")]
 
     def get_world_state_hash(self) -> str:
         """Jericho's MD5 hash of the object tree without noise."""
-        return str(self._running.ask("get_world_state_hash"))
+        return str(self._running.call_host("get_world_state_hash"))
 
     def _get_world_diff(self) -> tuple[tuple[tuple[np.uint16, np.uint16], ...], ...]:
         return tuple(
-            tuple((np.uint16(one), np.uint16(two)) for one, two in part) for part in self._running.ask("get_world_diff")
+            tuple((np.uint16(one), np.uint16(two)) for one, two in part)
+            for part in self._running.call_host("get_world_diff")
         )
 
     def _disassemble_game(self) -> None:
-        print(self._running.ask("disassemble"), end="")
+        print(self._running.call_host("disassemble"), end="")
 
     # --- actions ------------------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class FrotzEnv:
         self, observation: str = "", use_object_tree: bool = False
     ) -> dict[str, list[tuple[str, str, str]]]:
         """Names of things at hand, as (name, part of speech, source), by what the game says of them."""
-        found = self._running.ask("identify", observation, use_object_tree)
+        found = self._running.call_host("identify", observation, use_object_tree)
         return {answer: [(name, kind, source) for name, kind, source in names] for answer, names in found.items()}
 
     def _score_object_names(self, interactive_objs: dict[str, list[tuple[str, str, str]]]) -> list[str]:
@@ -333,7 +334,7 @@ class FrotzEnv:
             return {}
         commands = [getattr(action, "action", action) for action in candidate_actions]
         found: dict[Any, list[str]] = defaultdict(list)
-        for difference, actions in self._running.ask("filter", commands, use_ctypes):
+        for difference, actions in self._running.call_host("filter", commands, use_ctypes):
             found[_frozen(difference)].extend(actions)
         return found
 

@@ -28,4 +28,4 @@ class FrotzLibrary:
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name not in _FUNCTIONS:
             raise AttributeError(f"libfrotz runs in another process: {name} cannot be called here")
-        return lambda *arguments: int(self._story.ask("call_library", name, list(arguments)))
+        return lambda *arguments: int(self._story.call_host("call_library", name, list(arguments)))

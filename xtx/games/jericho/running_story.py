@@ -37,7 +37,7 @@ class RunningStory:
         supported, self.player_number, self.max_score = self._restart()
         self.is_supported = bool(supported)
         if seed == -1:
-            self._base = self.ask("get_state")  # a seed that changes with time cannot be played again
+            self._base = self.call_host("get_state")  # a seed that changes with time cannot be played again
 
     @property
     def status(self) -> Status:
@@ -55,29 +55,29 @@ class RunningStory:
     def reset(self, seed: int) -> list[Any]:
         """Begin a new game; return its opening, moves and score."""
         with self._take_lock():
-            result: list[Any] = self.ask("reset", seed)
+            result: list[Any] = self.call_host("reset", seed)
             self._base, self._commands = seed, []
             if seed == -1:
-                self._base = self.ask("get_state")
+                self._base = self.call_host("get_state")
             return result
 
     def step(self, action: str) -> list[Any]:
         """Give a command; return the answer, the change of the score, whether the game is over, moves and score.
         Raises `UserError` if the command ends the process twice."""
         with self._take_lock():
-            result: list[Any] = self.ask("step", action)
+            result: list[Any] = self.call_host("step", action)
             self._commands.append(action)
             if len(self._commands) >= _MAX_REPLAY:
-                self._base, self._commands = self.ask("get_state"), []
+                self._base, self._commands = self.call_host("get_state"), []
             return result
 
     def set_state(self, state: list[Any]) -> None:
         """Go to a state of `StoryHost.get_state`."""
         with self._take_lock():
-            self.ask("set_state", state)
+            self.call_host("set_state", state)
             self._base, self._commands = state, []
 
-    def ask(self, method: str, *arguments: Any) -> Any:
+    def call_host(self, method: str, *arguments: Any) -> Any:
         """Call a method of `StoryHost`. A call that loses the process is made once more, in the same state. Raises
         `UserError` if that is lost too, and `ValueError` if the method raises."""
         with self._take_lock():
@@ -112,7 +112,7 @@ class RunningStory:
         if self._process is None:
             raise ProcessLost("is not there")
         try:
-            answer: Answer = self._process.ask(method, list(arguments), self.patience)
+            answer: Answer = self._process.call_host(method, list(arguments), self.patience)
         except BaseException:  # also Ctrl-C: the answer would be taken for that of the next call
             self._drop_process()
             raise

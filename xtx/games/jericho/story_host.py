@@ -34,7 +34,7 @@ _NO_NAMES = frozenset(
     ]
 )  # fmt: skip
 """Words of descriptions that name nothing, although parsers know many of them."""
-_REMEMBERED = 20_000
+_MAX_CACHED_TEXTS = 20_000
 """Objects whose text is kept, for `get_world_state_hash`."""
 
 
@@ -156,7 +156,7 @@ class StoryHost:
         """Jericho's hash, from texts of objects that are remembered: most are the same as at the last call."""
         import hashlib
 
-        if len(self._texts) > _REMEMBERED:
+        if len(self._texts) > _MAX_CACHED_TEXTS:
             self._texts.clear()
         texts = []
         for one in self._env.get_world_objects(clean=True):

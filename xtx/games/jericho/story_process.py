@@ -63,7 +63,7 @@ class StoryProcess:
         """Whether the process runs, and was started by this program."""
         return self.owner == os.getpid() and self._process.poll() is None
 
-    def ask(self, method: str, arguments: list[Any], patience: float) -> Answer:
+    def call_host(self, method: str, arguments: list[Any], patience: float) -> Answer:
         """Call a method there. Raises `ProcessLost` if it dies or takes longer than so many seconds."""
         try:
             self._channel.settimeout(patience)
@@ -120,7 +120,7 @@ def give_back(process: StoryProcess) -> None:
     process.uses += 1
     if process.owner == os.getpid() and process.uses < _MAX_USES and len(_idle) < _MAX_IDLE:
         with contextlib.suppress(ProcessLost):
-            process.ask("close", [], 5.0)
+            process.call_host("close", [], 5.0)
             _idle.append(process)
             return
     process.end()

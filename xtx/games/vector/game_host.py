@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from xtx.core import Game, Observation, Step
+from xtx.games.action_verdicts import ActionVerdicts
 from xtx.games.canonical.canonical_state import Layout
 from xtx.games.catalog.profile import Profile
 from xtx.games.emulator.scene_details import Details, Facts
@@ -17,7 +18,6 @@ from xtx.games.story_game import StoryGame
 from xtx.games.toy_game import ToyGame
 from xtx.games.vector.messages import (
     NO_STEP,
-    BringCall,
     Call,
     CallResult,
     FindCall,
@@ -25,6 +25,7 @@ from xtx.games.vector.messages import (
     LookAhead,
     MoveCall,
     Ready,
+    RebuildCall,
     Request,
     ResetCall,
     RestoreCall,
@@ -40,22 +41,9 @@ class HostedGame(Game, Protocol):
     """A game that a worker can hold: a `Game` that searches valid actions and can be told which actions are
     forbidden."""
 
-    avoid: frozenset[str]
-    """Candidates that the next search leaves out."""
-    unproven: frozenset[str]
-    """Those of them that later runs do not leave out."""
-
     @property
-    def newly_forbidden(self) -> list[tuple[bytes, str]]:
-        """Keys of states and actions that were found to be impossible there since this list was last cleared."""
-
-    @property
-    def search_seconds(self) -> float:
-        """Seconds spent in searches so far."""
-
-    @property
-    def searches(self) -> int:
-        """Number of searches so far."""
+    def states(self) -> ActionVerdicts:
+        """Forbidden actions, and the time that searches took."""
 
     def move(self, action: str, *, last: bool = False) -> Step:
         """Make a step without the search: the observation has no valid actions yet."""
@@ -73,12 +61,6 @@ class HostedGame(Game, Protocol):
     def here(self) -> bytes:
         """The key of the current state."""
 
-    def forbid(self, key: bytes, action: str) -> None:
-        """Never offer or step an action in a state again."""
-
-    def forbid_for_good(self, key: bytes, action: str, *, share: bool = True) -> None:
-        """Never try an action in a state again, not even in a search; with `share`, also not in later runs."""
-
     def try_alone(self, command: str, *, as_step: bool) -> None:
         """Execute one command, which may end this process, as a step or as a candidate of a search."""
 
@@ -90,7 +72,7 @@ class HostedGame(Game, Protocol):
     def facts(self) -> Facts:
         """Facts about the game that hold in every state."""
 
-    def bring(self, base: int | bytes, actions: Iterable[str | None]) -> None:
+    def rebuild(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Bring the game to the state that another process had: a seed or saved state, and the actions since."""
 
 
@@ -132,7 +114,7 @@ class GameHost:
     def look_ahead(self, message: LookAhead) -> None:
         """Search the states that games are likely to reach next.
 
-        If the process is lost meanwhile, it is replaced, no command is blamed, and no worker looks ahead any more.
+        If the process is lost meanwhile, it is replaced, no command is forbidden, and no worker looks ahead any more.
         """
         self._page.ahead = 1
         began = time.perf_counter()
@@ -142,7 +124,7 @@ class GameHost:
         except Exception as error:  # the message has no answer, and the games may be in any state
             raise SystemExit(f"looking ahead went wrong: {error!r}") from error
         self._ahead += time.perf_counter() - began
-        self.pause()  # first: from `ahead` = 0 on, a command that was tried could be blamed
+        self.pause()  # first: from `ahead` = 0 on, a command that was tried could be taken for the cause
         self._page.ahead = 0
 
     def answer(self, request: Request) -> Results:
@@ -169,7 +151,9 @@ class GameHost:
 
     def _searching(self) -> tuple[float, int]:
         """Return the seconds of searching so far, and the number of searches."""
-        return sum(game.search_seconds for game in self._games), sum(game.searches for game in self._games)
+        return sum(game.states.search_seconds for game in self._games), sum(
+            game.states.searches for game in self._games
+        )
 
     def close(self) -> None:
         """Close the games."""
@@ -181,9 +165,9 @@ class GameHost:
         key, action, deadly = verdict
         for game in self._games:
             if deadly:
-                game.forbid_for_good(key, action, share=share)
+                game.states.forbid_for_good(key, action, share=share)
             else:
-                game.forbid(key, action)
+                game.states.forbid(key, action)
 
     def _try_alone(self, game: HostedGame, call: TryCall) -> None:
         self._page.start = self._page.trace.progress  # the command is the first that counts from here
@@ -192,11 +176,11 @@ class GameHost:
     def _make_call(self, call: Call) -> CallResult:
         """Make one call; its `avoid` holds for this call only."""
         game = self._games[call.game]
-        game.avoid, game.unproven = frozenset(call.avoid), self._unproven
+        game.states.avoid, game.states.unproven = frozenset(call.avoid), self._unproven
         result = self._dispatch(game, call)
         if self._gives_details and isinstance(call, ResetCall | MoveCall | RestoreCall):
             result = msgspec.structs.replace(result, details=game.details)
-        game.avoid = frozenset()
+        game.states.avoid = frozenset()
         if call.avoid:
             # The same candidates in the same state would end the process in the other games too.
             for verdict in result.forbidden:
@@ -215,20 +199,20 @@ class GameHost:
                 return _make_result(game, call, Step(game.restore(call.state), 0, False, False))
             case SaveCall():
                 return CallResult(game.here, [], state=game.save())
-            case BringCall() | TryCall():
-                self._page.bringing = 1
-                game.bring(call.base, call.actions)
-                self._page.bringing = 0
+            case RebuildCall() | TryCall():
+                self._page.rebuilding = 1
+                game.rebuild(call.base, call.actions)
+                self._page.rebuilding = 0
                 if isinstance(call, TryCall):
                     self._try_alone(game, call)
                 return CallResult(game.here, [])
 
 
 def _make_move(game: HostedGame, call: MoveCall) -> CallResult:
-    if call.hopeless:
+    if call.is_deadly:
         # Not for good yet: a verdict must not reach other games by the atlas before the parent sends it.
-        game.forbid(game.here, call.action)
-        game.newly_forbidden.append((game.here, call.action))
+        game.states.forbid(game.here, call.action)
+        game.states.newly_forbidden.append((game.here, call.action))
     step = (game.move if call.early else game.step)(call.action, last=call.last)
     actions = game.known_actions() if call.early and not step.terminated else ()
     return _make_result(game, call, step, actions)
@@ -236,7 +220,7 @@ def _make_move(game: HostedGame, call: MoveCall) -> CallResult:
 
 def _find_actions(game: HostedGame, call: FindCall) -> Observation:
     for key, action, _ in call.own:
-        game.forbid(key, action)
+        game.states.forbid(key, action)
     return replace(NO_STEP.observation, actions=game.valid_actions())
 
 
@@ -246,9 +230,9 @@ def _make_result(
     step: Step,
     actions: tuple[str, ...] | None = (),
 ) -> CallResult:
-    deadly = {*call.avoid, call.action} if isinstance(call, MoveCall) and call.hopeless else set(call.avoid)
-    forbidden = [(key, action, action in deadly) for key, action in game.newly_forbidden]
-    game.newly_forbidden.clear()
+    deadly = {*call.avoid, call.action} if isinstance(call, MoveCall) and call.is_deadly else set(call.avoid)
+    forbidden = [(key, action, action in deadly) for key, action in game.states.newly_forbidden]
+    game.states.newly_forbidden.clear()
     return CallResult(game.here, forbidden, step, actions=actions)
 
 

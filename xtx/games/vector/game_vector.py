@@ -71,9 +71,10 @@ class GameVector:
             raise ValueError("a vector needs at least one game")
         self.spec = spec
         self._on_report = on_report
-        self._ledger = ForbiddenActions(forbidden)
+        self._forbidden_actions = ForbiddenActions(forbidden)
         self._slots = [Slot() for _ in range(num_envs)]
-        self._totals = WorkTotals()
+        self.totals = WorkTotals()
+        """The work of the games so far."""
         self.details = [Details() for _ in range(num_envs)]
         """Details of each game for people, after its last reset, step or restored state, if `spec.details` asks for
         them."""
@@ -86,9 +87,9 @@ class GameVector:
         self._host: GameHost | None = None
         if placement.workers:
             self._pool = WorkerPool(
-                spec, self._slots, self._ledger, placement, layout=layout, patience=patience, on_report=on_report,
-                on_survey=on_survey, may_look_ahead=placement.has_spare_processors if ahead is None else ahead,
-                totals=self._totals,
+                spec, self._slots, self._forbidden_actions, placement, layout=layout, patience=patience,
+                on_report=on_report, on_survey=on_survey, totals=self.totals,
+                may_look_ahead=placement.has_spare_processors if ahead is None else ahead,
             )  # fmt: skip
         else:
             for index, slot in enumerate(self._slots):
@@ -101,16 +102,13 @@ class GameVector:
     def forbidden(self) -> list[tuple[str, str, bool]]:
         """All verdicts so far, as (key of the state in hex, action, whether it ends the process). A run saves them and
         passes them to the vector with which it continues."""
-        return self._ledger.forbidden
+        return self._forbidden_actions.forbidden
 
     @property
     def _ready(self) -> Ready:
-        return self._host.ready if self._pool is None and self._host is not None else self._workers.ready
-
-    @property
-    def _workers(self) -> WorkerPool:
-        assert self._pool is not None
-        return self._pool
+        owner = self._pool or self._host
+        assert owner is not None
+        return owner.ready
 
     @property
     def layout(self) -> bytes:
@@ -131,21 +129,6 @@ class GameVector:
     def max_score(self) -> int:
         """The maximal score of the game; 0 if it is not known."""
         return self._ready.facts.max_score
-
-    @property
-    def worked(self) -> float:
-        """Seconds that the games took so far in all processes."""
-        return self._totals.worked
-
-    @property
-    def searched(self) -> float:
-        """Seconds of these that were spent in searches."""
-        return self._totals.searched
-
-    @property
-    def searches(self) -> int:
-        """Number of searches so far."""
-        return self._totals.searches
 
     @property
     def pids(self) -> list[int]:
@@ -190,7 +173,7 @@ class GameVector:
         before = [(slot.here, len(slot.actions), slot.live) for slot in self._slots]
         try:
             results = self._move(chosen, last, early=True)
-            self._ledger.freeze()
+            self._forbidden_actions.freeze()
             calls: dict[int, Call] = {
                 i: FindCall(self._slots[i].local, own=result.forbidden)
                 for i, result in enumerate(results)
@@ -199,13 +182,13 @@ class GameVector:
             searches = PendingRequest(calls) if self._pool is None else self._pool.await_more(calls)
             self._split = SplitStep([r.step for r in results], [r.actions for r in results], searches)
         except BaseException:  # undo the step
-            self._ledger.thaw()
+            self._forbidden_actions.thaw()
             if self._pool is not None:
                 self._pool.end_workers()  # they may already be searching
             for slot, (here, done, live) in zip(self._slots, before, strict=True):
                 slot.here, slot.live = here, live
                 del slot.actions[done:]
-            self._bring_back()
+            self._rebuild_after_error()
             raise
         return self._split.steps
 
@@ -231,7 +214,8 @@ class GameVector:
         for index in actions.keys() & self.waiting.keys():
             moves.setdefault(self._slots[index].remote, []).append((self._slots[index].local, actions[index]))
         for number, ahead in moves.items():
-            self._workers.look_ahead(number, ahead)
+            assert self._pool is not None  # else no env waits
+            self._pool.look_ahead(number, ahead)
 
     def arrive(self) -> list[Step]:
         """Make the second part of `step`: return the results of `move` with the valid actions."""
@@ -244,7 +228,7 @@ class GameVector:
             raise
         finally:
             self._split = None
-            self._ledger.thaw()
+            self._forbidden_actions.thaw()
 
     def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Return the actions by the index of their game. Raises `ValueError` for a game without an episode."""
@@ -290,8 +274,8 @@ class GameVector:
             if self._split is not None:
                 self._end_searches()
                 self._split = None
-                self._ledger.thaw()
-            if self._ledger.has_unsent and not in_trouble:
+                self._forbidden_actions.thaw()
+            if self._forbidden_actions.has_unsent and not in_trouble:
                 self._call({})  # so that the last verdicts are written to the atlas
         finally:
             self._closed = True
@@ -324,13 +308,13 @@ class GameVector:
         if self._closed:
             raise ValueError("this vector is closed")
         self._check_arrived()
-        return self._answers(PendingRequest(calls) if self._pool is None else self._pool.ask(calls))
+        return self._answers(PendingRequest(calls) if self._pool is None else self._pool.send_calls(calls))
 
-    def _answers(self, asked: PendingRequest) -> dict[int, CallResult]:
+    def _answers(self, pending: PendingRequest) -> dict[int, CallResult]:
         """Wait for the results of calls, by game; report new verdicts."""
         if self._pool is None:
-            return self._call_here(asked.calls)
-        outcome = self._pool.collect(asked)
+            return self._call_here(pending.calls)
+        outcome = self._pool.collect(pending)
         self._merge(outcome)
         return outcome.results
 
@@ -339,22 +323,22 @@ class GameVector:
         if self._pool is not None and self._split is not None:
             self._pool.end_workers(self._split.searches.tasks)
 
-    def _bring_back(self) -> None:
+    def _rebuild_after_error(self) -> None:
         """Bring games in this process back to their states before a call that failed."""
         if self._host is not None:
-            self._host.answer(Request([slot.bring() for slot in self._slots if slot.live]))
+            self._host.answer(Request([slot.make_rebuild_call() for slot in self._slots if slot.live]))
 
     def _call_here(self, calls: Mapping[int, Call]) -> dict[int, CallResult]:
         """Make calls in this process and return their results by game."""
         assert self._host is not None
         try:
             answer = self._host.answer(
-                Request(list(calls.values()), *self._ledger.select_unsent(self._ledger.num_sent))
+                Request(list(calls.values()), *self._forbidden_actions.select_unsent(self._forbidden_actions.num_sent))
             )
         except BaseException:
-            self._bring_back()
+            self._rebuild_after_error()
             raise
-        self._totals.add(answer)
+        self.totals.add(answer)
         outcome = RequestOutcome(dict(zip(calls, answer.results, strict=True)))
         self._merge(outcome)
         return outcome.results
@@ -371,8 +355,8 @@ class GameVector:
             if result.details is not None:
                 self.details[index] = result.details
             found += result.forbidden
-        for action in self._ledger.add(found, outcome.unproven) if found else ():
+        for action in self._forbidden_actions.add(found, outcome.unproven) if found else ():
             if action not in self._reported:  # once for all states, of which there may be very many
                 self._reported.add(action)
-                why = outcome.blamed.get(action, "the story does not end it")
+                why = outcome.deadly.get(action, "the story does not end it")
                 self._on_report(f"{Path(self.spec.path).name}: {action!r} is forbidden where it cannot end: {why}")

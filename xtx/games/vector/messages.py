@@ -51,7 +51,7 @@ class MoveCall(msgspec.Struct, frozen=True, array_like=True, tag=2):
     early: bool = False
     """Answer before the search if the valid actions must be searched. They follow in a second answer, as if `FindCall`
     had been called for all these games."""
-    hopeless: bool = False
+    is_deadly: bool = False
     """The action itself ended earlier workers: forbid it instead of executing it."""
     avoid: tuple[str, ...] = ()
 
@@ -71,7 +71,7 @@ class SaveCall(msgspec.Struct, frozen=True, array_like=True, tag=4):
     avoid: tuple[str, ...] = ()
 
 
-class BringCall(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class RebuildCall(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """Bring a game to the state that a lost worker had: a seed or saved state, and the actions since."""
 
     game: int
@@ -95,14 +95,14 @@ class TryCall(msgspec.Struct, frozen=True, array_like=True, tag=9):
     game: int
     base: int | bytes
     actions: list[str | None]
-    """With `base`, the way to the state, as in `BringCall`."""
+    """With `base`, the way to the state, as in `RebuildCall`."""
     command: str
     as_step: bool
     """Whether it was a step of the game; otherwise it was a candidate of a search."""
     avoid: tuple[str, ...] = ()
 
 
-Call = ResetCall | MoveCall | RestoreCall | SaveCall | BringCall | FindCall | TryCall
+Call = ResetCall | MoveCall | RestoreCall | SaveCall | RebuildCall | FindCall | TryCall
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from xtx.core import Observation, Step
-from xtx.games.emulator.frotz import COMMAND_LENGTH
-from xtx.games.vector.messages import BringCall, Call, CallResult, FindCall, MoveCall, ResetCall, RestoreCall, TryCall
+from xtx.games.vector.messages import Call, CallResult, FindCall, MoveCall, RebuildCall, ResetCall, RestoreCall, TryCall
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class Slot:
         """Record the beginning of an episode: a seed, or a saved state."""
         self.base, self.actions, self.live = base, [], True
 
-    def bring(self) -> BringCall:
+    def make_rebuild_call(self) -> RebuildCall:
         """Return the call that brings a new worker's game to the state of this one."""
-        return BringCall(self.local, self.base, self.actions)
+        return RebuildCall(self.local, self.base, self.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class WorkerLosses:
     """Commands that did no harm when they were tried alone."""
     surveyed: dict[tuple[int, str], int] = field(default_factory=dict)
     """By number of commands tried and last command, how many workers were lost there during a survey."""
-    blamed: dict[str, str] = field(default_factory=dict)
+    deadly: dict[str, str] = field(default_factory=dict)
     """Commands that are forbidden because of it, with how the process ended."""
     unproven: set[str] = field(default_factory=set)
     """Those of them that ended no process that did nothing else."""
@@ -137,7 +137,7 @@ def make_trial(call: Call, slot: Slot, command: str, first: bool) -> TryCall | N
     match call:
         case MoveCall():
             if not as_step:
-                actions.append(None if call.hopeless else call.action)
+                actions.append(None if call.is_deadly else call.action)
         case ResetCall():
             base, actions = call.seed, []
         case RestoreCall():
@@ -162,7 +162,7 @@ def without_command(call: Call, command: str, first: bool) -> Call:
     first: whether the command was the first that the call tried.
     """
     if first and isinstance(call, MoveCall) and _as_traced(call.action) == command:
-        return msgspec.structs.replace(call, hopeless=True)
+        return msgspec.structs.replace(call, is_deadly=True)
     return msgspec.structs.replace(call, avoid=(*call.avoid, command))
 
 

@@ -16,8 +16,8 @@ class SharedPage(ctypes.Structure):
 
     _fields_ = (
         ("trace", Trace), ("call", ctypes.c_int64), ("start", ctypes.c_uint64), ("ahead", ctypes.c_int64),
-        ("bringing", ctypes.c_int64), ("surveyed", ctypes.c_double),
+        ("rebuilding", ctypes.c_int64), ("surveyed", ctypes.c_double),
     )  # fmt: skip
     # call: index of the current call, -1 before the first; start: the trace's progress counter when that call began;
-    # ahead: not 0 while the worker looks ahead; bringing: not 0 while a game is brought to the state of a call;
+    # ahead: not 0 while the worker looks ahead; rebuilding: not 0 while a game is brought to the state of a call;
     # surveyed: the share of a survey that is done, 0 without a survey.

@@ -53,7 +53,7 @@ class Phase(Enum):
 
     START = 0
     SETUP = 1
-    BRING = 2
+    REBUILD = 2
     WORK = 3
     TRY = 4
     """Trying alone the command at which another worker was lost."""
@@ -105,7 +105,7 @@ class WorkerClient:
             end.settimeout(None)  # independent of socket.setdefaulttimeout
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _MOMENT_TIMEVAL)
         self.phase, self.num_sent = Phase.START, None
-        self.page.ahead = self.page.bringing = 0  # may be set by the process before
+        self.page.ahead = self.page.rebuilding = 0  # may be set by the process before
         self.unsent, self._inbox = b"", Inbox()
         self._answer, self._gone, self._silence = None, False, ""
         self._reset_progress()
@@ -219,7 +219,7 @@ class WorkerClient:
             self._silence = f"showed no sign of life for {patience:g} s"
             self._gone = True
 
-    def hang_up(self) -> None:
+    def close_socket(self) -> None:
         """Close the socket, upon which the worker ends."""
         if self._channel is not None:
             self._channel.close()
@@ -241,7 +241,7 @@ class WorkerClient:
         finally:
             process.kill()
             code = process.wait()
-            self.hang_up()
+            self.close_socket()
         self.ended_from_outside = not self._silence and (-code in _FROM_OUTSIDE or code == OUT_OF_MEMORY)
         self.ended_by_story = not self._silence and not self.ended_from_outside
         if code == OUT_OF_MEMORY:

@@ -1,6 +1,6 @@
 """The worker processes of a vector: sends them tasks, and replaces those that are lost.
 
-A worker that crashes, or makes no progress for some time, is replaced: the new one is brought to the same states, and
+A worker that crashes, or makes no progress for some time, is replaced: the new one is rebuilt to the same states, and
 the request is repeated.
 
 A worker can also be lost for reasons outside the story, such as a signal or lack of memory. So a command that was being
@@ -70,7 +70,7 @@ class RequestOutcome:
 
     results: dict[int, CallResult] = field(default_factory=dict)
     """By game."""
-    blamed: dict[str, str] = field(default_factory=dict)
+    deadly: dict[str, str] = field(default_factory=dict)
     """Commands that are forbidden because a worker was lost at them, with how it ended."""
     unproven: set[str] = field(default_factory=set)
     """Those of them that later runs do not know of."""
@@ -83,7 +83,7 @@ class WorkerPool:
         self,
         spec: GameSpec,
         slots: Sequence[Slot],
-        ledger: ForbiddenActions,
+        forbidden_actions: ForbiddenActions,
         placement: Placement,
         *,
         layout: bytes,
@@ -93,22 +93,22 @@ class WorkerPool:
         may_look_ahead: bool,
         totals: WorkTotals,
     ) -> None:
-        """slots: the games; this sets their workers. ledger: verdicts that workers are sent. totals: where the work of
-        requests is counted. The others are those of `GameVector`."""
+        """slots: the games; this sets their workers. forbidden_actions: verdicts that workers are sent. totals: where
+        the work of requests is counted. The others are those of `GameVector`."""
         self.ready = Ready(layout)
         """What the last worker that was set up found out about the story."""
         self.may_look_ahead = may_look_ahead
         """Whether workers may look ahead: not after one was lost meanwhile."""
         self._spec = spec
         self._slots = slots
-        self._ledger = ledger
+        self._forbidden_actions = forbidden_actions
         self._placement = placement
         self._patience = patience
         self._on_report = on_report
         self._on_survey = on_survey
         self._totals = totals
         self._survey_avoid: tuple[str, ...] = ()
-        self._killers: set[str] = set()
+        self._deadly_commands: set[str] = set()
         self.remotes = [WorkerClient(number) for number in range(placement.workers)]
         for index, slot in enumerate(slots):
             slot.remote, slot.local = index % len(self.remotes), index // len(self.remotes)
@@ -118,7 +118,7 @@ class WorkerPool:
             for remote in self.remotes:  # first, so that all load their program at the same time
                 remote.spawn()
             for number in range(len(self.remotes)):  # the first surveys the story, the others get its layout
-                self._revive(Task(number, [], []))
+                self._restart(Task(number, [], []))
         except BaseException:
             self._finalizer()
             raise
@@ -131,7 +131,7 @@ class WorkerPool:
     def close(self) -> None:
         """End the workers; each is given some time to end by itself."""
         for remote in self.remotes:
-            remote.hang_up()
+            remote.close_socket()
         for remote in self.remotes:
             remote.end(within=2.0)
         self._finalizer()
@@ -143,9 +143,9 @@ class WorkerPool:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def ask(self, calls: Mapping[int, Call]) -> PendingRequest:
+    def send_calls(self, calls: Mapping[int, Call]) -> PendingRequest:
         """Send calls, given by game; `collect` waits for the results."""
-        asked = PendingRequest(
+        pending = PendingRequest(
             calls, self._placement.order_by_processor(group_by_worker(calls, self._slots) or {0: Task(0, [], [])})
         )
         try:
@@ -153,28 +153,28 @@ class WorkerPool:
             # worker
             # that had answered, mostly the first: the last worker's is free, and each worker continues on the processor
             # whose cache holds its games. In the other order workers would move at every step.
-            for task in reversed(asked.tasks.values()):
+            for task in reversed(pending.tasks.values()):
                 self._send(task)
         except BaseException:
-            self.end_workers(asked.tasks)
+            self.end_workers(pending.tasks)
             raise
-        return asked
+        return pending
 
     def await_more(self, calls: Mapping[int, Call]) -> PendingRequest:
         """Expect the results of calls that the workers make already, after early moves."""
-        asked = PendingRequest(calls, group_by_worker(calls, self._slots))
-        for number in asked.tasks:
+        pending = PendingRequest(calls, group_by_worker(calls, self._slots))
+        for number in pending.tasks:
             self.remotes[number].await_more()
-        return asked
+        return pending
 
     def look_ahead(self, number: int, moves: list[tuple[int, str]]) -> None:
         """Let a worker search the states after actions, given by its games, if it is ready."""
         if self.remotes[number].num_sent is not None:
             self.remotes[number].post(LookAhead(moves))
 
-    def collect(self, asked: PendingRequest) -> RequestOutcome:
+    def collect(self, pending: PendingRequest) -> RequestOutcome:
         """Wait for the results of a request, and report lost workers."""
-        tasks, outcome = asked.tasks, RequestOutcome()
+        tasks, outcome = pending.tasks, RequestOutcome()
         try:
             self._collect(tasks, outcome.results)
         except BaseException:
@@ -185,9 +185,9 @@ class WorkerPool:
                 # A worker lost at a command known to end processes may not have tried it again, because of a verdict.
                 if command in trouble.cleared:
                     self._on_report(f"a worker {why} and was replaced; {command!r} is not the cause; nothing is lost")
-                elif command not in self._killers:
+                elif command not in self._deadly_commands:
                     self._on_report(f"a worker {why} and was replaced; nothing is lost")
-            outcome.blamed |= trouble.blamed
+            outcome.deadly |= trouble.deadly
             outcome.unproven |= trouble.unproven
         return outcome
 
@@ -227,10 +227,10 @@ class WorkerPool:
         """Send a task to its worker, after replacing the worker if it is lost."""
         remote = self.remotes[task.remote]
         if remote.num_sent is None:
-            self._revive(task)
+            self._restart(task)
             self._try_suspects(task)
-        new, recalled = self._ledger.select_unsent(remote.num_sent or 0)
-        remote.num_sent = self._ledger.num_sent
+        new, recalled = self._forbidden_actions.select_unsent(remote.num_sent or 0)
+        remote.num_sent = self._forbidden_actions.num_sent
         unproven = () if task.trouble is None else tuple(sorted(task.trouble.unproven))
         remote.send(Request(task.calls, new, recalled, unproven), Phase.WORK)
 
@@ -240,17 +240,17 @@ class WorkerPool:
         while task.trouble is not None and (suspect := task.trouble.suspect) is not None:
             remote = self.remotes[task.remote]
             try:
-                self._ask(remote, Results, Request([suspect.trial]), Phase.TRY)
+                self._exchange(remote, Results, Request([suspect.trial]), Phase.TRY)
                 slot = self._slots[task.games[suspect.number]]
-                self._ask(remote, Results, Request([slot.bring()] if slot.live else []), Phase.BRING)
+                self._exchange(remote, Results, Request([slot.make_rebuild_call()] if slot.live else []), Phase.REBUILD)
             except _Lost:
                 self._lost(task)
-                self._revive(task)
+                self._restart(task)
             else:
                 task.trouble.suspect = None
                 task.trouble.cleared.add(suspect.command)
 
-    def _revive(self, task: Task) -> None:
+    def _restart(self, task: Task) -> None:
         """Start a worker and bring its games to the states of their slots."""
         remote = self.remotes[task.remote]
         mine = [slot for slot in self._slots if slot.remote == task.remote]
@@ -258,22 +258,26 @@ class WorkerPool:
             try:
                 if remote.process is None:
                     remote.spawn()
-                self._ask(remote, Ready, None)
+                self._exchange(remote, Ready, None)
                 setup = Setup(self._spec, len(mine), self.ready.layout, self._survey_avoid, self.ready.profile)
-                self.ready = self._ask(remote, Ready, setup, Phase.SETUP)
+                self.ready = self._exchange(remote, Ready, setup, Phase.SETUP)
                 live = [slot for slot in mine if slot.live]
-                bring = Request([slot.bring() for slot in live], *self._ledger.select_unsent(0))
-                brought = self._ask(remote, Results, bring, Phase.BRING)
-                for slot, result in zip(live, brought.results, strict=True):
+                request = Request(
+                    [slot.make_rebuild_call() for slot in live], *self._forbidden_actions.select_unsent(0)
+                )
+                rebuilt = self._exchange(remote, Results, request, Phase.REBUILD)
+                for slot, result in zip(live, rebuilt.results, strict=True):
                     if slot.here != result.here:
                         raise RuntimeError(f"{self._spec.path}: {slot.actions} led elsewhere the second time")
-                remote.num_sent = self._ledger.num_sent
+                remote.num_sent = self._forbidden_actions.num_sent
                 self._placement.bind(remote)
                 return
             except _Lost:
                 self._lost(task)
 
-    def _ask(self, remote: WorkerClient, kind: type[Kind], message: Message | None, phase: Phase = Phase.START) -> Kind:
+    def _exchange(
+        self, remote: WorkerClient, kind: type[Kind], message: Message | None, phase: Phase = Phase.START
+    ) -> Kind:
         """Send a message to one worker and return its answer; with None only wait for the answer."""
         if message is not None:
             remote.send(message, phase)
@@ -321,15 +325,15 @@ class WorkerPool:
                 suspect = trouble.suspect
                 if suspect is not None and command in trouble.cleared and trouble.count_losses(command) > _RELAPSES:
                     trouble.unproven.add(command)
-                    self._blame(task, suspect, f"{why}, though not when it was tried alone")
-            elif remote.phase is Phase.TRY and not remote.page.bringing:
+                    self._leave_out(task, suspect, f"{why}, though not when it was tried alone")
+            elif remote.phase is Phase.TRY and not remote.page.rebuilding:
                 if suspect is not None and command == suspect.command:
-                    self._blame(task, suspect, why)
+                    self._leave_out(task, suspect, why)
             elif remote.phase is Phase.SETUP:
-                self._blame_in_survey(trouble, tried, command, why)
+                self._leave_out_of_survey(trouble, tried, command, why)
         if remote.phase is Phase.SETUP and not tried and remote.ended_by_story:
             trouble.openings += 1
-        too_many = len(trouble.losses) > _ATTEMPTS or len(trouble.blamed) > _VERDICTS
+        too_many = len(trouble.losses) > _ATTEMPTS or len(trouble.deadly) > _VERDICTS
         if too_many or trouble.openings >= _OPENINGS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self._spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
@@ -340,17 +344,17 @@ class WorkerPool:
             trial = make_trial(task.calls[number], self._slots[task.games[number]], command, first)
             task.trouble.suspect = None if trial is None else SuspectCommand(number, command, trial)
 
-    def _blame(self, task: Task, suspect: SuspectCommand, why: str) -> None:
+    def _leave_out(self, task: Task, suspect: SuspectCommand, why: str) -> None:
         """Leave a command out of its call, and record why."""
         if task.trouble is not None:
             task.trouble.suspect = None
             task.trouble.losses.clear()
-            task.trouble.blamed[suspect.command] = f"the process {why}"
-        self._killers.add(suspect.command)
+            task.trouble.deadly[suspect.command] = f"the process {why}"
+        self._deadly_commands.add(suspect.command)
         call = task.calls[suspect.number]
         task.calls[suspect.number] = without_command(call, suspect.command, first=suspect.trial.as_step)
 
-    def _blame_in_survey(self, trouble: WorkerLosses, tried: int, command: str, why: str) -> None:
+    def _leave_out_of_survey(self, trouble: WorkerLosses, tried: int, command: str, why: str) -> None:
         """Record that a worker was lost in the survey, and leave the command out if it happened there before.
 
         A survey tries the same commands in the same order every time, so two losses after the same number of commands
@@ -359,9 +363,9 @@ class WorkerPool:
         spot = tried, command
         trouble.surveyed[spot] = trouble.surveyed.get(spot, 0) + 1
         if trouble.surveyed[spot] == 2:
-            self._killers.add(command)
+            self._deadly_commands.add(command)
             trouble.losses.clear()
-            trouble.blamed[command] = f"the process {why}"
+            trouble.deadly[command] = f"the process {why}"
             self._survey_avoid += (command,)
             self._on_report(f"{Path(self._spec.path).name}: {command!r} is left out of the survey: it {why}")
 

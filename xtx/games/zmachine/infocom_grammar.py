@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xtx.games.zmachine.story_memory import Header, decode_text, word
-from xtx.games.zmachine.typed_input import to_the_program
+from xtx.games.zmachine.typed_input import find_interpreter_word
 
 HOLE = "OBJ"
 
@@ -56,7 +56,7 @@ def infocom_templates(story: bytes) -> list[str]:
 
 def _is_for_the_story(verb: str, length: int) -> bool:
     whole = {name[:length] for name in _TO_THE_PROGRAM}
-    return verb[:1].isalpha() and verb not in whole and not to_the_program(verb, length)
+    return verb[:1].isalpha() and verb not in whole and not find_interpreter_word(verb, length)
 
 
 def _tail(line: Line, prepositions: dict[int, list[str]]) -> Iterator[str]:

@@ -50,10 +50,10 @@ def fit(command: str) -> str:
     return "".join(sign if sign in READABLE else " " for sign in plain(command))[:COMMAND_LENGTH]
 
 
-def to_the_program(command: str, length: int = 0) -> str:
+def find_interpreter_word(command: str, length: int = 0) -> str:
     """The first word of a command that is meant for the interpreter and not for the story, or nothing.
 
-    An interpreter writes files when it hears them (`save`, `script`), or stops. With a `length` other than 0 words may
+    An interpreter writes files at such a word (`save`, `script`), or stops. With a `length` other than 0 words may
     be cut off after so many letters, as a story's dictionary has them.
     """
     for sentence in _SENTENCES.split(command.lower()):

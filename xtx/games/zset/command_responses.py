@@ -24,7 +24,7 @@ _LONGEST_WORD = 200
 
 
 def _read(emulator: Emulator, screen: bytes) -> str:
-    return clean(emulator.tidy(screen)) if screen else ""
+    return clean(emulator.clean_screen(screen)) if screen else ""
 
 
 @lru_cache(maxsize=8192)
@@ -41,35 +41,37 @@ def _replace_word(text: str, word: str, mark: str) -> str:
     return re.sub(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])", mark, text)
 
 
-def find_kept_back(emulator: Emulator, engine: Engine, excluded: Collection[str] = ()) -> None:
-    """Finds out with which word Frotz's screens begin in this story, for `Emulator.tidy`: with the one that makes what
-    the engine prints most often the same as what Frotz shows, at the first turns of the walkthrough. The emulator is
-    left in some other state."""
+def find_prompt_prefix(emulator: Emulator, engine: Engine, excluded: Collection[str] = ()) -> None:
+    """Find the word with which Frotz's screens begin in this story, for `Emulator.clean_screen`.
+
+    It is the one with which the engine's texts most often equal Frotz's, at the first turns of the walkthrough. The
+    emulator is left in some other state.
+    """
     tried = [command for command in _TRIED if command not in excluded]
-    heard: list[tuple[bytes, str]] = []
+    read_texts: list[tuple[bytes, str]] = []
     words = {b"": 0}
-    emulator.kept_back = b""
-    emulator.reset(emulator.walkthrough_seed)
-    for command in ("look", *emulator.walkthrough[:_TURNS]):
+    emulator.prompt_prefix = b""
+    emulator.reset(emulator.bindings.walkthrough_seed)
+    for command in ("look", *emulator.bindings.walkthrough[:_TURNS]):
         before = emulator.save()
         if command in excluded or emulator.step(command) is not Status.DONE or emulator.over:
             break
         state = emulator.save()
         emulator.note(ENGINE)
-        printed = engine.step(before, command)[1].narration if emulator.wants_line_in(before) else b""
+        printed = engine.step(before, command)[1].narration if before.wants_line else b""
         last = re.split(rb"[\r\n ]", printed)[-1]
         if len(last) <= _LONGEST_WORD:
             words.setdefault(last, 0)
         # What the engine gives up may be what kills the emulator.
-        screens = zip(tried, engine.ask(state, tried), strict=True)
+        screens = zip(tried, engine.read_responses(state, tried), strict=True)
         answered = {command: screen for command, screen in screens if screen is not None}
-        texts = [clean(text or "") for text in emulator.ask(state, list(answered))]
-        heard += zip(answered.values(), texts, strict=True)
+        texts = [clean(text or "") for text in emulator.read_responses(state, list(answered))]
+        read_texts += zip(answered.values(), texts, strict=True)
         emulator.restore(state)
     for word in words:
-        emulator.kept_back = word
-        words[word] = sum(_read(emulator, screen) == text for screen, text in heard)
-    emulator.kept_back = max(words, key=lambda word: words[word])
+        emulator.prompt_prefix = word
+        words[word] = sum(_read(emulator, screen) == text for screen, text in read_texts)
+    emulator.prompt_prefix = max(words, key=lambda word: words[word])
 
 
 class CommandResponses:
@@ -111,17 +113,17 @@ class CommandResponses:
         return [found.get(command, "") for command, _ in commands]
 
     def _by_emulator(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
-        return [clean(text or "") for text in self._emulator.ask(state, commands)]
+        return [clean(text or "") for text in self._emulator.read_responses(state, commands)]
 
     def _screens(
         self, engine: Engine, state: Snapshot, commands: Sequence[str], excluded: Collection[str]
     ) -> list[bytes]:
         """What each command prints. Where the engine does not know how Frotz would show that (tables, long lines), it
         is taken as it is printed; nothing for a command that cannot be finished."""
-        if self._emulator.kept_back is None:
-            find_kept_back(self._emulator, engine, excluded)
+        if self._emulator.prompt_prefix is None:
+            find_prompt_prefix(self._emulator, engine, excluded)
         self._emulator.note(ENGINE)
-        screens = engine.ask(state, commands)
+        screens = engine.read_responses(state, commands)
         return [
             self._printed(engine, state, command) if screen is None else screen
             for command, screen in zip(commands, screens, strict=True)

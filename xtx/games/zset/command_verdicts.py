@@ -78,7 +78,7 @@ def take_turn(
     if not _has_ended(flags, after):
         return Status.LIMIT
     try:
-        emulator.show(after, screen_of(after))
+        emulator.show_text(after, screen_of(after))
     except SnapshotError:
         return Status.LIMIT
     return Status.DONE
@@ -149,7 +149,7 @@ def _read_endings(
 ) -> npt.NDArray[np.uint8]:
     """What Jericho says of the text of each command and the memory behind it; 0 where the engine does not know the
     text. Asked once for all that are alike."""
-    screens = engine.ask(state, commands)
+    screens = engine.read_responses(state, commands)
     memory = engine.finals(state, commands)[1] if len(engine.final) else None
     endings = np.zeros(len(commands), dtype=np.uint8)
     known: dict[tuple[bytes, bytes], int] = {}

@@ -7,8 +7,7 @@ cannot judge is marked. docs/set-execution.md explains how; the C sources are be
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -137,7 +136,7 @@ def library() -> ctypes.CDLL:
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
     loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, *[pointer] * 3, i32, i32, u64, i32, *[pointer] * 5]
-    loaded.zset_ask.argtypes = [pointer, pointer, start, pointer, i32, i32, u64, pointer, i32, pointer]
+    loaded.zset_responses.argtypes = [pointer, pointer, start, pointer, i32, i32, u64, pointer, i32, pointer]
     loaded.zset_finals.argtypes = [pointer, start, pointer, i32, u64, *[pointer] * 3]
     loaded.zset_endings.argtypes, loaded.zset_endings.restype = [pointer, pointer], None
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
@@ -359,7 +358,9 @@ class Engine:
             )
         return int(passed)
 
-    def ask(self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT) -> list[bytes | None]:
+    def read_responses(
+        self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT
+    ) -> list[bytes | None]:
         """What is written on the screen at each command, tried from a state, up to the next prompt and the status line
         behind it; None for commands that the engine does not finish, or of whose screen it does not know enough."""
         self._check(state)
@@ -368,7 +369,7 @@ class Engine:
         lengths = np.zeros(len(commands), dtype=np.uint32)
         given = Commands.of(commands)
         lines = given.text[given.starts[0] :].ctypes.data
-        failed = self._library.zset_ask(
+        failed = self._library.zset_responses(
             self._team, self._engine, ctypes.byref(_start(state)), lines, len(commands), _WORTH_ASKING, limit,
             self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
         )  # fmt: skip
@@ -433,13 +434,3 @@ class Engine:
         counts = (ctypes.c_uint64 * 6)()
         self._library.zset_counts(self._engine, counts)
         return dict(zip(("instructions", "splits", "parked", "merges", "lanes", "ends"), counts, strict=True))
-
-
-@contextmanager
-def engine_for(emulator: Emulator) -> Iterator[Engine]:
-    """An engine for the story in an emulator, closed afterwards."""
-    engine = Engine.of(emulator)
-    try:
-        yield engine
-    finally:
-        engine.close()

@@ -67,7 +67,9 @@ _CUTS = b">", b"["
 def _cuts_at(emulator: Emulator, sign: bytes) -> bool:
     """Whether a text is cut off at a sign, whatever stands before and behind it."""
     around = ((b"\nYou fall.\n", b"x"), (b"\nYou fall.\n\n", b"  x"), (b"\nYou ", b" "))
-    return any("THE END" not in emulator.tidy(before + sign + behind + b"THE END\n\n") for before, behind in around)
+    return any(
+        "THE END" not in emulator.clean_screen(before + sign + behind + b"THE END\n\n") for before, behind in around
+    )
 
 
 def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[tuple[bytes, int], ...]]:

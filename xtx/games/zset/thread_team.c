@@ -281,7 +281,7 @@ static uint32_t on_screen(const engine *e, uint8_t flags, const transcript *t) {
  * `room` bytes for each in `texts`, with the length in `lengths`, 0 if only libfrotz can tell. Run by a team, in parts
  * of
  * about `least` commands or more, or by one engine. */
-int zset_ask(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
+int zset_responses(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
              uint64_t limit, uint8_t *texts, int32_t room, uint32_t *lengths) {
     if (command_count <= 0 || least <= 0 || room < 3) return 0;
     const int64_t random = state->random_a;

@@ -690,7 +690,7 @@ static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, c
     return left;
 }
 
-/* Runs each command (NUL-terminated, concatenated) from a state and writes its verdict: flags and hashes as door_filter
+/* Runs each command (NUL-terminated, concatenated) from a state and writes its verdict: flags and hashes as bridge_filter
 * does, and UNJUDGED for commands that must be run there.
 *
 * With several `randoms` each command is run with each of them as the state of the random generator, all in the same

@@ -32,7 +32,7 @@ class DeviceTextTable:
         self._present = np.zeros(texts, np.bool_)
         return DeviceTexts(words, torch.zeros(texts, dtype=torch.int32, device=self._device))
 
-    def forget(self, numbers: Sequence[int] | None = None) -> None:
+    def clear_cache(self, numbers: Sequence[int] | None = None) -> None:
         """Mark these texts, or all, as not copied; must be called when their ids are freed."""
         self._present[slice(None) if numbers is None else [n for n in numbers if n < len(self._present)]] = False
 

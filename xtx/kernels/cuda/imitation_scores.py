@@ -28,7 +28,7 @@ class RecordedScores:
         self._recorded: dict[tuple[int, int, int, int], tuple[PinnedBuffer, RecordedStep]] = {}
 
     @torch.no_grad()
-    def ask(
+    def start(
         self, rows: Sequence[NDArray[np.int32]], says: Sequence[Sequence[NDArray[np.int32]]]
     ) -> Callable[[], list[NDArray[np.float64]]]:
         """Start computing the mean log-probability of each action's tokens; returns a function that waits for the

@@ -26,7 +26,7 @@ CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
 it is used, computes all pairs of tokens of a row, also of different examples."""
 SLOTS = (16, 32)
 """Numbers of predictions per row that are recorded."""
-REMEMBERED = 24
+MAX_RECORDED_STEPS = 24
 """Limits the recorded steps that are kept, each of which holds GPU memory."""
 
 
@@ -122,7 +122,7 @@ class RecordedTraining:
         """Return the recorded step for batches of a number of rows; record it if it is new."""
         shape = rows, self._capacity, self._slots
         if shape not in self._recorded:
-            if len(self._recorded) >= REMEMBERED:
+            if len(self._recorded) >= MAX_RECORDED_STEPS:
                 del self._recorded[next(iter(self._recorded))]
             touched = [*self._parameters, self._totals, self._counter]
             touched += [tensor for slot in self._optimiser.state.values() for tensor in slot.values()]

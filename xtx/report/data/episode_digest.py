@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xtx.core import EpisodeRecord
+from xtx.core import ENDINGS, EPISODES_OF_MEAN, EpisodeRecord
 from xtx.report.data.statistics import (
-    LAST,
     Floats,
     WorkingTime,
     area_under_curve,
@@ -27,8 +26,6 @@ COMPARED_STEPS = (1_000, 5_500, 100_000, 800_000)
 """Steps at which other work on these games gives its scores; summaries made since then hold these points too."""
 POINTS = 180
 """Of a summary's curve, at most, beside those at the steps above."""
-ENDINGS = ("won", "died", "limit")
-"""How an episode can end."""
 
 
 def choose_curve_points(reached: int) -> Floats:
@@ -131,9 +128,9 @@ def make_digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTi
         area=area_under_curve(ends, scores, max(1, reached)),
         curve=Curve(ends, average, np.maximum.accumulate(scores)),
         firsts=_firsts(ends, peaks, average, time),
-        last_peaks=peaks[-LAST:],
+        last_peaks=peaks[-EPISODES_OF_MEAN:],
         endings=_endings(episodes),
-        last_endings=_endings(episodes[-LAST:]),
+        last_endings=_endings(episodes[-EPISODES_OF_MEAN:]),
         best=next((episode for episode in reversed(episodes) if episode.record), None),
     )
 

@@ -22,13 +22,13 @@ import numpy as np
 
 from xtx.config.config_file import ConfigError, rename_old_keys
 from xtx.config.settings import RunConfig
-from xtx.core import EpisodeRecord, UserError
+from xtx.core import ENDINGS, EPISODES_OF_MEAN, EpisodeRecord, UserError
 from xtx.files.bounded_reads import MAX_JSON_BYTES, BadFileError, decode_json, read_bounded
 from xtx.report.data import episode_digest as digests
 from xtx.report.data.episode_digest import POINTS, choose_curve_points
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.metric_lines import LABELS
-from xtx.report.data.statistics import LAST, Floats, WorkingTime, curve_at
+from xtx.report.data.statistics import Floats, WorkingTime, curve_at
 
 if TYPE_CHECKING:
     from xtx.report.data.load_runs import RunData
@@ -117,8 +117,8 @@ class Last(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check_columns(self.scores, self.peaks)
-        if len(self.scores) > LAST:
-            raise ValueError(f"more than {LAST} episodes are the last ones")
+        if len(self.scores) > EPISODES_OF_MEAN:
+            raise ValueError(f"more than {EPISODES_OF_MEAN} episodes are the last ones")
 
 
 class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -213,7 +213,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _endings(counts: Counts, length: float) -> digests.Endings:
-    return digests.Endings({kind: getattr(counts, kind) for kind in digests.ENDINGS}, length)
+    return digests.Endings({kind: getattr(counts, kind) for kind in ENDINGS}, length)
 
 
 def _check_columns(first: Sequence[object], *others: Sequence[object]) -> None:
@@ -249,7 +249,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         ended=_counts(digest.endings),
         length=digest.endings.length,
         last=Last(
-            scores=[int(score) for score in run.scores[-LAST:]],
+            scores=[int(score) for score in run.scores[-EPISODES_OF_MEAN:]],
             peaks=[int(peak) for peak in digest.last_peaks],
             ended=_counts(digest.last_endings),
             length=digest.last_endings.length,
@@ -291,7 +291,7 @@ def _name(game: str, facts: GameFacts | None) -> str:
 
 
 def _counts(endings: digests.Endings) -> Counts:
-    return Counts(*(endings.ended[kind] for kind in digests.ENDINGS))
+    return Counts(*(endings.ended[kind] for kind in ENDINGS))
 
 
 def _spread(have: int, most: int) -> list[int]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from xtx.core import EPISODES_OF_MEAN
+
 Floats = NDArray[np.float64]
 Scores = Sequence[Floats]
 """For each game, a score for each seed."""
 
-LAST = 100
-"""Episodes over which a run's score is averaged."""
 RESAMPLES = 2000
 _LEVEL = 0.95
 
@@ -26,13 +26,13 @@ _LEVEL = 0.95
 # --- one run ----------------------------------------------------------------------------------------------------
 
 
-def average_score(scores: ArrayLike, last: int = LAST) -> float:
+def average_score(scores: ArrayLike, last: int = EPISODES_OF_MEAN) -> float:
     """Avg: the mean final score of the last 100 episodes; NaN without episodes."""
     tail = np.asarray(scores, np.float64)[-last:]
     return float(tail.mean()) if tail.size else float("nan")
 
 
-def average_score_by_env(scores: ArrayLike, envs: ArrayLike, last: int = LAST) -> float:
+def average_score_by_env(scores: ArrayLike, envs: ArrayLike, last: int = EPISODES_OF_MEAN) -> float:
     """Avg as the authors' program has it: the mean over the last 100 episodes of each of the envs stepped together."""
     values, of = np.asarray(scores, np.float64), np.asarray(envs)
     tails = [values[of == env][-last:] for env in np.unique(of)]
@@ -45,7 +45,7 @@ def best_score(scores: ArrayLike) -> float:
     return float(values.max()) if values.size else float("nan")
 
 
-def running_average(scores: ArrayLike, last: int = LAST) -> Floats:
+def running_average(scores: ArrayLike, last: int = EPISODES_OF_MEAN) -> Floats:
     """[episodes]: the mean of the last 100 episodes, or of as many as there are, after each episode."""
     values = np.asarray(scores, np.float64)
     sums = np.concatenate(([0.0], np.cumsum(values)))
@@ -63,7 +63,7 @@ def curve_at(ends: ArrayLike, values: ArrayLike, at: ArrayLike) -> Floats:
     return result
 
 
-def area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int = LAST) -> float:
+def area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int = EPISODES_OF_MEAN) -> float:
     """The running average, averaged over all steps of the run; it counts as 0 until the first episode ends.
 
     So a run that has its final score early has more than one that gets there late.

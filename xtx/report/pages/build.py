@@ -38,7 +38,7 @@ def make_of_readable(
 ) -> tuple[Board, _Made]:
     """What `make` gives for a board of the runs. If it fails, each run is tried alone, and those for which it fails
     are left out and listed as unreadable; so one odd run never spoils the page of the others. Raises what `make`
-    raises if no run alone is to blame."""
+    raises if no run alone is the cause."""
     try:
         board = group_runs(runs, unreadable, find_facts)
         return board, make(board)

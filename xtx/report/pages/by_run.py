@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from xtx.core import EpisodeRecord
+from xtx.core import EPISODES_OF_MEAN, EpisodeRecord
 from xtx.report.data import statistics
 from xtx.report.data.episode_digest import Endings
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Board, flatten, list_deviations
-from xtx.report.data.statistics import LAST
 from xtx.report.number_format import DASH, format_amount, format_count, format_duration, format_number, format_percent
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
 from xtx.report.pages.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
@@ -111,7 +110,7 @@ def make_learning_figure(run: RunData, name: str, label: str, colour: int) -> Fi
     curve = run.digest.curve
     means, best = (statistics.curve_at(curve.steps, values, at) for values in (curve.mean, curve.best))
     lines = [
-        Line(label, colour, at, means, steps=True, name=f"mean of the last {LAST} episodes"),
+        Line(label, colour, at, means, steps=True, name=f"mean of the last {EPISODES_OF_MEAN} episodes"),
         Line(label, colour, at, best, steps=True, dashed=True, name="best so far"),
     ]
     plot = LinePlot(lines, "steps", "score", unit="steps")
@@ -153,7 +152,7 @@ def _endings(run: RunData) -> Table:
         )
 
     header = ("where episodes ended", *ENDINGS.values(), "mean length")
-    late = f"last {min(LAST, run.digest.episodes)}"
+    late = f"last {min(EPISODES_OF_MEAN, run.digest.episodes)}"
     rows = [row("all", run.digest.endings), row(late, run.digest.last_endings)]
     return Table(header, rows)
 

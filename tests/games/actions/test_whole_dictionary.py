@@ -337,6 +337,13 @@ def test_a_change_that_does_not_depend_on_the_order_of_words_is_no_memory_of_the
     assert find_swapped((*pairs, *many), watches, [0, 2]) == []
 
 
+def test_a_silent_change_that_depends_on_the_order_of_words_is_the_parsers() -> None:
+    commands = ("set bunk to sword", "set sword to bunk", "read book", "join a to b", "join b to a")
+    watches = _numbers(2, 3, 4, 5, 5)
+    found = find_silent_changes(commands, np.zeros(len(commands), dtype=np.uint8), watches, _numbers(1))
+    assert [commands[i] for i in found] == ["read book", "join a to b", "join b to a"]
+
+
 def test_orders_of_one_word_count_where_only_a_variable_changes() -> None:
     commands = ["mouse, north", "mouse, south", *(f"mouse, take {i}" for i in "abcdefghij")]
     flags = np.zeros(len(commands), dtype=np.uint8)

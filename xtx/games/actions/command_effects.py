@@ -74,6 +74,7 @@ def find_silent_changes(
     places = np.flatnonzero(nothing & (watches != 0) & ~np.isin(watches, idle)).tolist()
     by_verb: dict[str, set[int]] = {}
     times = Counter(int(watches[i]) for i in places)
+    done = {candidates[i]: int(watches[i]) for i in places}
     for i in places:
         by_verb.setdefault(_verb_of(candidates[i]), set()).add(int(watches[i]))
     return [
@@ -85,21 +86,27 @@ def find_silent_changes(
         and _NO_SILENT_CHANGE.isdisjoint(candidates[i].split())
         and ("," not in candidates[i] or len(candidates[i].split()) == 2)
         and not _DIGIT.search(candidates[i])
+        # What differs with the two objects swapped is which of them the parser remembers as the first.
+        and done.get(_swap(candidates[i]), int(watches[i])) == int(watches[i])
     ]
+
+
+def _swap(command: str) -> str:
+    """The command with its two objects swapped, if it has two of one word each."""
+    words = command.split(" ")
+    return " ".join((words[0], words[3], words[2], words[1])) if len(words) == 4 else command
 
 
 def find_swapped(candidates: Sequence[str], watches: npt.NDArray[np.uint64], touched: Sequence[int]) -> list[int]:
     """Those of the commands with hidden changes that change the same with their two objects swapped (`connect b to j`):
     what the parser remembers of them would be another thing."""
-    words = {i: tuple(candidates[i].split(" ")) for i in touched if candidates[i].count(" ") == 3}
-    done = {command: int(watches[i]) for i, command in words.items()}
+    swapped = [(i, candidates[i], other) for i in touched if (other := _swap(candidates[i])) != candidates[i]]
+    done = {command: int(watches[i]) for i, command, _ in swapped}
     times = Counter(done.values())
     return [
         i
-        for i, (verb, one, form, other) in words.items()
-        if one != other
-        and done.get((verb, other, form, one)) == int(watches[i])
-        and times[int(watches[i])] <= _SILENT_COMMANDS
+        for i, command, other in swapped
+        if done.get(other) == done[command] and times[done[command]] <= _SILENT_COMMANDS
     ]
 
 

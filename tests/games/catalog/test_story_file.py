@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -99,6 +100,18 @@ def points_outside() -> bytes:
     return bytes(content[:20_000])
 
 
+def zipped() -> bytes:
+    return b"PK\3\4" + bytes(good())
+
+
+def gzipped() -> bytes:
+    return gzip.compress(bytes(good()))
+
+
+def saved_game() -> bytes:
+    return b"FORM" + (100).to_bytes(4, "big") + b"IFZS" + bytes(96)
+
+
 CASES: list[tuple[Callable[[], bytes], str]] = [
     (empty, "is not a Z-machine story"),
     (text, "is not a Z-machine story"),
@@ -114,6 +127,9 @@ CASES: list[tuple[Callable[[], bytes], str]] = [
     (tads2, "is a TADS 2 story"),
     (tads3, "is a TADS 3 story"),
     (glulx, "is a Glulx story"),
+    (zipped, "is an archive; unpack it"),
+    (gzipped, "is an archive; unpack it"),
+    (saved_game, "is a saved game and no story"),
     (damaged, "is damaged: its checksum does not fit"),
     (points_outside, "its header points outside the file"),
 ]

@@ -20,6 +20,9 @@ VERSIONS = (3, 4, 5, 8)
 MAX_STORY_BYTES = 256 << 20
 """Limits a story file. Stories themselves have 512 KB at most; a Blorb package also holds pictures and sounds."""
 
+_ARCHIVES = (b"PK\3\4", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!")
+"""How zip, gzip, bzip2, xz, 7z and rar files begin."""
+
 
 @dataclass(frozen=True)
 class Story:
@@ -110,6 +113,10 @@ def check_places(profile: Profile, content: bytes) -> None:
 
 def check_story(content: bytes, name: str) -> None:
     """Nothing, if the bytes are a whole Z-machine story of a version we play; else raises `UserError`."""
+    if content[:4] == b"FORM" and content[8:12] == b"IFZS":
+        raise UserError(f"{name} is a saved game and no story; give the story that it was saved in")
+    if content.startswith(_ARCHIVES):
+        raise UserError(f"{name} is an archive; unpack it and give the story in it (.z3, .z4, .z5, .z8)")
     if content[:4] == b"FORM":
         raise UserError(f"{name} is a Blorb package; take the plain story (.z5, .z8) out of it")
     if len(content) < 64 or not 1 <= content[0] <= 8:

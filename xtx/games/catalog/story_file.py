@@ -66,15 +66,14 @@ def read_story(path: Path) -> Story:
 
 def _read_content(path: Path) -> bytes:
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a pipe would be read for ever
+        if path.is_dir():
+            command = format_command("games", "add", path)
+            raise UserError(f"{path} is a folder; name a story file in it, or run: {command}")
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be read for ever
             raise UserError(f"{path} is no file; give the path of a story file (.z3, .z5, .z8)")
         return read_bounded(path, MAX_STORY_BYTES)
     except BadFileError as error:
         raise UserError(f"{path} is not a Z-machine story: it is {error}") from None
-    except IsADirectoryError:
-        raise UserError(
-            f"{path} is a folder; name a story file in it, or run: {format_command('games', 'add', path)}"
-        ) from None
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; give the path of a story file (.z3, .z5, .z8)") from None
     except OSError as error:

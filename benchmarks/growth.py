@@ -40,7 +40,7 @@ from xtx.games.vector.game_vector import GameVector
 from xtx.games.vector.messages import CallResult
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.run_folder import Run
-from xtx.training.loop import Progress, Training
+from xtx.training.loop import Training, TrainingProgress
 
 TOY = "toy:corridor-7"
 EARLY = 500
@@ -124,7 +124,7 @@ class Watched:
         self.folder = folder
         self.window = Window()
         self.into = [self.window]
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self._until = 0
         self._may, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._ended = False
@@ -145,7 +145,7 @@ class Watched:
         trained = self.agent.brief.clock.seconds.get(TRAINING, 0.0)
         self._before = time.thread_time(), time.perf_counter(), trained
 
-    def _watch(self, progress: Progress) -> bool:
+    def _watch(self, progress: TrainingProgress) -> bool:
         """Called after every vector step."""
         processor, clock, trained = self._before
         self._begin()

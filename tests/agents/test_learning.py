@@ -23,7 +23,7 @@ from xtx.games.vector.game_vector import GameVector
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.line_files import read_episodes
 from xtx.runs.run_folder import Run
-from xtx.training.loop import Progress, Training
+from xtx.training.loop import Training, TrainingProgress
 
 TOY = "toy:corridor-5"
 
@@ -142,7 +142,7 @@ def test_nothing_grows_with_the_number_of_episodes(
         training = Training(run, player, games)
         most: dict[str, int] = {}
 
-        def on_step(progress: Progress) -> bool:
+        def on_step(progress: TrainingProgress) -> bool:
             if agent != "random" and progress.steps % 80 == 0:
                 state_ids = player._state_ids  # type: ignore[attr-defined]
                 counts = {

@@ -16,7 +16,7 @@ from xtx.agents.rc_dqn.action_templates import OBJECT, Passage, find_object_word
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
 from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_exploration, is_stuck
-from xtx.agents.rc_dqn.reading_inputs import Read, Reader, present, with_past
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, present, with_past
 from xtx.agents.registry import make_preset
 from xtx.agents.state_ids import StateIds
 from xtx.cli.training.training_session import make_agent
@@ -26,7 +26,7 @@ from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.line_files import read_lines
 from xtx.runs.run_folder import Run
-from xtx.training.loop import Progress, Training
+from xtx.training.loop import Training, TrainingProgress
 
 SMALL = RcDqnSettings(
     text=TextSettings(vocabulary=128, longest=40), hidden=8, embedding=10, batch_size=16, capacity=200
@@ -98,9 +98,9 @@ def observation(
     return Observation(text, look, inventory, actions, score, step)
 
 
-def library_and_reader(settings: RcDqnSettings = SMALL) -> tuple[StateIds, Reader]:
+def library_and_reader(settings: RcDqnSettings = SMALL) -> tuple[StateIds, PassageReader]:
     state_ids = StateIds(settings.text)
-    return state_ids, Reader(settings, state_ids)
+    return state_ids, PassageReader(settings, state_ids)
 
 
 def test_a_reading_by_hand() -> None:
@@ -378,7 +378,7 @@ class Stop:
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
-    def __call__(self, progress: Progress) -> bool:
+    def __call__(self, progress: TrainingProgress) -> bool:
         return progress.steps < self.steps
 
 

@@ -20,7 +20,7 @@ from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover, find_title
 from xtx.games.discovery.score import number_role
-from xtx.games.discovery.transcript import Turn, measure_likeness, read_turns
+from xtx.games.discovery.transcript import TranscriptTurn, measure_likeness, read_turns
 from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
@@ -266,10 +266,10 @@ def test_title() -> None:
 
 def test_transcripts() -> None:
     assert read_turns("Welcome\n\n>look\nA room.\n\n> take lamp\nTaken.\n") == [
-        Turn("look", "A room."),
-        Turn("take lamp", "Taken."),
+        TranscriptTurn("look", "A room."),
+        TranscriptTurn("take lamp", "Taken."),
     ]
-    assert read_turns("look\r\n# a note\n\ntake lamp") == [Turn("look"), Turn("take lamp")]
+    assert read_turns("look\r\n# a note\n\ntake lamp") == [TranscriptTurn("look"), TranscriptTurn("take lamp")]
     assert measure_likeness("A dark room", "a DARK hall") == pytest.approx(2 / 3)
 
 

@@ -18,8 +18,8 @@ from xtx.core import UserError
 from xtx.games import isolated_discovery
 from xtx.games.catalog.known_games import default_game, find_story, found_file
 from xtx.games.isolated_calls import (
+    CallEvent,
     ChildCall,
-    Event,
     Failed,
     Finished,
     Progressed,
@@ -77,7 +77,7 @@ def test_one_that_dies_costs_itself_only() -> None:
         ChildCall(count_to, (3,), "a"), ChildCall(die_of, (signal.SIGBUS,), "b"), ChildCall(refuse, (), "c"),
         ChildCall(count_to, (1,), "d"),
     ]  # fmt: skip
-    events: list[Event] = list(run_in_children(calls, 2))
+    events: list[CallEvent] = list(run_in_children(calls, 2))
     assert sorted(e.number for e in events if isinstance(e, Finished)) == [0, 3]
     assert sorted(e.number for e in events if isinstance(e, Failed)) == [1, 2]
     assert [e.done for e in events if isinstance(e, Progressed) and e.number == 0] == [1, 2, 3]

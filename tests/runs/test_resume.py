@@ -24,7 +24,7 @@ from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.run_folder import Run
-from xtx.training.loop import Progress, Training
+from xtx.training.loop import Training, TrainingProgress
 
 TOY = "toy:corridor-5"
 LEARNERS = [name for name in AGENTS if name != "walkthrough"]
@@ -94,7 +94,7 @@ def go(
         with contextlib.closing(GameVector(game_setup.spec, run.config.num_envs, 0, forbidden=forbidden)) as games:
             training = Training(run, agent, games, checkpoint_seconds=0 if save_every else 1e9)
 
-            def on_step(progress: Progress) -> bool:
+            def on_step(progress: TrainingProgress) -> bool:
                 if kill is not None and progress.steps >= kill:
                     raise Killed
                 return stop is None or progress.steps < stop

@@ -27,7 +27,7 @@ from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.run_progress import RunProgress, read_finished, read_running
 from xtx.sweep.run_transfer import FilePiece, RunFiles, Sender, pack_whole, unpack
-from xtx.sweep.scheduler import AttemptOutcome, Event, RunState, Scheduler, SweepRun
+from xtx.sweep.scheduler import AttemptOutcome, RunEvent, RunState, Scheduler, SweepRun
 from xtx.sweep.sweep_folder import (
     check_runs,
     create_run_folder,
@@ -322,10 +322,10 @@ class Pretence:
         if self._progress:
             (self._out / run.folder / "checkpoints" / f"{len(self.begun):010d}").touch()
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[RunEvent]:
         events = []
         for run in self._busy:
-            events += [Event(run.folder), Event(run.folder, self._outcomes[run.folder].pop(0), "because")]
+            events += [RunEvent(run.folder), RunEvent(run.folder, self._outcomes[run.folder].pop(0), "because")]
         self._busy = []
         return events
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xtx.games.gym import StoryEnv
 
 Actions = Literal["templates", "whole"]
-Atlas = bool | str | os.PathLike[str]
+AtlasOption = bool | str | os.PathLike[str]
 
 
 def list_games(*, found: bool = False) -> list[str]:
@@ -38,7 +38,7 @@ def make(
     extra_actions: bool = False,
     actions: Actions = "whole",
     valid_actions: bool = True,
-    atlas: Atlas = True,
+    atlas: AtlasOption = True,
     on_survey: Callable[[float], None] | None = None,
 ) -> GameEnv:
     """One game as a plain object.
@@ -67,7 +67,7 @@ def make_vector(
     extra_actions: bool = False,
     actions: Actions = "whole",
     valid_actions: bool = True,
-    atlas: Atlas = True,
+    atlas: AtlasOption = True,
     search_threads: int | None = None,
     on_survey: Callable[[float], None] | None = None,
 ) -> GameVector:
@@ -95,7 +95,7 @@ def _make_spec(
     extra_actions: bool,
     actions: str,
     valid_actions: bool,
-    atlas: Atlas,
+    atlas: AtlasOption,
     threads: int,
 ) -> GameSpec:
     from xtx.games.atlas.store import default_path

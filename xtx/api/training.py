@@ -20,7 +20,7 @@ from xtx.training.prepare import RunResources, check_config, new_run_folder, res
 
 if TYPE_CHECKING:
     from xtx.runs.run_folder import Run
-    from xtx.training.loop import Progress
+    from xtx.training.loop import TrainingProgress
     from xtx.training.prepare import RunParts
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -250,7 +250,7 @@ def _advance(run: Run, resources: RunResources, run_parts: RunParts) -> Generato
         training.finish()
 
 
-def _update(progress: Progress, path: Path) -> TrainingUpdate:
+def _update(progress: TrainingProgress, path: Path) -> TrainingUpdate:
     metrics = {**progress.plan, **progress.numbers}
     return TrainingUpdate(
         progress.steps, progress.total, progress.episodes, progress.score_mean, progress.score_max, metrics, path

@@ -35,18 +35,18 @@ class GameSetup:
         return 1 if asked == 0 and not self.spec.path.startswith("toy:") else asked
 
 
-Facts = tuple[str, int, tuple[str, ...]]
+SetupFacts = tuple[str, int, tuple[str, ...]]
 """A game's name, the points that it has to give, and its walkthrough."""
 
 
 @cache
-def _read_facts(path: str, md5: str, profile: bytes) -> Facts:
+def _read_facts(path: str, md5: str, profile: bytes) -> SetupFacts:
     """The facts about a story; by its checksum and profile too, since files may be replaced."""
-    facts: Facts = call_in_child(read_story_facts, path, name=Path(path).name, patience=PATIENCE)
+    facts: SetupFacts = call_in_child(read_story_facts, path, name=Path(path).name, patience=PATIENCE)
     return facts
 
 
-def read_story_facts(report: Report, path: str) -> Facts:
+def read_story_facts(report: Report, path: str) -> SetupFacts:
     """The same. Runs the story up to its first prompt, so it is called in a process of its own."""
     from xtx.games.emulator.frotz import Emulator
 

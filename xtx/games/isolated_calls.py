@@ -78,7 +78,7 @@ class Failed:
     error: UserError
 
 
-Event = Progressed | Finished | Failed
+CallEvent = Progressed | Finished | Failed
 
 
 @dataclass
@@ -118,7 +118,7 @@ def run_in_children(
     at_once: int | None = None,
     patience: float | None = None,
     on_wait: Callable[[], None] | None = None,
-) -> Iterator[Event]:
+) -> Iterator[CallEvent]:
     """Make calls in child processes and yield their events as they come. Closing the iterator ends all processes.
 
     at_once: most processes at a time; one for each processor if not given. patience: seconds without any message after
@@ -195,7 +195,7 @@ class _ResultReader(pickle.Unpickler):
         return found
 
 
-def _receive(child: _Child) -> Iterator[Event]:
+def _receive(child: _Child) -> Iterator[CallEvent]:
     """Read from a child and yield the events; `Failed` if it ended without a result."""
     content = os.read(child.channel, _READ_SIZE)
     child.received += content
@@ -226,7 +226,7 @@ def _receive(child: _Child) -> Iterator[Event]:
         yield Failed(child.number, UserError(f"{child.call.name}: {why}"))
 
 
-def _give_up(child: _Child, patience: float | None) -> Event:
+def _give_up(child: _Child, patience: float | None) -> CallEvent:
     return Failed(child.number, UserError(f"{child.call.name}: the emulator showed no sign of life for {patience:g} s"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xtx.games.catalog.known_games import find_story
 from xtx.games.discovery.score import PRINTED
-from xtx.games.discovery.transcript import Turn, mean, measure_likeness
+from xtx.games.discovery.transcript import TranscriptTurn, mean, measure_likeness
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
 from xtx.games.emulator.printed_end import reads_as_end
 from xtx.games.emulator.printed_score import read_number
@@ -48,7 +48,7 @@ class Verification:
 def verify_file(report: Report, path: str, commands: Sequence[str], texts: Sequence[str]) -> Verification:
     """Plays commands in the story in a file; `texts` are what should be printed, empty where that is not known. Called
     in a process of its own."""
-    turns = [Turn(command, text) for command, text in zip(commands, texts, strict=True)]
+    turns = [TranscriptTurn(command, text) for command, text in zip(commands, texts, strict=True)]
     emulator = Emulator(describe_story(find_story(str(Path(path))), make_progress(report)))
     try:
         return _Play(emulator).run(turns, report)
@@ -64,7 +64,7 @@ class _Play:
         self.checks = self.mistakes = 0
         self.alike: list[float] = []
 
-    def run(self, turns: Sequence[Turn], report: Report) -> Verification:
+    def run(self, turns: Sequence[TranscriptTurn], report: Report) -> Verification:
         """Plays all of it, or as far as it goes."""
         emulator, stopped = self.emulator, 0
         for number, turn in enumerate(turns, 1):
@@ -79,7 +79,7 @@ class _Play:
             mean(self.alike), stopped,
         )  # fmt: skip
 
-    def _note(self, turn: Turn) -> None:
+    def _note(self, turn: TranscriptTurn) -> None:
         emulator = self.emulator
         said = emulator.narration
         if turn.text:

@@ -29,7 +29,7 @@ _NAME = re.compile(r"toy:(corridor|trap)-(\d+)")
 
 
 @dataclass(frozen=True)
-class _State:
+class _ToyState:
     room: int = 0
     lamp: bool = False
     key: bool = False
@@ -51,7 +51,7 @@ class ToyGame:
         self.trap = match[1] == "trap"
         self.states = ActionVerdicts()
         self._trace = trace
-        self._state = _State()
+        self._state = _ToyState()
 
     @property
     def walkthrough(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class ToyGame:
 
     def reset(self, seed: int | None = None) -> Observation:
         """The first observation; the seed changes nothing."""
-        self._state = _State()
+        self._state = _ToyState()
         return self._observe()
 
     def step(self, action: str, *, last: bool = False) -> Step:
@@ -117,14 +117,14 @@ class ToyGame:
     def restore(self, state: bytes) -> Observation:
         """The observation in a saved state."""
         try:
-            self._state = _State(**json.loads(state))
+            self._state = _ToyState(**json.loads(state))
         except (ValueError, TypeError) as error:
             raise UserError(f"this is not a saved toy world: {error}") from None
         return self._observe()
 
     def rebuild(self, base: int | bytes, actions: Iterable[str | None]) -> None:
         """Puts the game where another process had it; None is an action that had no answer."""
-        self._state = _State() if isinstance(base, int) else _State(**json.loads(base))
+        self._state = _ToyState() if isinstance(base, int) else _ToyState(**json.loads(base))
         for action in actions:
             if action is None:
                 self._state = replace(self._state, step=self._state.step + 1, text=NO_ANSWER)
@@ -163,7 +163,7 @@ class ToyGame:
             self._state = self._after(now, action)
         return False
 
-    def _after(self, now: _State, action: str) -> _State:
+    def _after(self, now: _ToyState, action: str) -> _ToyState:
         if action in ("east", "west"):
             return replace(now, room=now.room + (1 if action == "east" else -1), text="You walk on.")
         if action in ("take lamp", "drop lamp"):

@@ -35,7 +35,7 @@ TEXT_COLUMNS = ("narration", "look", "inventory", "action", "next_narration", "n
 """The columns of ROW that hold text ids."""
 
 Rows: TypeAlias = NDArray[np.void]
-Row: TypeAlias = tuple[Any, ...] | np.void
+ReplayRow: TypeAlias = tuple[Any, ...] | np.void
 """One row: values in the order of the columns, or an element of Rows."""
 
 
@@ -53,7 +53,7 @@ class ReplayPart:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ReplayRow) -> None:
         """Store one row."""
         if self.capacity == 0:
             return
@@ -167,7 +167,7 @@ class ReplayMemory:
         """Whether there are as many transitions as in a batch."""
         return len(self.ordinary) >= self.batch_size
 
-    def add(self, game: int, row: Row) -> None:
+    def add(self, game: int, row: ReplayRow) -> None:
         """Store a transition of a game's current episode."""
         self.ordinary.add(row)
         self._running[game].add(row)

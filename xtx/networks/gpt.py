@@ -121,7 +121,7 @@ def attend(
     return torch.bmm(weights, value.reshape(flat)).view(batch, heads, queries, depth)
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """A transformer block: attention and a feed-forward layer, each behind a layer norm and added to the residual."""
 
     def __init__(self, sizes: Sizes) -> None:
@@ -189,7 +189,7 @@ class GPT(nn.Module):
         self.sizes = sizes
         self.words = nn.Embedding(sizes.vocabulary, sizes.width)
         self.positions = nn.Embedding(sizes.context, sizes.width)
-        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(sizes) for _ in range(sizes.layers))
         self.norm = nn.LayerNorm(sizes.width)
         self.unseen: Tensor
         causal = torch.full((sizes.context, sizes.context), -math.inf).triu_(1)
@@ -208,8 +208,8 @@ class GPT(nn.Module):
                 spread = 0.02 / math.sqrt(2 * self.sizes.layers) if out else 0.02
                 nn.init.normal_(weight, std=spread, generator=generator)
 
-    def _body(self) -> list[Block]:
-        return [block for block in self.blocks if isinstance(block, Block)]
+    def _body(self) -> list[TransformerBlock]:
+        return [block for block in self.blocks if isinstance(block, TransformerBlock)]
 
     def embed(self, tokens: Tensor, drop: Dropout | None = None) -> Tensor:
         """Return the input [B, L, W] of the first block."""

@@ -14,7 +14,7 @@ from xtx.child_processes import describe_end
 from xtx.cpu_count import usable_processors
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import FINISHED, STOPPED, USER_ERROR, SweepRunResources, start_process
-from xtx.sweep.scheduler import AttemptOutcome, Event
+from xtx.sweep.scheduler import AttemptOutcome, RunEvent
 from xtx.sweep.sweep_folder import is_held, last_lines
 
 MAX_WAIT_SECONDS = 60.0
@@ -39,7 +39,7 @@ class LocalExecutor:
         self._resources = resources
         self._gpus = gpus
         self._slots: list[_RunningProcess | None] = [None] * jobs
-        self._events: list[Event] = []
+        self._events: list[RunEvent] = []
 
     @property
     def num_free(self) -> int:
@@ -52,15 +52,15 @@ class LocalExecutor:
         environment = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
         process = start_process(self._out / run.folder, run.config.num_envs, self._resources, environment)
         self._slots[slot] = _RunningProcess(run, process)
-        self._events.append(Event(run.folder))
+        self._events.append(RunEvent(run.folder))
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[RunEvent]:
         """Return the events since the last call."""
         for slot, busy in enumerate(self._slots):
             if busy is not None and (status := busy.process.poll()) is not None:
                 self._slots[slot] = None
                 folder = self._out / busy.run.folder
-                self._events.append(Event(busy.run.folder, *classify_exit(folder, status, busy.asked)))
+                self._events.append(RunEvent(busy.run.folder, *classify_exit(folder, status, busy.asked)))
         events, self._events = self._events, []
         return events
 

@@ -26,7 +26,7 @@ from xtx.sweep.cluster_node import RunMessage, RunOrder, execute_run, read_versi
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.run_transfer import RunFiles, pack_whole, unpack
-from xtx.sweep.scheduler import AttemptOutcome, Event
+from xtx.sweep.scheduler import AttemptOutcome, RunEvent
 
 _ANSWER_WITHIN = 10.0
 """Seconds to wait for an answer over the network. If the server does not answer whether to stop, the run continues."""
@@ -110,7 +110,7 @@ class RayExecutor:
         )
         self._streams: dict[Any, PlannedRun] = {}
         self._running: set[str] = set()
-        self._events: list[Event] = []
+        self._events: list[RunEvent] = []
         self._locks: dict[str, int] = {}
         _connect(ray, address)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -147,7 +147,7 @@ class RayExecutor:
         )
         self._streams[self._task.remote(msgspec.msgpack.encode(order), self._server)] = run
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[RunEvent]:
         """Return the events since the last call."""
         ray = self._ray
         while self._streams:
@@ -185,7 +185,7 @@ class RayExecutor:
             self._running.add(run.folder)
             if message.copied:
                 self._hold(run.folder)
-            self._events.append(Event(run.folder, detail=message.where))
+            self._events.append(RunEvent(run.folder, detail=message.where))
 
     def _hold(self, folder: str) -> None:
         """Lock a run that is carried out on another machine, so that no process here works on it."""
@@ -201,7 +201,7 @@ class RayExecutor:
         lock = self._locks.pop(run.folder, None)
         if lock is not None:
             os.close(lock)
-        self._events.append(Event(run.folder, outcome, why))
+        self._events.append(RunEvent(run.folder, outcome, why))
 
     def ask_to_stop(self) -> None:
         """Ask running tasks to stop through the server, and cancel those that have not begun."""

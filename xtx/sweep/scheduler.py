@@ -49,7 +49,7 @@ class AttemptOutcome(Enum):
 
 
 @dataclass(frozen=True)
-class Event:
+class RunEvent:
     """A run has begun, or an attempt at it has ended."""
 
     folder: str
@@ -69,7 +69,7 @@ class RunExecutor(Protocol):
     def start(self, run: PlannedRun) -> None:
         """Start or continue a run."""
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[RunEvent]:
         """Return the events since the last call."""
 
     def ask_to_stop(self) -> None:
@@ -187,7 +187,7 @@ class Scheduler:
                 item.begun, item.saved = time.time(), saved_steps(item.path)
                 self._executor.start(item.run)
 
-    def _handle(self, event: Event, stopping: bool) -> None:
+    def _handle(self, event: RunEvent, stopping: bool) -> None:
         """Update the run that an event is about."""
         item = next(item for item in self.items if item.run.folder == event.folder)
         match event.outcome:
@@ -204,7 +204,7 @@ class Scheduler:
             case _:
                 self._fail(item, event)
 
-    def _fail(self, item: SweepRun, event: Event) -> None:
+    def _fail(self, item: SweepRun, event: RunEvent) -> None:
         """Retry a run that failed, unless it failed too often in a row without progress."""
         has_progressed = saved_steps(item.path) > item.saved
         item.failures = 1 if has_progressed else item.failures + 1

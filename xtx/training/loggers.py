@@ -23,7 +23,7 @@ from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.files.regular_files import check_folders
 from xtx.runs.run_folder import Run
 from xtx.training.logger_lines import Point, PointReader, group_name
-from xtx.training.loop import Progress
+from xtx.training.loop import TrainingProgress
 
 _Write = Callable[[Point], None]
 
@@ -89,7 +89,7 @@ class Sinks:
         self._last = 0
         self.send()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: TrainingProgress) -> None:
         """Passes on what was written, if a line of metrics is new."""
         if progress.logged != self._last:
             self._last = progress.logged

@@ -24,7 +24,7 @@ _NO_OBSERVATION = Observation("", "", "", (), 0, 0)
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """The progress of a run: everything that the display shows."""
 
     steps: int = 0
@@ -68,9 +68,11 @@ class Training:
         self._checkpoint_seconds = checkpoint_seconds
         self._saved_at = time.monotonic()
         self._save_cost = 0.0
-        self.progress = Progress(total=run.config.steps)
+        self.progress = TrainingProgress(total=run.config.steps)
 
-    def run(self, state: State | None = None, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
+    def run(
+        self, state: State | None = None, on_step: Callable[[TrainingProgress], bool] = lambda progress: True
+    ) -> bool:
         """True if the run is finished; False if `on_step`, which is called after every vector step, said to stop.
         `state` is what the run's folder has to go on from."""
         self.begin(state)
@@ -88,7 +90,7 @@ class Training:
         """Start the games, or go on from a state of the run's folder. Must be called once, before `advance`."""
         self._begin() if state is None else self._load(state)
 
-    def advance(self, on_step: Callable[[Progress], bool] = lambda progress: True) -> bool:
+    def advance(self, on_step: Callable[[TrainingProgress], bool] = lambda progress: True) -> bool:
         """Take one step in every game, learn from it, and write metrics and checkpoint if it is time.
 
         Returns what `on_step` returns.

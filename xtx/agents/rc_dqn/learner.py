@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.network_arrays import load_module, load_optimiser, module_state, optimiser_state
-from xtx.agents.rc_dqn.reading_inputs import Read, Reader, StateQuestions
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, StateQuestions
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import State
@@ -40,7 +40,13 @@ class RcLearner:
     """Learns the values of actions from every transition."""
 
     def __init__(
-        self, settings: RcDqnSettings, state_ids: StateIds, reader: Reader, games: int, seed: int, device: torch.device
+        self,
+        settings: RcDqnSettings,
+        state_ids: StateIds,
+        reader: PassageReader,
+        games: int,
+        seed: int,
+        device: torch.device,
     ) -> None:
         self._settings = settings
         self._state_ids = state_ids

@@ -16,7 +16,7 @@ from xtx.agents.action_choice import draw, softmax
 from xtx.agents.rc_dqn.action_templates import find_object_words
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
-from xtx.agents.rc_dqn.reading_inputs import Read, Reader, present, with_past
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, present, with_past
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observation, State, Transition
@@ -50,7 +50,7 @@ class RcDqnAgent(Agent):
     def __init__(self, settings: RcDqnSettings, brief: Brief) -> None:
         super().__init__(settings, brief)
         self._state_ids = StateIds(settings.text)
-        self._reader = Reader(settings, self._state_ids)
+        self._reader = PassageReader(settings, self._state_ids)
         self._learner = RcLearner(
             settings, self._state_ids, self._reader, brief.num_envs, brief.seed, torch.device(brief.device)
         )

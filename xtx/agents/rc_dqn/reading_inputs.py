@@ -54,7 +54,7 @@ def with_past(text: str, past: Sequence[str], longest: int) -> str:
     return " ".join((*words[len(words) - min(room, len(words)) :], text))
 
 
-class Reader:
+class PassageReader:
     """Turns texts and actions into questions and object positions, with a cache."""
 
     def __init__(self, settings: RcDqnSettings, state_ids: StateIds) -> None:

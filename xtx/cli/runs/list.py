@@ -25,7 +25,7 @@ from xtx.shell_command import format_command
 from xtx.sweep.run_progress import RunProgress, read_finished, read_running, read_stopped
 from xtx.sweep.sweep_folder import is_finished, is_held, mark_finished
 
-Column = Literal["folder", "game", "agent", "seed", "steps", "avg", "max", "size", "state", "time"]
+SortColumn = Literal["folder", "game", "agent", "seed", "steps", "avg", "max", "size", "state", "time"]
 _DESCENDING = ("steps", "avg", "max", "size", "time")
 
 
@@ -37,7 +37,7 @@ class Args:
 
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="FOLDER...")] = (Path("runs"),)
     """Folders with runs in them, or runs; runs/ if not given."""
-    sort: Column = "folder"
+    sort: SortColumn = "folder"
     """What the runs are ordered by; numbers from the largest, time from the newest."""
     agent: Annotated[str, arg(metavar="NAME")] = ""
     """Only runs of this agent."""
@@ -169,8 +169,8 @@ def _sizes(folder: Path) -> list[tuple[int, float]]:
     return list(found.values())
 
 
-def _sort_key(row: RunRow, by: Column) -> tuple[bool, float | str]:
-    values: dict[Column, float | str | None] = {
+def _sort_key(row: RunRow, by: SortColumn) -> tuple[bool, float | str]:
+    values: dict[SortColumn, float | str | None] = {
         "folder": str(row.folder),
         "game": row.game,
         "agent": row.config.agent,

@@ -85,7 +85,7 @@ def run(args: Args) -> None:
     run_parts = prepare(config, resources)
     from xtx.games.vector.worker_pool import WorkTotals
     from xtx.runs.run_folder import Run
-    from xtx.training.loop import Progress, Training
+    from xtx.training.loop import Training, TrainingProgress
     from xtx.training.session import RestoredRun, open_vector
 
     clock = run_parts.agent.brief.clock
@@ -93,7 +93,7 @@ def run(args: Args) -> None:
     began = [time.perf_counter(), 0.0]
     before = [WorkTotals()]
 
-    def watch(progress: Progress) -> bool:
+    def watch(progress: TrainingProgress) -> bool:
         if not began[1] and progress.steps >= args.warmup:
             clock.seconds.clear()
             before[0] = replace(games.totals)

@@ -16,7 +16,7 @@ from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
 from xtx.shell_command import format_command
 from xtx.terminal_panel import LINE_EVERY, LivePanel, SurveyProgress
-from xtx.training.loop import Progress
+from xtx.training.loop import TrainingProgress
 
 SPEED_OVER = 20.0
 """Seconds over which the speed is measured."""
@@ -29,7 +29,7 @@ class Display(LivePanel):
         super().__init__(Console(stderr=False), quiet=quiet)
         self._run = run
         self._stage = game_setup
-        self._progress: Progress | None = None
+        self._progress: TrainingProgress | None = None
         self._marks: list[tuple[float, int]] = []
         self._shown = 0.0
         self._began = time.monotonic()
@@ -65,7 +65,7 @@ class Display(LivePanel):
         """The panel of a run that was stopped stays."""
         return self._is_stopping
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: TrainingProgress) -> None:
         """The state of the run, not more often than a person can read."""
         self._progress = progress
         now = time.monotonic()
@@ -82,7 +82,7 @@ class Display(LivePanel):
         (t0, s0), (t1, s1) = self._marks[0], self._marks[-1]
         return (s1 - s0) / max(t1 - t0, 1e-9)
 
-    def _line(self, p: Progress) -> str:
+    def _line(self, p: TrainingProgress) -> str:
         speed = self._speed()
         plan = f", target {p.plan['target_score']:.0f}" if "target_score" in p.plan else ""
         return (
@@ -90,7 +90,7 @@ class Display(LivePanel):
             f"max {p.score_max}{plan}, {speed:.0f} steps/s, {_eta(p, speed)} left"
         )
 
-    def _panel(self, p: Progress) -> Panel:
+    def _panel(self, p: TrainingProgress) -> Panel:
         speed = self._speed()
         bar = Bar(TextColumn("{task.description}"), BarColumn(bar_width=None), TaskProgressColumn(), expand=True)
         bar.add_task(f"{p.steps:,} of {p.total:,} steps", total=p.total, completed=p.steps)
@@ -132,7 +132,7 @@ class Display(LivePanel):
         print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
 
 
-def _eta(p: Progress, speed: float) -> str:
+def _eta(p: TrainingProgress, speed: float) -> str:
     return _time((p.total - p.steps) / speed) if speed > 0 else "?"
 
 

@@ -29,7 +29,7 @@ from xtx.training.stop import stop_on_signal
 if TYPE_CHECKING:
     from xtx.cli.training.progress_display import Display
     from xtx.training.loggers import Loggers, Sinks
-    from xtx.training.loop import Progress
+    from xtx.training.loop import TrainingProgress
 
 __all__ = [
     "TrainOptions",
@@ -169,7 +169,7 @@ def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_logg
     return 0 if finished else 130
 
 
-def _show(progress: Progress, display: Display, sinks: Sinks) -> bool:
+def _show(progress: TrainingProgress, display: Display, sinks: Sinks) -> bool:
     display.show(progress)
     sinks.show(progress)
     return True

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from xtx.games.zset.command_list import Commands
 from xtx.games.zset.engine import library
 
-Effects = npt.NDArray[np.uint64]
+EffectNumbers = npt.NDArray[np.uint64]
 
 SIDES = ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
 """Where things can be pushed: what the second hole of `push OBJ OBJ` is for."""
@@ -151,7 +151,7 @@ class Candidates(Commands):
         before, commands = self._behind
         return commands if tuple(first) == before else super().behind(first)
 
-    def without_nonsense(self, effect: Effects, told: Collection[str] = ()) -> Effects:
+    def without_nonsense(self, effect: EffectNumbers, told: Collection[str] = ()) -> EffectNumbers:
         """The effects without repeated nonsense: a sloppy story lets one throw the castle, the gate, the road and
         every spell at the jug, and does something else each time. Where one form takes many things that can be
         neither taken nor dropped, one of them will do; and where those are what is thrown, it is no better with
@@ -187,7 +187,7 @@ class Candidates(Commands):
                         effect[alike[1:]] = 0
         return effect
 
-    def free_forms(self, effect: Effects) -> list[str]:
+    def free_forms(self, effect: EffectNumbers) -> list[str]:
         """Templates for two names, with the second filled in, that do something else with each of many first names:
         there any word will do. `effect` is what `without_nonsense` is given."""
         squares, fixed = self._squares, ~self._portable(effect)
@@ -202,7 +202,7 @@ class Candidates(Commands):
             for t, b in zip(*np.nonzero(taken), strict=True)
         ]
 
-    def _portable(self, effect: Effects) -> npt.NDArray[np.bool_]:
+    def _portable(self, effect: EffectNumbers) -> npt.NDArray[np.bool_]:
         """Which of the names are of things that can be taken or dropped."""
         rows = self._lines[self._grammar.moving]
         known = np.append(effect, np.uint64(0))

@@ -20,7 +20,7 @@ from xtx.games.emulator.frotz import Emulator, Snapshot
 _MAX_EVENT_BYTES = 6
 """Most bytes of an event; more are more likely a difference of another kind."""
 
-Event = tuple[tuple[int, int], ...]
+ScheduledEvent = tuple[tuple[int, int], ...]
 """Addresses and values of bytes that together make something happen."""
 
 _WAITING = ("wait",)
@@ -48,7 +48,7 @@ def add_scheduled_events(trials: Trials, layout: Layout, states: Sequence[Snapsh
     return layout
 
 
-def _locate_player(emulator: Emulator, state: Snapshot) -> Event:
+def _locate_player(emulator: Emulator, state: Snapshot) -> ScheduledEvent:
     """Return addresses and values of the bytes that hold the player's parent in the object tree."""
     header = emulator.header
     address = header.object_address(emulator.player) + header.attribute_bytes
@@ -56,8 +56,8 @@ def _locate_player(emulator: Emulator, state: Snapshot) -> Event:
 
 
 def _sharpen(
-    layout: Layout, event: Event, memory: npt.NDArray[np.uint8], happens: npt.NDArray[np.bool_], at: int
-) -> Event:
+    layout: Layout, event: ScheduledEvent, memory: npt.NDArray[np.uint8], happens: npt.NDArray[np.bool_], at: int
+) -> ScheduledEvent:
     """Return an event of one of the states if it happens in most states with these values; else with one more byte of
     the key, the one that tells best in which it happens; nothing if none does."""
     fit = np.logical_and.reduce([memory[:, a] == v for a, v in event])
@@ -73,7 +73,7 @@ def _sharpen(
 
 def _find_event(
     trials: Trials, layout: Layout, before: Snapshot, truth: npt.NDArray[np.uint64], commands: Sequence[str]
-) -> Event:
+) -> ScheduledEvent:
     """Return what makes something happen in a state, if it does not happen in the canonical one; else nothing."""
     trials.emulator.restore(before)
     canonical = World(trials.emulator, layout).canonical(RNG)

@@ -148,7 +148,7 @@ _VERB, _META, _PREPOSITION = 1, 2, 8  # flags of a dictionary word
 
 Token = tuple[str, int, int]
 """The text of a template's part, and type and data of the token it came from (0, 0 for prepositions)."""
-Line = tuple[int, tuple[Token, ...]]
+GrammarLine = tuple[int, tuple[Token, ...]]
 """The action with its flags, and the tokens."""
 
 
@@ -236,7 +236,7 @@ def _dictionary(story: bytes) -> Iterator[tuple[str, int, int, int]]:
         yield text, data[0], data[1], data[2] if len(data) > 2 else 0
 
 
-def _tables(story: bytes, verbs: int) -> dict[int, list[Line]]:
+def _tables(story: bytes, verbs: int) -> dict[int, list[GrammarLine]]:
     """The grammar lines by verb number. The header does not say which of two layouts Inform used: one fits."""
     start = word(story, 0x0E)
     addresses = [word(story, start + 2 * i) for i in range(verbs)]
@@ -250,10 +250,10 @@ def _tables(story: bytes, verbs: int) -> dict[int, list[Line]]:
     raise ValueError("no Inform 6 grammar found in the story")
 
 
-def _lines_gv2(story: bytes, address: int) -> tuple[list[Line], int]:
+def _lines_gv2(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
     """The lines of one verb and the address after them, in the layout of Inform since 6.10."""
     header = Header.read(story)
-    lines: list[Line] = []
+    lines: list[GrammarLine] = []
     count, address = story[address], address + 1
     for _ in range(count):
         action, address = word(story, address), address + 2
@@ -276,13 +276,13 @@ def _lines_gv2(story: bytes, address: int) -> tuple[list[Line], int]:
     return lines, address
 
 
-def _lines_gv1(story: bytes, address: int) -> tuple[list[Line], int]:
+def _lines_gv1(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
     """The lines of one verb and the address after them, in Inform's older layout."""
     prepositions: defaultdict[int, list[str]] = defaultdict(list)
     for text, flags, _, number in _dictionary(story):
         if flags & _PREPOSITION:
             prepositions[number].append(text)
-    lines: list[Line] = []
+    lines: list[GrammarLine] = []
     count, address = story[address], address + 1
     for line in range(address, address + count * _GV1_LINE, _GV1_LINE):
         wanted, action = story[line], story[line + 7]
@@ -306,7 +306,7 @@ def _lines_gv1(story: bytes, address: int) -> tuple[list[Line], int]:
     return lines, address + count * _GV1_LINE
 
 
-def _direction_filters(entries: Iterable[tuple[str, int, int, int]], tables: dict[int, list[Line]]) -> set[int]:
+def _direction_filters(entries: Iterable[tuple[str, int, int, int]], tables: dict[int, list[GrammarLine]]) -> set[int]:
     """The routines by which the verb "go" tells a direction from a thing: directions need no template."""
     go = [number for text, flags, number, _ in entries if text == "go" and flags & _VERB]
     lines = [line for number in go for line in tables.get(number, ())]
@@ -358,7 +358,7 @@ def profile_from_debug(
         debug = ElementTree.fromstring(debug_xml)
         if not story.startswith(base64.b64decode(debug.findtext("story-file-prefix", ""))):
             raise ValueError("the debugging information belongs to another story; compile again with -k")
-        facts = _Facts(debug)
+        facts = _DebugNames(debug)
         header = Header.read(story)
         tree = next(s for s in debug.findall("story-file-section") if s.findtext("type") == "object tree")
         objects = (int(tree.findtext("end-address", "")) - header.first_object) // header.object_size
@@ -394,7 +394,7 @@ def profile_from_debug(
         raise ValueError(f"the debugging information does not name {str(error) or 'the object tree'}") from None
 
 
-class _Facts:
+class _DebugNames:
     """The names that debugging information gives to numbers."""
 
     def __init__(self, debug: ElementTree.Element) -> None:

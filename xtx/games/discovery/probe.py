@@ -21,7 +21,7 @@ _PROMPT = re.compile(r"\n\s*>\s*$")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """What a story prints at a command, and its state afterwards."""
 
     text: str
@@ -47,7 +47,7 @@ class Probe:
         self.globals = emulator.header.globals
         self.number_of_globals = max(0, min(GLOBALS, (emulator.header.dynamic_size - self.globals) // 2))
 
-    def run(self, state: Snapshot, command: str) -> Answer | None:
+    def run(self, state: Snapshot, command: str) -> ProbeAnswer | None:
         """What becomes of a command in a state that the story came to by itself; None where it does not end, or ends
         the story. Commands are English; the story gets its own word for them."""
         answer = self.run_altered(state, command)
@@ -59,7 +59,7 @@ class Probe:
         self.budget.spend(FROTZ_WEIGHT * self.emulator.instructions)
         return _split(self.emulator.save()) if status is Status.DONE else None
 
-    def run_altered(self, state: Snapshot, command: str) -> Answer | None:
+    def run_altered(self, state: Snapshot, command: str) -> ProbeAnswer | None:
         """The same for any state; None also where the engine does not know."""
         if self.engine is None:
             return None
@@ -85,12 +85,12 @@ class Probe:
         return values
 
 
-def _split(state: Snapshot) -> Answer:
+def _split(state: Snapshot) -> ProbeAnswer:
     """The text that was printed, apart from the status line."""
     text = state.narration.decode("cp1252", "replace").replace("\r", "\n")
     lines = text.split("\n")
     status = [line for line in lines if is_status(line)]
-    return Answer("\n".join(line for line in lines if not is_status(line)), "\n".join(status), state)
+    return ProbeAnswer("\n".join(line for line in lines if not is_status(line)), "\n".join(status), state)
 
 
 def is_status(line: str) -> bool:
@@ -103,7 +103,7 @@ def has_same_words(one: str, other: str) -> bool:
     return one.split() == other.split()
 
 
-def commonest_prompt(answers: Sequence[Answer]) -> tuple[int, int] | None:
+def commonest_prompt(answers: Sequence[ProbeAnswer]) -> tuple[int, int] | None:
     """The prompt at which most of the answers end."""
     prompts = [answer.prompt for answer in answers]
     return max(prompts, key=prompts.count) if prompts else None

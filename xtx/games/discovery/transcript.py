@@ -10,23 +10,24 @@ _PROMPT = re.compile(r"^\s*>+[ \t]*(\S.*?)\s*$")
 
 
 @dataclass(frozen=True)
-class Turn:
+class TranscriptTurn:
     """One command of a transcript, and the text below it; no text in a list of commands."""
 
     command: str
     text: str = ""
 
 
-def read_turns(content: str) -> list[Turn]:
+def read_turns(content: str) -> list[TranscriptTurn]:
     """The turns in a transcript, with commands behind a prompt (>), or in a list with one command a line. In a
     list lines that begin with # are left out."""
     lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     prompts = [(i, found[1]) for i, line in enumerate(lines) if (found := _PROMPT.match(line))]
     if not prompts:
-        return [Turn(line.strip()) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        return [TranscriptTurn(line.strip()) for line in lines if line.strip() and not line.lstrip().startswith("#")]
     ends = [*(i for i, _ in prompts[1:]), len(lines)]
     return [
-        Turn(command, "\n".join(lines[i + 1 : end]).strip()) for (i, command), end in zip(prompts, ends, strict=True)
+        TranscriptTurn(command, "\n".join(lines[i + 1 : end]).strip())
+        for (i, command), end in zip(prompts, ends, strict=True)
     ]
 
 

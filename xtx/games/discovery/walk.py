@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from xtx.games.discovery.probe import Answer, Probe, has_same_words
+from xtx.games.discovery.probe import Probe, ProbeAnswer, has_same_words
 from xtx.games.emulator.frotz import STEP_LIMIT as LONG
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 
@@ -25,7 +25,7 @@ _QUESTION = 200
 """Characters at the end of a text in which the words are that a question may take."""
 _OFFERED_KEY = re.compile(r"(?<![A-Za-z0-9'])([A-Za-z0-9])(?=[)\].:>]|\s+[-=]\s)|[(\[<\"']([A-Za-z0-9])(?=[)\]>\"'])")
 """As in "1) Begin", "[B]egin" or "N = next"."""
-_Place = tuple[int, int, str]
+_WaitingPlace = tuple[int, int, str]
 """Where a story waits: program counter, number of frames, and the text above."""
 
 
@@ -46,7 +46,7 @@ def _follow_usual_answers(emulator: Emulator) -> tuple[str, ...] | None:
     """The answers that lead from the present state to a prompt for commands, each the first that leads to a new prompt;
     None where they do not."""
     typed: list[str] = []
-    seen: set[_Place] = set()
+    seen: set[_WaitingPlace] = set()
     while len(typed) < _MOST_ANSWERS and not emulator.halted:
         state = emulator.save()
         if _takes_commands(emulator, state):
@@ -63,7 +63,7 @@ def _search_answers(emulator: Emulator, first: Snapshot) -> tuple[str, ...] | No
     """Answers that lead to a prompt for commands, among those that the story offers and the usual ones; None where none
     do. The emulator is left there. Frotz keeps the last word before a prompt back, which shows one answer later."""
     waiting: list[tuple[Snapshot, tuple[str, ...]]] = [(first, ())]
-    seen: set[_Place] = set()
+    seen: set[_WaitingPlace] = set()
     tried = 0
     for state, typed in waiting:  # which grows meanwhile
         emulator.restore(state)
@@ -104,12 +104,14 @@ def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
     return len(texts) == 1
 
 
-def _first_that_leads_on(emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[_Place]) -> str | None:
+def _first_that_leads_on(
+    emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[_WaitingPlace]
+) -> str | None:
     """The first of some answers that leads to a prompt where the story has not waited yet; the emulator is there."""
     return next((choice for choice in choices if _leads_on(emulator, state, choice, seen)), None)
 
 
-def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_Place]) -> bool:
+def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_WaitingPlace]) -> bool:
     """Whether an answer leads to a prompt where the story has not waited yet; the emulator is there."""
     emulator.restore(state)
     if emulator.step(answer, LONG) is not Status.DONE:
@@ -143,6 +145,6 @@ def walk(probe: Probe, first: Snapshot) -> list[Snapshot]:
     return states
 
 
-def _room_line(look: Answer) -> str:
+def _room_line(look: ProbeAnswer) -> str:
     """The first line of what `look` prints, which is the room's name mostly."""
     return next((line.strip() for line in look.text.split("\n") if line.strip()), "")

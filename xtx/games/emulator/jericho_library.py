@@ -75,7 +75,7 @@ def load_bridge() -> ctypes.CDLL:
     return bridge
 
 
-class _FrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
+class _HardenedFrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
     """Jericho's environment, in which a story's instructions to save to a file and to restore from one fail.
 
     libfrotz would follow them in the present folder without asking. While a command runs, the bridge ends it before
@@ -120,4 +120,4 @@ def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
     load_bridge()  # before libfrotz, which then finds the function in it that refuses transcripts and recordings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
-        return _FrotzEnv(path, seed)
+        return _HardenedFrotzEnv(path, seed)

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from xtx.core import UserError
-from xtx.games.jericho.story_host import Answer, Status
+from xtx.games.jericho.story_host import Answer, StoryStatus
 from xtx.games.jericho.story_process import ProcessLost, StoryProcess, give_back, take_process
 
 _MAX_REPLAY = 200
@@ -27,7 +27,7 @@ class RunningStory:
         self.path = path
         self.patience = patience
         self._seed = seed
-        self._last_status = Status()
+        self._last_status = StoryStatus()
         self._process: StoryProcess | None = None
         self._base: int | list[Any] | None = None
         """From where `_commands` are given again: the seed of a new game, a saved state, or None for a loaded story."""
@@ -40,7 +40,7 @@ class RunningStory:
             self._base = self.call_host("get_state")  # a seed that changes with time cannot be played again
 
     @property
-    def status(self) -> Status:
+    def status(self) -> StoryStatus:
         """The status after the last call."""
         with self._take_lock():
             self._ensure_running()

@@ -38,7 +38,7 @@ _MAX_CACHED_TEXTS = 20_000
 """Objects whose text is kept, for `get_world_state_hash`."""
 
 
-class Status(msgspec.Struct, frozen=True, array_like=True):
+class StoryStatus(msgspec.Struct, frozen=True, array_like=True):
     """What is asked for after nearly every step."""
 
     score: int = 0
@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """What a method returned, the status afterwards, or what was raised."""
 
     value: Any = None
-    status: Status = Status()
+    status: StoryStatus = StoryStatus()
     error: str = ""
 
 
@@ -78,12 +78,12 @@ class StoryHost:
         jericho.jericho.TemplateActionGenerator = lambda bindings: None
 
     @property
-    def status(self) -> Status:
+    def status(self) -> StoryStatus:
         """The present status."""
         lib = None if self._env is None else self._env.frotz_lib
         if lib is None:
-            return Status()
-        return Status(
+            return StoryStatus()
+        return StoryStatus(
             lib.get_score(), lib.get_moves(), lib.victory() > 0, lib.game_over() > 0, lib.halted() > 0,
             lib.world_changed() > 0,
         )  # fmt: skip

@@ -26,13 +26,13 @@ from xtx.games.vector.messages import (
     MoveCall,
     Ready,
     RebuildCall,
-    Request,
     ResetCall,
     RestoreCall,
     Results,
     SaveCall,
     Setup,
     TryCall,
+    WorkerRequest,
 )
 from xtx.games.vector.shared_page import SharedPage
 
@@ -127,7 +127,7 @@ class GameHost:
         self.pause()  # first: from `ahead` = 0 on, a command that was tried could be taken for the cause
         self._page.ahead = 0
 
-    def answer(self, request: Request) -> Results:
+    def answer(self, request: WorkerRequest) -> Results:
         """Make the calls one after the other and return their results."""
         began = time.perf_counter()
         for verdict in request.recalled:
@@ -236,7 +236,7 @@ def _make_result(
     return CallResult(game.here, forbidden, step, actions=actions)
 
 
-def still_to_find(request: Request, answer: Results) -> list[Call]:
+def still_to_find(request: WorkerRequest, answer: Results) -> list[Call]:
     """Return the searches that early moves left to do."""
     done = zip(request.calls, answer.results, strict=True)
     return [FindCall(call.game) for call, result in done if result.actions is None]

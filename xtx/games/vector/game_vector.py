@@ -23,11 +23,11 @@ from xtx.games.vector.messages import (
     ForbiddenAction,
     MoveCall,
     Ready,
-    Request,
     ResetCall,
     RestoreCall,
     SaveCall,
     Setup,
+    WorkerRequest,
 )
 from xtx.games.vector.requests import (
     PendingRequest,
@@ -326,14 +326,16 @@ class GameVector:
     def _rebuild_after_error(self) -> None:
         """Bring games in this process back to their states before a call that failed."""
         if self._host is not None:
-            self._host.answer(Request([slot.make_rebuild_call() for slot in self._slots if slot.live]))
+            self._host.answer(WorkerRequest([slot.make_rebuild_call() for slot in self._slots if slot.live]))
 
     def _call_here(self, calls: Mapping[int, Call]) -> dict[int, CallResult]:
         """Make calls in this process and return their results by game."""
         assert self._host is not None
         try:
             answer = self._host.answer(
-                Request(list(calls.values()), *self._forbidden_actions.select_unsent(self._forbidden_actions.num_sent))
+                WorkerRequest(
+                    list(calls.values()), *self._forbidden_actions.select_unsent(self._forbidden_actions.num_sent)
+                )
             )
         except BaseException:
             self._rebuild_after_error()

@@ -105,7 +105,7 @@ class TryCall(msgspec.Struct, frozen=True, array_like=True, tag=9):
 Call = ResetCall | MoveCall | RestoreCall | SaveCall | RebuildCall | FindCall | TryCall
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True, tag=6):
+class WorkerRequest(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Calls to make, and verdicts that all games get before."""
 
     calls: list[Call]
@@ -151,7 +151,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Results(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Answer to `Request`."""
+    """Answer to `WorkerRequest`."""
 
     results: list[CallResult]
     """One for each call."""
@@ -171,11 +171,11 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Whether it was a `UserError`: then the message is one line; otherwise it is a traceback."""
 
 
-Message = Setup | Request | LookAhead
-Answer = Ready | Results | Failure
+ParentMessage = Setup | WorkerRequest | LookAhead
+WorkerAnswer = Ready | Results | Failure
 
 
-def encode(message: Message | Answer) -> bytes:
+def encode(message: ParentMessage | WorkerAnswer) -> bytes:
     """Encode a message with its header."""
     body = msgspec.msgpack.encode(message)
     return HEADER.pack(len(body)) + body

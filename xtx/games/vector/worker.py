@@ -24,7 +24,16 @@ import msgspec
 from xtx.child_processes import set_up_emulator_process
 from xtx.core import UserError
 from xtx.games.vector.game_host import GameHost, still_to_find
-from xtx.games.vector.messages import Answer, Failure, LookAhead, Message, Ready, Request, Setup, encode
+from xtx.games.vector.messages import (
+    Failure,
+    LookAhead,
+    ParentMessage,
+    Ready,
+    Setup,
+    WorkerAnswer,
+    WorkerRequest,
+    encode,
+)
 from xtx.games.vector.shared_page import SHARED_PAGE_SIZE, SharedPage
 from xtx.games.vector.socket_messages import LINGER, Inbox, SpinWait
 from xtx.out_of_memory import explain_lack_of_memory
@@ -59,7 +68,7 @@ class _MessageReader:
 
 def serve(channel: socket.socket, page: SharedPage) -> None:
     """Answer messages until the connection is closed."""
-    decoder = msgspec.msgpack.Decoder(Message)
+    decoder = msgspec.msgpack.Decoder(ParentMessage)
     reader = _MessageReader(channel)
     host: GameHost | None = None
     last: type = Setup
@@ -69,7 +78,7 @@ def serve(channel: socket.socket, page: SharedPage) -> None:
             message = decoder.decode(body)
             if isinstance(message, Setup):
                 host = GameHost(message, page)
-            last = type(message.calls[0]) if isinstance(message, Request) and message.calls else type(message)
+            last = type(message.calls[0]) if isinstance(message, WorkerRequest) and message.calls else type(message)
             for answer in _answers(host, message):
                 channel.sendall(encode(answer))
         except ConnectionError:
@@ -85,7 +94,7 @@ def serve(channel: socket.socket, page: SharedPage) -> None:
         host.close()
 
 
-def _answers(host: GameHost | None, message: Message) -> Iterator[Answer]:
+def _answers(host: GameHost | None, message: ParentMessage) -> Iterator[WorkerAnswer]:
     """Yield the answers to a message: one, two for early moves that need a search, or none to `LookAhead`."""
     if host is None:
         raise RuntimeError("a worker's first message must be its setup")
@@ -101,7 +110,7 @@ def _answers(host: GameHost | None, message: Message) -> Iterator[Answer]:
         host.pause()  # a worker that is lost from here on was not lost at a command that is answered now
     yield answer
     if later:
-        yield host.answer(Request(later))
+        yield host.answer(WorkerRequest(later))
 
 
 def main() -> None:

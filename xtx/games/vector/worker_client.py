@@ -25,7 +25,7 @@ import msgspec
 
 from xtx.child_processes import describe_end, start_child
 from xtx.core import UserError
-from xtx.games.vector.messages import Answer, Failure, Message, encode
+from xtx.games.vector.messages import Failure, ParentMessage, WorkerAnswer, encode
 from xtx.games.vector.shared_page import SHARED_PAGE_SIZE, SharedPage
 from xtx.games.vector.socket_messages import AT_ONCE, Inbox, SpinWait
 from xtx.games.vector.worker import OUT_OF_MEMORY
@@ -45,7 +45,7 @@ _FROM_OUTSIDE = frozenset(
 """Signals that a process gets from other processes or the kernel (SIGKILL for lack of memory), never by executing an
 instruction: no story can be their cause."""
 
-Kind = TypeVar("Kind", bound=Answer)
+Kind = TypeVar("Kind", bound=WorkerAnswer)
 
 
 class Phase(Enum):
@@ -86,7 +86,7 @@ class WorkerClient:
         self._channel: socket.socket | None = None
         self._linger = SpinWait()
         self._inbox = Inbox()
-        self._answer: Answer | None = None
+        self._answer: WorkerAnswer | None = None
         self._gone = False
         """Whether the connection is closed, or the worker made no progress for too long."""
         self._silence = ""
@@ -132,13 +132,13 @@ class WorkerClient:
         """Return the socket's descriptor, for poll."""
         return self._channel.fileno() if self._channel is not None else -1
 
-    def send(self, message: Message, phase: Phase) -> None:
+    def send(self, message: ParentMessage, phase: Phase) -> None:
         """Begin to send a message that has an answer. If the worker has ended, waiting for the answer shows it."""
         self.phase = phase
         self._reset_progress()
         self.post(message)
 
-    def post(self, message: Message) -> None:
+    def post(self, message: ParentMessage) -> None:
         """Begin to send a message that has no answer."""
         self.unsent += encode(message)
         self.flush()
@@ -203,7 +203,7 @@ class WorkerClient:
         """Whether waiting is over: there is an answer, or the worker is lost."""
         return self._answer is not None or self._gone or self.process is None
 
-    def take(self) -> Answer | None:
+    def take(self) -> WorkerAnswer | None:
         """Return the answer; None if the worker is lost."""
         answer, self._answer = self._answer, None
         return answer
@@ -255,7 +255,7 @@ class WorkerClient:
             self._memory = -1
 
 
-_DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_DECODER: msgspec.msgpack.Decoder[WorkerAnswer] = msgspec.msgpack.Decoder(WorkerAnswer)
 
 
 def exchange(remotes: Sequence[WorkerClient]) -> bool:
@@ -270,7 +270,7 @@ def exchange(remotes: Sequence[WorkerClient]) -> bool:
     return bool(events)
 
 
-def check_answer(kind: type[Kind], answer: Answer) -> Kind:
+def check_answer(kind: type[Kind], answer: WorkerAnswer) -> Kind:
     """Return an answer that must be of this kind. Raises `UserError` or `RuntimeError` if the worker raised one."""
     if isinstance(answer, kind):
         return answer

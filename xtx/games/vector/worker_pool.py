@@ -22,7 +22,17 @@ from xtx.core import UserError
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.cpu_affinity import Placement
 from xtx.games.vector.forbidden_actions import ForbiddenActions
-from xtx.games.vector.messages import Answer, Call, CallResult, LookAhead, Message, Ready, Request, Results, Setup
+from xtx.games.vector.messages import (
+    Call,
+    CallResult,
+    LookAhead,
+    ParentMessage,
+    Ready,
+    Results,
+    Setup,
+    WorkerAnswer,
+    WorkerRequest,
+)
 from xtx.games.vector.requests import (
     PendingRequest,
     Slot,
@@ -215,7 +225,7 @@ class WorkerPool:
                     waiting.remove(number)
                     self._accept(task, answer, results)
 
-    def _accept(self, task: Task, answer: Answer, results: dict[int, CallResult]) -> None:
+    def _accept(self, task: Task, answer: WorkerAnswer, results: dict[int, CallResult]) -> None:
         """Add a worker's results to `results`, by game."""
         found = check_answer(Results, answer)
         self._totals.add(found)
@@ -232,7 +242,7 @@ class WorkerPool:
         new, recalled = self._forbidden_actions.select_unsent(remote.num_sent or 0)
         remote.num_sent = self._forbidden_actions.num_sent
         unproven = () if task.trouble is None else tuple(sorted(task.trouble.unproven))
-        remote.send(Request(task.calls, new, recalled, unproven), Phase.WORK)
+        remote.send(WorkerRequest(task.calls, new, recalled, unproven), Phase.WORK)
 
     def _try_suspects(self, task: Task) -> None:
         """Let a new worker execute alone the command at which the one before was lost; `_lost` blames it if this worker
@@ -240,9 +250,11 @@ class WorkerPool:
         while task.trouble is not None and (suspect := task.trouble.suspect) is not None:
             remote = self.remotes[task.remote]
             try:
-                self._exchange(remote, Results, Request([suspect.trial]), Phase.TRY)
+                self._exchange(remote, Results, WorkerRequest([suspect.trial]), Phase.TRY)
                 slot = self._slots[task.games[suspect.number]]
-                self._exchange(remote, Results, Request([slot.make_rebuild_call()] if slot.live else []), Phase.REBUILD)
+                self._exchange(
+                    remote, Results, WorkerRequest([slot.make_rebuild_call()] if slot.live else []), Phase.REBUILD
+                )
             except _Lost:
                 self._lost(task)
                 self._restart(task)
@@ -262,7 +274,7 @@ class WorkerPool:
                 setup = Setup(self._spec, len(mine), self.ready.layout, self._survey_avoid, self.ready.profile)
                 self.ready = self._exchange(remote, Ready, setup, Phase.SETUP)
                 live = [slot for slot in mine if slot.live]
-                request = Request(
+                request = WorkerRequest(
                     [slot.make_rebuild_call() for slot in live], *self._forbidden_actions.select_unsent(0)
                 )
                 rebuilt = self._exchange(remote, Results, request, Phase.REBUILD)
@@ -276,7 +288,7 @@ class WorkerPool:
                 self._lost(task)
 
     def _exchange(
-        self, remote: WorkerClient, kind: type[Kind], message: Message | None, phase: Phase = Phase.START
+        self, remote: WorkerClient, kind: type[Kind], message: ParentMessage | None, phase: Phase = Phase.START
     ) -> Kind:
         """Send a message to one worker and return its answer; with None only wait for the answer."""
         if message is not None:

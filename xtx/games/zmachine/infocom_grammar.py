@@ -25,9 +25,9 @@ _TO_THE_PROGRAM = frozenset(
      "score", "diagnose", "time", "verify", "notify", "undo", "record", "unrecord", "command", "random"),
 )  # fmt: skip
 
-Line = tuple[int, int, int]
+SyntaxLine = tuple[int, int, int]
 """The number of objects, and the prepositions before the first and before the second; 0 for none."""
-_Reader = Callable[[bytes, int], tuple[list[Line], int]]
+_TableReader = Callable[[bytes, int], tuple[list[SyntaxLine], int]]
 _NAMED = 0.8
 """Share of the lines with prepositions that the dictionary must know; it lacks those that no player can type."""
 
@@ -59,7 +59,7 @@ def _is_for_the_story(verb: str, length: int) -> bool:
     return verb[:1].isalpha() and verb not in whole and not find_interpreter_word(verb, length)
 
 
-def _tail(line: Line, prepositions: dict[int, list[str]]) -> Iterator[str]:
+def _tail(line: SyntaxLine, prepositions: dict[int, list[str]]) -> Iterator[str]:
     """What stands behind the verb."""
     objects, first, second = line
     for number, preposition in ((1, first), (2, second)):
@@ -89,7 +89,7 @@ def _words(story: bytes) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     return verbs, {number: sorted(names) for number, names in prepositions.items()}
 
 
-def _tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[Line]]:
+def _tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[SyntaxLine]]:
     """The lines by verb number."""
     start = Header.read(story).dynamic_size
     first = word(story, start)
@@ -110,9 +110,9 @@ def _tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[Line]]:
     raise ValueError("no Infocom grammar found in the story")
 
 
-def _read_tables(story: bytes, addresses: Sequence[int], read: _Reader, padding: int) -> list[list[Line]]:
+def _read_tables(story: bytes, addresses: Sequence[int], read: _TableReader, padding: int) -> list[list[SyntaxLine]]:
     """The lines of all verbs; none if they do not lie end to end."""
-    tables: list[list[Line]] = []
+    tables: list[list[SyntaxLine]] = []
     at = addresses[0]
     for address in addresses:
         if address != at:
@@ -126,10 +126,10 @@ def _read_tables(story: bytes, addresses: Sequence[int], read: _Reader, padding:
     return tables
 
 
-def _fixed_lines(story: bytes, address: int) -> tuple[list[Line], int]:
+def _fixed_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
     """The lines of one verb and the address after them: number of objects, two prepositions, what else the objects must
     be, action."""
-    lines: list[Line] = []
+    lines: list[SyntaxLine] = []
     count, address = story[address], address + 1
     for line in range(address, address + count * _FIXED_LINE, _FIXED_LINE):
         objects, first, second = story[line : line + 3]
@@ -137,9 +137,9 @@ def _fixed_lines(story: bytes, address: int) -> tuple[list[Line], int]:
     return lines, address + count * _FIXED_LINE
 
 
-def _variable_lines(story: bytes, address: int) -> tuple[list[Line], int]:
+def _variable_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
     """The same in the layout that leaves out what a line does not need. Prepositions have six bits there."""
-    lines: list[Line] = []
+    lines: list[SyntaxLine] = []
     count, address = story[address], address + 1
     for _ in range(count):
         objects, first = story[address] >> 6, story[address] & 63

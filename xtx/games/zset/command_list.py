@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-Text = npt.NDArray[np.uint8]
+TextBytes = npt.NDArray[np.uint8]
 Starts = npt.NDArray[np.uint32]
 Groups = npt.NDArray[np.uint16]
 
@@ -16,7 +16,7 @@ Groups = npt.NDArray[np.uint16]
 class Commands(Sequence[str]):
     """Commands one after the other, each with a NUL behind it: as the engine takes them."""
 
-    def __init__(self, text: Text, starts: Starts, groups: Groups | None = None) -> None:
+    def __init__(self, text: TextBytes, starts: Starts, groups: Groups | None = None) -> None:
         """`starts` says where in the text each begins, and where the last one ends. `groups`, where they are known, are
         numbers that neighbours have in common which were made in the same way: such cost about the same."""
         self.text = text

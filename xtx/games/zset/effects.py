@@ -13,7 +13,7 @@ from xtx.games.emulator.frotz import Verdicts
 from xtx.games.zset.engine import library
 
 
-class Effects(NamedTuple):
+class NumberedEffects(NamedTuple):
     """What commands do to the world."""
 
     numbers: npt.NDArray[np.uint64]
@@ -33,7 +33,7 @@ class _Column(ctypes.Structure):
     )
 
 
-def effects_of(tried: Sequence[Verdicts], idle: npt.NDArray[np.uint64]) -> Effects:
+def effects_of(tried: Sequence[Verdicts], idle: npt.NDArray[np.uint64]) -> NumberedEffects:
     """What the commands do that were tried under each of several random numbers; `idle` are hashes of watched changes
     that do not count."""
     first, count = tried[0], len(tried[0].flags)
@@ -46,4 +46,4 @@ def effects_of(tried: Sequence[Verdicts], idle: npt.NDArray[np.uint64]) -> Effec
         columns, len(tried), first.watches.ctypes.data, first.watches.strides[0], count, idle.ctypes.data, len(idle),
         numbers.ctypes.data, touched.ctypes.data, ctypes.byref(chancy),
     )  # fmt: skip
-    return Effects(numbers, touched[:found], chancy.value)
+    return NumberedEffects(numbers, touched[:found], chancy.value)

@@ -84,7 +84,7 @@ class _Description(ctypes.Structure):
     )
 
 
-class _Start(ctypes.Structure):
+class _MachineStart(ctypes.Structure):
     _fields_ = (
         ("ram", ctypes.c_char_p),
         ("stack", ctypes.c_char_p),
@@ -100,7 +100,7 @@ class _Start(ctypes.Structure):
     )
 
 
-class _End(ctypes.Structure):
+class _MachineEnd(ctypes.Structure):
     _fields_ = (
         ("ram", ctypes.c_void_p),
         ("stack", ctypes.c_void_p),
@@ -127,7 +127,7 @@ def library() -> ctypes.CDLL:
     pointer, chars, u64 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
     loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
-    i32, start = ctypes.c_int32, ctypes.POINTER(_Start)
+    i32, start = ctypes.c_int32, ctypes.POINTER(_MachineStart)
     loaded.zset_filter.argtypes = [pointer, start, pointer, i32, i32, pointer, i32, u64, i32, *[pointer] * 7]
     loaded.zset_effects.argtypes = [pointer, i32, pointer, ctypes.c_int64, i32, pointer, i32, *[pointer] * 3]
     loaded.zset_suspects.argtypes = [pointer, pointer, i32, i32, pointer, i32, i32, pointer, pointer]
@@ -141,13 +141,13 @@ def library() -> ctypes.CDLL:
     loaded.zset_endings.argtypes, loaded.zset_endings.restype = [pointer, pointer], None
     loaded.zset_check.argtypes, loaded.zset_check.restype = [pointer, u64, ctypes.c_uint32], None
     loaded.zset_checked.argtypes, loaded.zset_checked.restype = [pointer, pointer], None
-    loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_End)]
+    loaded.zset_step.argtypes = [pointer, start, chars, u64, ctypes.POINTER(_MachineEnd)]
     loaded.zset_counts.argtypes, loaded.zset_counts.restype = [pointer, pointer], None
     return loaded
 
 
-def _start(state: Snapshot) -> _Start:
-    return _Start(
+def _start(state: Snapshot) -> _MachineStart:
+    return _MachineStart(
         state.ram, state.stack, len(state.stack) // 2, state.pc, state.sp, state.fp, state.frames, state.opcode,
         *state.rng,
     )  # fmt: skip
@@ -405,7 +405,7 @@ class Engine:
         ram = ctypes.create_string_buffer(self._ram_size)
         stack = (ctypes.c_uint16 * _STACK_WORDS)()
         text = ctypes.create_string_buffer(_TEXT_ROOM)
-        end = _End(
+        end = _MachineEnd(
             ram=ctypes.addressof(ram), stack=ctypes.addressof(stack), text=ctypes.addressof(text), text_room=_TEXT_ROOM
         )
         line = command.encode("utf-8", "replace")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from xtx.kernels.cuda import attention
 from xtx.kernels.cuda.attention import AttentionPattern
 from xtx.kernels.cuda.transformer_layers import is_supported, layer_norm, linear, take
-from xtx.networks.gpt import GPT, Block, Dropout, attend
+from xtx.networks.gpt import GPT, Dropout, TransformerBlock, attend
 
 
 class _PackedAttention(Protocol):
@@ -85,7 +85,7 @@ def packed_logits(
         reading = _ByKernels(at, places, heads, drop)
     else:
         reading = _ByMasks(model, at, owners, heads, drop)
-    *first, last = (block for block in model.blocks if isinstance(block, Block))
+    *first, last = (block for block in model.blocks if isinstance(block, TransformerBlock))
     for block in first:
         projection = block.query_key_value
         all_three = linear(layer_norm(x, block.norm_1), projection.weight, projection.bias)
@@ -99,8 +99,8 @@ def packed_logits(
     return F.linear(layer_norm(x, model.norm), model.words.weight)
 
 
-def _finish(block: Block, x: Tensor, read: Tensor, drop: Dropout | None) -> Tensor:
-    """Do what `Block.finish` does, for the result of the attention as [B, L, W]."""
+def _finish(block: TransformerBlock, x: Tensor, read: Tensor, drop: Dropout | None) -> Tensor:
+    """Do what `TransformerBlock.finish` does, for the result of the attention as [B, L, W]."""
     read = linear(read, block.attention_out.weight, block.attention_out.bias)
     x = x + read if drop is None else drop.add(x, read)
     wide = linear(layer_norm(x, block.norm_2), block.feed_in.weight, block.feed_in.bias)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xtx.report.data.paper_tables import Figures, read_paper
+from xtx.report.data.paper_tables import PaperFigures, read_paper
 from xtx.report.data.row_marks import FEWER, Mark, list_marks
 from xtx.report.data.run_groups import Board, Group, find_paper_steps
 from xtx.report.data.statistics import Floats
@@ -25,7 +25,7 @@ class FilledCell:
     group: Group
     steps: int
     """The step at which ours is taken."""
-    paper: Figures
+    paper: PaperFigures
 
     @property
     def is_read_off(self) -> bool:
@@ -67,7 +67,7 @@ def fill_cells(board: Board, stochastic: bool) -> list[FilledCell]:
     return found
 
 
-def _fill(groups: Sequence[Group], paper: Figures) -> FilledCell | None:
+def _fill(groups: Sequence[Group], paper: PaperFigures) -> FilledCell | None:
     by_length = sorted(groups, key=lambda group: group.steps)
     if by_length and not by_length[-1].fewer_steps:
         return FilledCell(by_length[-1], by_length[-1].steps, paper)

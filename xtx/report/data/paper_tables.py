@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Figures:
+class PaperFigures:
     """What a table says of one agent on one game: means and standard deviations over three seeds."""
 
     avg: float
@@ -28,11 +28,11 @@ class Normalised:
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """One game; a star behind its name says that actions were added to its grammar."""
 
     maximum: int
-    agents: dict[str, Figures]
+    agents: dict[str, PaperFigures]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PaperTable:
     main: tuple[str, ...]
     """The rows in the paper's body; the others are in the appendix."""
     normalised: dict[str, Normalised]
-    rows: dict[str, Row]
+    rows: dict[str, PaperRow]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def read_paper() -> Paper:
 
 def _table(data: dict[str, Any]) -> PaperTable:
     rows = {
-        name: Row(row["maximum"], {agent: Figures(*figures) for agent, figures in row["agents"].items()})
+        name: PaperRow(row["maximum"], {agent: PaperFigures(*figures) for agent, figures in row["agents"].items()})
         for name, row in data["rows"].items()
     }
     normalised = {agent: Normalised(**both) for agent, both in data["normalised"].items()}

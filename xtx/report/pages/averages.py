@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
-from xtx.report.data.paper_tables import Figures, PaperTable
+from xtx.report.data.paper_tables import PaperFigures, PaperTable
 from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import Floats, normalise
@@ -102,7 +102,7 @@ def _block(compared: dict[str, list[Group]], games: Sequence[Variant], table: Pa
 
 
 def _row(
-    label: str, groups: Sequence[Group], steps: Sequence[int], published: Sequence[Figures | None], is_cut: bool
+    label: str, groups: Sequence[Group], steps: Sequence[int], published: Sequence[PaperFigures | None], is_cut: bool
 ) -> Row:
     def over(values: Callable[[Group, int], Floats]) -> str:
         pairs = zip(groups, steps, strict=True)
@@ -125,12 +125,12 @@ def _row(
     return Row([label, by_env, own[0], paper[0], own[1], paper[1], Cell(few, hint)], label)
 
 
-def _normalised(game: Variant, figures: Figures) -> tuple[float, float]:
+def _normalised(game: Variant, figures: PaperFigures) -> tuple[float, float]:
     avg, best = (float(normalise(score, game.maximum or 1)) for score in (figures.avg, figures.max))
     return avg, best
 
 
-def _published(table: PaperTable, variant: Variant) -> dict[str, Figures]:
+def _published(table: PaperTable, variant: Variant) -> dict[str, PaperFigures]:
     row = table.rows.get(variant.row)
     return row.agents if row and not variant.is_whole else {}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from xtx.report.data.equal_steps import FAR_ENOUGH, find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.paper_cells import describe_filled_cells
-from xtx.report.data.paper_tables import Figures, read_paper
+from xtx.report.data.paper_tables import PaperFigures, read_paper
 from xtx.report.data.row_marks import Mark, describe_marks, find_common_signs, list_marks, list_marks_of_duplicate
 from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
 from xtx.report.data.statistics import Floats, mean_and_std, normalise
@@ -28,7 +28,7 @@ class Side:
 
     label: str
     ours: Group | None
-    paper: Figures | None
+    paper: PaperFigures | None
 
 
 def list_sides(board: Board, variant: Variant) -> list[Side]:
@@ -40,7 +40,7 @@ def list_sides(board: Board, variant: Variant) -> list[Side]:
     return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
 
 
-def find_published(group: Group) -> Figures | None:
+def find_published(group: Group) -> PaperFigures | None:
     """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
     if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
-from xtx.report.data.paper_tables import Figures
+from xtx.report.data.paper_tables import PaperFigures
 from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import normalise
@@ -90,7 +90,7 @@ def _beside_paper(board: Board, leader: str) -> str:
     )
 
 
-def _mean_shares(pairs: Sequence[tuple[Group, Figures]]) -> str:
+def _mean_shares(pairs: Sequence[tuple[Group, PaperFigures]]) -> str:
     """A sentence on the share of the points that is had on average, ours and the paper's; empty without maximums."""
     known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
     if not known:

@@ -477,6 +477,7 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("trinity", 119, "push tree north"),  # which no text names
         ("curses", 88, "hole, north"),  # an order that only a variable shows
         ("partyfoul", 5, "west"),  # into a scene that waits for a key
+        ("partyfoul", 46, "put stalk in bag"),  # where every command notes the things that are mentioned
         ("balances", 97, "take ticket 2306"),  # a number that only a text elsewhere has
         ("balances", 114, "write road on featureless"),  # beside several things that look the same
         ("planetfall", 360, "type 384"),

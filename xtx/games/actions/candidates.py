@@ -136,6 +136,13 @@ class Candidates(Commands):
         """How usual the verbs of some commands are."""
         return self._grammar.frequency[self.forms[which]]
 
+    def count_kinds(self, effect: Effects, template: str) -> int:
+        """How many different effects a template for one object has."""
+        if template not in self._grammar.templates:
+            return 0
+        places = self._lines[self._grammar.templates.index(template)]
+        return len(set(effect[places[places >= 0]].tolist()) - {0})
+
     def without(self, excluded: Collection[str]) -> Candidates:
         """The candidates but for those."""
         kept = np.array([command not in excluded for command in self])

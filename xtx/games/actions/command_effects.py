@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from xtx.games.actions.mention_marks import merge_effects
 from xtx.games.emulator.frotz import Emulator, Snapshot, Verdict, Verdicts
 from xtx.games.zmachine.story_memory import Ram
 from xtx.games.zset.command_list import Commands
@@ -224,12 +225,13 @@ class EffectJudge:
         watched: Ram | None,
         noisy: bool = False,
         common: frozenset[int] = frozenset(),
+        ignored: Ram | None = None,
     ) -> Effects:
         """What the candidates do. `common` are changes beyond the object tree that are no command's own; more of them
-        are found here. Commands that are not to be tried do nothing."""
+        are found here. Changes of the `ignored` bits are none. Commands that are not to be tried do nothing."""
         kept = [i for i, command in enumerate(candidates) if command not in self.excluded] if self.excluded else []
         if self.excluded and len(kept) < len(candidates):
-            tried = self.find_effects(state, [candidates[i] for i in kept], watched, noisy, common)
+            tried = self.find_effects(state, [candidates[i] for i in kept], watched, noisy, common, ignored)
             effect, fine, watches = np.zeros((3, len(candidates)), dtype=np.uint64)
             effect[kept], fine[kept], watches[kept] = tried.effect, tried.fine, tried.watches
             return Effects(effect, fine, watches, tried.idle, tried.common)
@@ -238,6 +240,8 @@ class EffectJudge:
         found = self.judge(state, commands.behind(asking), watched)
         behind = [verdicts.part(slice(len(asking), None)) for verdicts in found]
         effect, touched, chancy = effects_of(behind, found[0].watches[: len(asking)])
+        if ignored is not None and self._engine is not None:
+            effect = merge_effects(self._emulator, self._engine, state, RANDOM_STATES, candidates, effect, ignored)
         self.chance += (chancy / max(1, len(commands)) - self.chance) / 4
         flags, watches = behind[0].flags, behind[0].watches
         idle = found[0].watches[: len(asking)]

@@ -59,6 +59,8 @@ class Searched:
     """What each candidate does, nonsense too."""
     widest: Effects
     """The same with all the bits that are watched at first."""
+    ignored: Ram | None = None
+    """The bits of the object tree of which a change is none."""
 
 
 class TemplateSearch:
@@ -128,15 +130,20 @@ class TemplateSearch:
         return self.judge_candidates(state, things, candidates, self.watched(state))
 
     def judge_candidates(
-        self, state: Snapshot, things: list[Thing], candidates: Candidates, watched: Ram | None
+        self,
+        state: Snapshot,
+        things: list[Thing],
+        candidates: Candidates,
+        watched: Ram | None,
+        ignored: Ram | None = None,
     ) -> Searched:
-        """What candidates do, nonsense left out."""
+        """What candidates do, nonsense left out; changes of the `ignored` bits are none."""
         told = {t.name for t in things if t.told}
-        found = self.judge.find_effects(state, candidates, watched)
+        found = self.judge.find_effects(state, candidates, watched, ignored=ignored)
         sound = candidates.without_nonsense(found.effect, told)
         fine = np.where((sound == 0) & (found.effect != 0), np.uint64(0), found.fine)
         is_noisy = self.judge.hidden_kinds > HIDDEN_KINDS
-        return Searched(state, things, candidates, sound, fine, is_noisy, watched, found, found)
+        return Searched(state, things, candidates, sound, fine, is_noisy, watched, found, found, ignored)
 
     def watched(self, state: Snapshot) -> Ram | None:
         """The bits beyond the object tree of which a change counts."""
@@ -183,7 +190,7 @@ class TemplateSearch:
         """The same in a state that was searched, where changes of the world beyond the object tree make a difference
         between effects as well. In a noisy state nearly every command makes such a change: there only single words
         count that do nothing else."""
-        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.all.common
+        given = searched.state, candidates, searched.watched, searched.is_noisy, searched.all.common, searched.ignored
         return self.judge.find_effects(*given).fine
 
     def choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.actions.added_actions import find_added_actions
 from xtx.games.actions.command_effects import ASKING, RANDOM_STATES, find_silent_changes
+from xtx.games.actions.mention_marks import FEWEST_THINGS, FEWEST_VERBS, MENTIONING, find_mention_marks
 from xtx.games.actions.nameable_things import NO_PART, WAYS, name_clearly, names_around, understood_answer
 from xtx.games.actions.noisy_bytes import find_noise
 from xtx.games.actions.present_names import Present
@@ -97,7 +98,7 @@ class WholeSearch:
         searched = self._search.last_searched
         if searched is None or searched.state is not state:
             searched = self._search.judge_things(state, found.look, found.inventory)
-        plain, searched = searched, self._without_scratch(self._without_quantities(searched))
+        plain, searched = searched, self._without_scratch(self._without_mentions(self._without_quantities(searched)))
         # What is no command's own change is not offered, although it is with templates alone.
         chosen = self._search.choose(searched.candidates, np.where(searched.fine == 0, np.uint64(0), searched.effect))
         old = set(self._search.choose(plain.candidates, plain.effect))
@@ -146,6 +147,24 @@ class WholeSearch:
             candidates = candidates.without(self._search.judge.excluded)
         return self._search.judge_candidates(searched.state, things, candidates, self._search.watched(searched.state))
 
+    def _without_mentions(self, searched: Searched) -> Searched:
+        """The same without what a story notes of each thing of which it prints the name, where several harmless verbs
+        seem to change the world with each thing in another way."""
+        engine, idle = self._search.engine, ASKING[1]
+        if engine is None or {idle, ENGINE} & set(self._search.judge.excluded):
+            return searched
+        forms = [
+            form for form in MENTIONING if searched.candidates.count_kinds(searched.all.effect, form) >= FEWEST_THINGS
+        ]
+        if len(forms) < FEWEST_VERBS:
+            return searched
+        names = [thing.name for thing in searched.things]
+        marks = find_mention_marks(self._search.emulator, engine, searched.state, forms, names, idle)
+        if marks is None:
+            return searched
+        given = searched.state, searched.things, searched.candidates, searched.watched, marks
+        return self._search.judge_candidates(*given)
+
     def _without_scratch(self, searched: Searched) -> Searched:
         """The same without what is remembered of the words that were typed, where some of it is taken for the world."""
         if searched.watched is None:
@@ -177,7 +196,8 @@ class WholeSearch:
         assert searched.watched is not None
         watched = searched.watched.copy()
         watched[bytes_] = 0
-        found = self._search.judge_candidates(searched.state, searched.things, searched.candidates, watched)
+        given = searched.state, searched.things, searched.candidates, watched, searched.ignored
+        found = self._search.judge_candidates(*given)
         return replace(found, widest=searched.widest)
 
     def _find_ambiguous_words(self, searched: Searched) -> dict[str, str]:
@@ -188,9 +208,8 @@ class WholeSearch:
         commands = [form.format(word) for form in forms for pair in pairs for word in pair]
         if not commands:
             return {}
-        moved = self._search.judge.find_effects(searched.state, commands, searched.watched).effect.reshape(
-            len(forms), len(pairs), 2
-        )
+        tried = self._search.judge.find_effects(searched.state, commands, searched.watched, ignored=searched.ignored)
+        moved = tried.effect.reshape(len(forms), len(pairs), 2)
         found: dict[tuple[int, ...], tuple[str, str]] = {}
         for i, (name, alias) in enumerate(pairs):
             if ((moved[:, i, 0] != moved[:, i, 1]) & (moved[:, i] != 0).all(axis=1)).any():

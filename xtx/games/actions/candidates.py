@@ -136,7 +136,7 @@ class Candidates(Commands):
         """How usual the verbs of some commands are."""
         return self._grammar.frequency[self.forms[which]]
 
-    def count_kinds(self, effect: Effects, template: str) -> int:
+    def count_kinds(self, effect: EffectNumbers, template: str) -> int:
         """How many different effects a template for one object has."""
         if template not in self._grammar.templates:
             return 0

@@ -39,7 +39,7 @@ from xtx.games.canonical.survey_budget import Budget
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.walkthrough_coverage import check_walkthrough
+from xtx.games.walkthroughs.coverage import check_walkthrough
 
 COLD_SECONDS = 4.0
 """Processor time of the cold part; it ends with a step."""

@@ -24,7 +24,7 @@ from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover
 from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.walkthrough_coverage import check_walkthrough
+from xtx.games.walkthroughs.coverage import check_walkthrough
 
 COLUMNS = ("game", "s", "player", "score", "moves", "over", "won", "max", "templates", "coverage")
 

@@ -43,7 +43,7 @@ def read_commands(page: Path) -> list[str]:
 NOT_RUN = {
     "xtx watch": "serves until it is stopped; tests/web runs it",
     "xtx games profile": "needs what Inform leaves behind; tests/games/catalog/test_profile.py runs it",
-    "xtx games verify": "needs commands that win; tests/games/test_discovery.py runs it",
+    "xtx games verify": "needs commands that win; tests/games/discovery/test_discovery.py runs it",
     "xtx games add story.z5 --profile": "needs that profile",
     "xtx sweep demo --ray": "needs a cluster; tests/sweep/test_sweep_ray.py runs it",
     "xtx sweep paper-deterministic --ray": "needs a cluster; tests/sweep/test_sweep_ray.py runs it",

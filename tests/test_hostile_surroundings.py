@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from report_runs import write_run
 
-from xtx.out_of_memory import explain_lack_of_memory
+from xtx.processes.out_of_memory import explain_lack_of_memory
 
 TOY = "toy:corridor-5"
 XTX = f"{sys.executable} -m xtx.cli"

@@ -13,31 +13,30 @@ ROOT = Path(__file__).parents[1]
 
 GROUND = {
     "core",
-    "out_of_memory",
     "files",
     "config",
     "search_versions",
     "callable_modules",
-    "child_processes",
-    "cpu_count",
-    "shell_command",
+    "processes",
+    "terminal.shell_command",
 }
-SUBPACKAGES = {"agents", "games", "kernels", "report"}
+SUBPACKAGES = {"agents", "games", "kernels", "report", "terminal"}
 """Packages whose sub-packages have rows of their own; so have their modules, but for those of `agents` and `report`."""
+EMPTY = SUBPACKAGES - {"agents", "report"}
+"""Those of them that hold nothing themselves, so that anything in them may import the package."""
 STORIES = {"games.zmachine", "games.catalog", "games.emulator", "games.zset", "games.canonical"}
 LEARNING = GROUND | {"text", "memory", "kernels.cpu", "kernels.cuda", "networks"}
 REPORT = GROUND | {"runs", "report", "report.data", "report.plots", "report.pages"}
 ALLOWED: dict[str, set[str]] = {
     # part: the other parts that it may import
     "core": set(),
-    "out_of_memory": set(),
-    "terminal_panel": set(),
+    "processes": {"core"},
+    "terminal": set(),
+    "terminal.shell_command": {"core"},
+    "terminal.progress_panel": set(),
     "search_versions": set(),
     "callable_modules": set(),
-    "child_processes": set(),
-    "cpu_count": set(),
-    "shell_command": {"core"},
-    "files": {"core", "shell_command"},
+    "files": {"core", "terminal.shell_command"},
     "config": {"core", "files"},
     # games
     "games": set(),
@@ -54,21 +53,15 @@ ALLOWED: dict[str, set[str]] = {
     "games.known_layouts": GROUND | STORIES | {"games.atlas", "games.state_findings"},
     "games.story_game": GROUND
     | STORIES
-    | {"games.isolated_discovery", "games.actions", "games.atlas", "games.state_findings", "games.known_layouts"},
+    | {"games.discovery", "games.actions", "games.atlas", "games.state_findings", "games.known_layouts"},
     "games.toy_game": GROUND | {"games.zmachine", "games.action_verdicts", "games.emulator", "games.story_game"},
     "games.vector": GROUND | STORIES | {"games.action_verdicts", "games.story_game", "games.toy_game"},
-    "games.emulator_seeds": GROUND,
-    "games.isolated_calls": GROUND,
-    "games.isolated_discovery": GROUND | STORIES | {"games.discovery", "games.isolated_calls"},
-    "games.profile_check": GROUND | STORIES | {"games.discovery", "games.isolated_calls", "games.isolated_discovery"},
-    "games.user_collection": GROUND | STORIES | {"games.isolated_discovery"},
+    "games.user_collection": GROUND | STORIES | {"games.discovery"},
     "games.game_setup": GROUND
     | STORIES
     | {"games.atlas", "games.story_game", "games.toy_game", "games.vector"}
-    | {"games.isolated_calls", "games.isolated_discovery"},
-    "games.walkthrough_coverage": GROUND | STORIES | {"games.actions", "games.story_game"},
-    "games.walkthrough_player": GROUND | STORIES | {"games.actions", "games.story_game"},
-    "games.walkthrough_reach": GROUND | STORIES | {"games.story_game", "games.walkthrough_player"},
+    | {"games.discovery"},
+    "games.walkthroughs": GROUND | STORIES | {"games.actions", "games.story_game"},
     "games.jericho": GROUND | STORIES | {"games.atlas", "games.story_game", "games.vector"},
     "games.gym": GROUND | STORIES | {"games.atlas", "games.story_game", "games.vector"},
     # learning
@@ -85,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     # runs and what is made of them
     "runs": GROUND,
     "training": LEARNING | {"games", "agents", "runs"},
-    "sweep": GROUND | {"games", "agents", "runs", "training", "terminal_panel"},
+    "sweep": GROUND | {"games", "agents", "runs", "training", "terminal.progress_panel"},
     "report": GROUND,
     "report.data": GROUND | {"runs", "report"},
     "report.plots": GROUND | {"runs", "report", "report.data"},
@@ -134,7 +127,7 @@ def part(module: str, ours: Mapping[str, Path]) -> str:
         return top
     below = f"{top}.{rest[0]}"
     is_package = ours[f"xtx.{below}"].name == "__init__.py" if f"xtx.{below}" in ours else False
-    return below if is_package or top in {"games", "kernels"} else top
+    return below if is_package or top in EMPTY else top
 
 
 def is_allowed(here: str, there: str) -> bool:
@@ -142,7 +135,7 @@ def is_allowed(here: str, there: str) -> bool:
     if there in {here, ""} or there in ALLOWED[here]:
         return True
     package = there.split(".")[0]
-    if there in {"games", "kernels"} and package == here.split(".")[0]:
+    if there in EMPTY and package == here.split(".")[0]:
         return True  # the package itself, which holds nothing
     return package != here.split(".")[0] and package in ALLOWED[here] and package not in {"report", "kernels"}
 

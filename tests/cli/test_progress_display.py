@@ -115,7 +115,7 @@ def test_commands_are_not_broken() -> None:
 
 
 def test_an_unknown_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from xtx.terminal_panel import hide_control_characters
+    from xtx.terminal.progress_panel import hide_control_characters
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace())
     with hide_control_characters():

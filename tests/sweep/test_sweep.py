@@ -16,8 +16,8 @@ import pytest
 
 from xtx.cli.main import main
 from xtx.runs.checkpoint_file import list_checkpoints
-from xtx.shell_command import format_command
 from xtx.sweep.sweep_folder import is_held
+from xtx.terminal.shell_command import format_command
 
 TINY = """
 games = ["toy:corridor-5"]

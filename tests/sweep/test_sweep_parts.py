@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from xtx.child_processes import describe_end
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
+from xtx.processes.child_processes import describe_end
 from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint
 from xtx.runs.run_folder import SAVED, Run
 from xtx.sweep import cluster_node, local_processes

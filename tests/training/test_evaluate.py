@@ -18,7 +18,7 @@ from xtx.cli.runs.agent_loading import load_agent
 from xtx.cli.runs.evaluate import build_histogram
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation, Transition, UserError
-from xtx.games.emulator_seeds import Seeds
+from xtx.games.emulator.emulator_seeds import Seeds
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
 from xtx.training.evaluation import (

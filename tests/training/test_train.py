@@ -28,7 +28,7 @@ from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint
 from xtx.runs.line_files import read_episodes, read_lines
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 from xtx.training.loop import Training
 
 TOY = "toy:corridor-5"

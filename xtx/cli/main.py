@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TextIO, cast
 from xtx.cli.option_help import build_help, wants_help
 from xtx.core import UserError, warn
 from xtx.files.user_paths import DISK_TROUBLE
-from xtx.out_of_memory import explain_lack_of_memory
+from xtx.processes.out_of_memory import explain_lack_of_memory
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog.known_games import default_game, find_story
 from xtx.runs.run_config import read_config
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.play.played_game import PlayedGame

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from xtx.core import UserError
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 DISK_TROUBLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,

@@ -11,10 +11,10 @@ import msgspec
 from xtx.core import UserError
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import default_game, find_story
-from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
-from xtx.games.isolated_discovery import describe_story, make_progress
+from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import MAX_SCORE, ToyGame
+from xtx.processes.isolated_calls import PATIENCE, Report, call_in_child
 
 
 @dataclass(frozen=True)

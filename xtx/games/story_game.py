@@ -17,10 +17,10 @@ from xtx.games.canonical.canonical_state import Layout, World
 from xtx.games.canonical.survey_budget import Progress
 from xtx.games.catalog.known_games import extra_actions, find_story
 from xtx.games.catalog.profile import Profile
+from xtx.games.discovery.isolated_discovery import describe_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Trace
 from xtx.games.emulator.printed_text import clean
 from xtx.games.emulator.scene_details import Details, Facts, read_details, read_facts
-from xtx.games.isolated_discovery import describe_story
 from xtx.games.known_layouts import find_layout, make_story_key, make_version
 from xtx.games.state_findings import StateFindings
 from xtx.games.zset.engine import Engine

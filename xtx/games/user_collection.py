@@ -19,7 +19,7 @@ from xtx.games.catalog.finding import Finding
 from xtx.games.catalog.profile import Profile, Word, read_profile
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.catalog.story_file import Story, read_story
-from xtx.games.isolated_discovery import discover_in_child
+from xtx.games.discovery.isolated_discovery import discover_in_child
 from xtx.games.zmachine.story_memory import Header
 
 

@@ -54,7 +54,7 @@ from xtx.runs.line_files import EXACT_FILES, LineChecksum, find_free_name, read_
 from xtx.runs.run_config import read_config
 from xtx.runs.verification import RunVerification, compare_files
 from xtx.runs.versions import collect_versions
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 SAVED = "saved"
 """Name of an empty file whose existence says that there was a checkpoint."""

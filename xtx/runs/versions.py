@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from xtx.cpu_count import usable_processors
+from xtx.processes.cpu_count import usable_processors
 from xtx.search_versions import search_versions
 
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")

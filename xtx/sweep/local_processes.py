@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xtx.child_processes import describe_end
-from xtx.cpu_count import usable_processors
+from xtx.processes.child_processes import describe_end
+from xtx.processes.cpu_count import usable_processors
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import FINISHED, STOPPED, USER_ERROR, SweepRunResources, start_process
 from xtx.sweep.scheduler import AttemptOutcome, RunEvent

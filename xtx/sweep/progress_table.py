@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xtx.sweep.scheduler import RunState, SweepRun
-from xtx.terminal_panel import LINE_EVERY, LivePanel
+from xtx.terminal.progress_panel import LINE_EVERY, LivePanel
 
 REFRESH = 0.5
 _STYLES = {

@@ -16,8 +16,8 @@ from xtx.config.bounds import check_settings
 from xtx.config.settings import QLearning, RunConfig, get_default_length, make_demo_settings
 from xtx.core import UserError
 from xtx.games.catalog.known_games import extra_actions, find_entry, find_story, is_story_path, locate
-from xtx.shell_command import format_command
 from xtx.sweep.sweep_file import SweepSpec
+from xtx.terminal.shell_command import format_command
 
 STAR = "*"
 """Behind a game's name: play it with the actions that the paper adds."""

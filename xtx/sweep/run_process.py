@@ -21,7 +21,7 @@ FINISHED, STOPPED, USER_ERROR = 0, 130, 2
 """Exit statuses of `xtx resume`: the run has all its steps, it was stopped, or the user must fix something."""
 
 _PROGRAM = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from xtx.child_processes import end_with_parent; "
+    "import sys; sys.path.append(sys.argv.pop(1)); from xtx.processes.child_processes import end_with_parent; "
     f"end_with_parent(int(sys.argv.pop(1)), {int(signal.SIGTERM)}, {STOPPED}); "
     "from xtx.cli.main import main; sys.exit(main())"
 )

@@ -11,7 +11,7 @@ from statistics import fmean, median, pstdev
 
 from xtx.config.settings import RunConfig
 from xtx.core import ENDINGS, Agent, Decision, Observation, Step, UserError
-from xtx.games.emulator_seeds import LARGEST, Seeds
+from xtx.games.emulator.emulator_seeds import LARGEST, Seeds
 from xtx.games.vector.game_vector import GameVector
 
 _PLACES = 5

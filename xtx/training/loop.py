@@ -13,7 +13,7 @@ import torch
 from msgspec import Meta
 
 from xtx.core import EPISODES_OF_MEAN, Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
-from xtx.games.emulator_seeds import Seeds
+from xtx.games.emulator.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.run_folder import Run

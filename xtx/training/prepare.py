@@ -16,9 +16,9 @@ from xtx.config.bounds import check_settings
 from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError, warn
-from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import default_game, is_story_path
-from xtx.shell_command import format_command
+from xtx.processes.cpu_count import usable_processors
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup

@@ -15,7 +15,7 @@ from vectors import HANG, LOW_WATER, TOY, TRAP, low_water_way, random_walk, vect
 
 from xtx.core import Observation, Step, UserError
 from xtx.games.catalog.known_games import default_game, find_story
-from xtx.games.emulator_seeds import Seeds
+from xtx.games.emulator.emulator_seeds import Seeds
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector import worker_client as remote_module
 from xtx.games.vector.game_vector import GameVector

@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError, escape_controls
 from xtx.games.catalog.known_games import user_folder
 from xtx.games.user_collection import Addition, add_games
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 _VERBS = {"added": "added", "there": "was here already:", "refused": "refused:"}
 MAX_PATTERN = 500

@@ -12,7 +12,7 @@ from tyro.conf import arg
 from xtx.core import UserError
 from xtx.games.atlas.atlas_process import ProcessDiedError, run_task
 from xtx.games.atlas.store import default_path
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 
 @dataclass(frozen=True)

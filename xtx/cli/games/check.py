@@ -17,12 +17,12 @@ from xtx.core import UserError
 from xtx.files.user_paths import check_output_path, open_output
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import find_story
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
-    from xtx.games.isolated_calls import Report
     from xtx.games.story_game import GameSpec
-    from xtx.games.walkthrough_coverage import Checked
+    from xtx.games.walkthroughs.coverage import Checked
+    from xtx.processes.isolated_calls import Report
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _variants(args: Args, path: str) -> dict[str, GameSpec]:
 def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Checked]]:
     """The name of a game, and every step of its walkthrough that changes the world. Called in a process of its own."""
     from xtx.games.story_game import StoryGame
-    from xtx.games.walkthrough_coverage import check_walkthrough
+    from xtx.games.walkthroughs.coverage import check_walkthrough
 
     with contextlib.closing(StoryGame(spec)) as game:
         emulator = game.emulator

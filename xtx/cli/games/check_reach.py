@@ -12,9 +12,9 @@ from xtx.cli.games.check_table import print_rows
 from xtx.core import UserError
 
 if TYPE_CHECKING:
-    from xtx.games.isolated_calls import Report
     from xtx.games.story_game import GameSpec
-    from xtx.games.walkthrough_reach import Reach
+    from xtx.games.walkthroughs.reach import Reach
+    from xtx.processes.isolated_calls import Report
 
 
 def print_reach(console: Console, specs: Sequence[tuple[str, GameSpec]], limit: int = 0) -> int:
@@ -47,7 +47,7 @@ def print_reach(console: Console, specs: Sequence[tuple[str, GameSpec]], limit: 
 def measure_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, Reach]:
     """The name of a game, and what valid actions alone reach in it. Called in a process of its own."""
     from xtx.games.story_game import StoryGame
-    from xtx.games.walkthrough_reach import measure_reach, play_reach
+    from xtx.games.walkthroughs.reach import measure_reach, play_reach
 
     with contextlib.closing(StoryGame(spec)) as game:
         emulator = game.emulator

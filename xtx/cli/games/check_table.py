@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress
 
-from xtx.games.isolated_calls import ChildCall, Failed, Finished, Progressed, run_in_children
+from xtx.processes.isolated_calls import ChildCall, Failed, Finished, Progressed, run_in_children
 
 if TYPE_CHECKING:
     from xtx.games.story_game import GameSpec

@@ -12,8 +12,8 @@ from xtx.core import UserError
 from xtx.files.atomic_writes import write_user_file
 from xtx.games.catalog.known_games import find_story
 from xtx.games.catalog.profile_format import encode_profile
-from xtx.games.isolated_discovery import discover_in_child
-from xtx.shell_command import format_command
+from xtx.games.discovery.isolated_discovery import discover_in_child
+from xtx.terminal.shell_command import format_command
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from xtx.cli.games.survey import describe_layout
 from xtx.games.catalog.game_statistics import RewardSteps, steps_between_rewards, vocabulary
 from xtx.games.catalog.known_games import extra_actions, find_story
 from xtx.games.catalog.profile import Profile
-from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
-from xtx.games.isolated_discovery import describe_story, make_progress
+from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.zmachine.story_memory import read_dictionary
-from xtx.shell_command import format_command
+from xtx.processes.isolated_calls import PATIENCE, Report, call_in_child
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.emulator.frotz import Emulator

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.games.catalog import known_games
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 
 @dataclass(frozen=True)

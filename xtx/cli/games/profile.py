@@ -12,7 +12,7 @@ from xtx.core import UserError
 from xtx.files.bounded_reads import read_bounded
 from xtx.games.catalog.profile import profile_from_debug, read_walkthrough, write_profile
 from xtx.games.catalog.story_file import MAX_STORY_BYTES, check_story
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 
 @dataclass(frozen=True)

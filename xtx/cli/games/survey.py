@@ -16,8 +16,8 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError
 from xtx.games.atlas.store import default_path
 from xtx.games.catalog.known_games import find_story
-from xtx.shell_command import format_command
-from xtx.terminal_panel import SurveyProgress
+from xtx.terminal.progress_panel import SurveyProgress
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.canonical.canonical_state import Layout

@@ -14,11 +14,11 @@ from xtx.files.atomic_writes import write_user_file
 from xtx.files.bounded_reads import BadFileError, read_bounded
 from xtx.games.catalog.known_games import find_story, user_folder
 from xtx.games.catalog.profile_format import encode_profile
+from xtx.games.discovery.profile_check import Verification, verify_file
 from xtx.games.discovery.transcript import read_turns
-from xtx.games.isolated_calls import PATIENCE, call_in_child
-from xtx.games.profile_check import Verification, verify_file
 from xtx.games.zmachine.typed_input import find_interpreter_word
-from xtx.shell_command import format_command
+from xtx.processes.isolated_calls import PATIENCE, call_in_child
+from xtx.terminal.shell_command import format_command
 
 MAX_BYTES = 16 << 20
 """Size of a transcript; that of a long game has a megabyte."""

@@ -16,7 +16,7 @@ from xtx.runs.checkpoint_file import find_newest_checkpoint, read_checkpoint
 from xtx.runs.line_files import read_episodes
 from xtx.runs.run_config import read_config
 from xtx.runs.verification import find_config_changes
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup

@@ -15,7 +15,7 @@ from xtx.cli.runs.agent_loading import PlayOptions, read_records, set_up_game_of
 from xtx.core import EpisodeRecord, warn
 from xtx.files.user_paths import open_output
 from xtx.runs.run_config import read_config
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup

@@ -20,7 +20,7 @@ from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.files.regular_files import check_regular, open_append
 from xtx.report.data.load_runs import explain_unreadable, find_run_folders
-from xtx.terminal_panel import LINE_EVERY
+from xtx.terminal.progress_panel import LINE_EVERY
 
 if TYPE_CHECKING:
     from xtx.training.evaluation import EpisodeOutcome, EvaluationFigures

@@ -21,9 +21,9 @@ from xtx.report.data.run_groups import find_game_name
 from xtx.runs.checkpoint_file import find_newest_checkpoint, list_checkpoints
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
-from xtx.shell_command import format_command
 from xtx.sweep.run_progress import RunProgress, read_finished, read_running, read_stopped
 from xtx.sweep.sweep_folder import is_finished, is_held, mark_finished
+from xtx.terminal.shell_command import format_command
 
 SortColumn = Literal["folder", "game", "agent", "seed", "steps", "avg", "max", "size", "state", "time"]
 _DESCENDING = ("steps", "avg", "max", "size", "time")

@@ -18,7 +18,7 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.files.user_paths import check_output_path, open_output
-from xtx.games.isolated_calls import PATIENCE, Report, call_in_child
+from xtx.processes.isolated_calls import PATIENCE, Report, call_in_child
 from xtx.report.data.game_facts import GameFacts, list_reward_events
 from xtx.report.data.load_runs import RunData, Unreadable, find_below, find_runs, read_runs
 from xtx.report.data.run_groups import Board

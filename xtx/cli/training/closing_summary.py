@@ -17,7 +17,7 @@ from xtx.files.atomic_writes import write_atomically
 from xtx.games.game_setup import GameSetup
 from xtx.runs.line_files import read_episodes
 from xtx.runs.run_folder import Run
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 WIDTH, HEIGHT = 60, 10
 RANDOM_EPISODES = 64

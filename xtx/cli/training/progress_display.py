@@ -14,8 +14,8 @@ from xtx.cli.training.closing_summary import print_summary
 from xtx.core import EPISODES_OF_MEAN
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
-from xtx.shell_command import format_command
-from xtx.terminal_panel import LINE_EVERY, LivePanel, SurveyProgress
+from xtx.terminal.progress_panel import LINE_EVERY, LivePanel, SurveyProgress
+from xtx.terminal.shell_command import format_command
 from xtx.training.loop import TrainingProgress
 
 SPEED_OVER = 20.0

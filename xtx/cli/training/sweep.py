@@ -16,13 +16,13 @@ from xtx.agents.from_file import accept_agent
 from xtx.cli.training.training_session import check_config, stop_on_signal
 from xtx.config.settings import Actions
 from xtx.core import UserError
-from xtx.shell_command import format_command
 from xtx.sweep.launch import SweepOptions, find_stories, open_executor
 from xtx.sweep.progress_table import SweepDisplay, print_result
 from xtx.sweep.run_plan import PlannedRun, make_plan
 from xtx.sweep.scheduler import RunExecutor, RunState, Scheduler, SweepRun
 from xtx.sweep.sweep_file import SweepSpec, list_ready_sweeps, read_spec
 from xtx.sweep.sweep_folder import create_run_folder, is_finished, saved_steps
+from xtx.terminal.shell_command import format_command
 
 SOME_FAILED = 1
 _SWEEPS = f"A sweep that comes with xtx ({', '.join(list_ready_sweeps())}), or a TOML file (docs/sweeps.md)."

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from xtx.child_processes import name_signal
 from xtx.core import UserError
 from xtx.files.bounded_reads import explain_read_error
+from xtx.processes.child_processes import name_signal
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.atlas.atlas_process import main; main()"
 _DEATHS_BY_DAMAGE = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.cpu_count import usable_processors
 from xtx.games.canonical.canonical_state import Layout
 from xtx.games.canonical.survey_budget import Budget
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Verdict
@@ -24,6 +23,7 @@ from xtx.games.emulator.printed_text import clean
 from xtx.games.zmachine.story_memory import Ram
 from xtx.games.zset.command_responses import find_prompt_prefix
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
+from xtx.processes.cpu_count import usable_processors
 
 RNG = (1_000_003, 0, 0)
 """Random numbers to come, the same in all trials."""

@@ -26,7 +26,7 @@ from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_file import MAX_STORY_BYTES, Story, check_places, read_story
 from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
 from xtx.search_versions import DISCOVERY_VERSION
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 DATA = Path(__file__).parent / "data"
 """The package's own data."""

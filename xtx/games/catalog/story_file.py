@@ -12,7 +12,7 @@ from xtx.files.bounded_reads import BadFileError, read_bounded, read_json
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_formats import find_foreign_format, is_blorb, read_blorb
 from xtx.games.zmachine.story_memory import Header
-from xtx.shell_command import format_command
+from xtx.terminal.shell_command import format_command
 
 VERSIONS = (3, 4, 5, 8)
 """The Z-machine versions that can be played here."""

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.core import UserError
-from xtx.cpu_count import usable_processors
 from xtx.games.catalog.known_games import find_profile
 from xtx.games.emulator.frotz import Snapshot, jericho
 from xtx.games.jericho.action_search import ActionSearch, find_search
 from xtx.games.jericho.frotz_library import FrotzLibrary
 from xtx.games.jericho.running_story import RunningStory
 from xtx.games.story_game import NO_ANSWER, GameSpec, encode_saved_game
+from xtx.processes.cpu_count import usable_processors
 
 ZObject = jericho.ZObject
 DictionaryWord = jericho.DictionaryWord

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from xtx.child_processes import set_up_emulator_process
 from xtx.games.emulator.frotz import jericho, open_jericho_env
 from xtx.games.vector.socket_messages import HEADER, Inbox
+from xtx.processes.child_processes import set_up_emulator_process
 
 _WORD = re.compile(r"[a-z][a-z'-]*")
 _NO_NAMES = frozenset(

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from xtx.child_processes import start_child
 from xtx.games.jericho.story_host import Answer, Request, encode
 from xtx.games.vector.socket_messages import Inbox
+from xtx.processes.child_processes import start_child
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.jericho.story_host import main; main()"
 _START_PATIENCE = 60.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-from xtx.cpu_count import usable_processors
 from xtx.games.vector.requests import Task
 from xtx.games.vector.worker_client import WorkerClient
+from xtx.processes.cpu_count import usable_processors
 
 current_processor: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
 

@@ -21,7 +21,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from xtx.child_processes import set_up_emulator_process
 from xtx.core import UserError
 from xtx.games.vector.game_host import GameHost, still_to_find
 from xtx.games.vector.messages import (
@@ -36,7 +35,8 @@ from xtx.games.vector.messages import (
 )
 from xtx.games.vector.shared_page import SHARED_PAGE_SIZE, SharedPage
 from xtx.games.vector.socket_messages import LINGER, Inbox, SpinWait
-from xtx.out_of_memory import explain_lack_of_memory
+from xtx.processes.child_processes import set_up_emulator_process
+from xtx.processes.out_of_memory import explain_lack_of_memory
 
 OUT_OF_MEMORY = 12
 """Exit status of a worker that ran out of memory."""

@@ -23,12 +23,12 @@ from typing import TypeVar
 
 import msgspec
 
-from xtx.child_processes import describe_end, start_child
 from xtx.core import UserError
 from xtx.games.vector.messages import Failure, ParentMessage, WorkerAnswer, encode
 from xtx.games.vector.shared_page import SHARED_PAGE_SIZE, SharedPage
 from xtx.games.vector.socket_messages import AT_ONCE, Inbox, SpinWait
 from xtx.games.vector.worker import OUT_OF_MEMORY
+from xtx.processes.child_processes import describe_end, start_child
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.vector.worker import main; main()"
 _START_PATIENCE = 60.0

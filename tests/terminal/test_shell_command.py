@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from xtx import shell_command
-from xtx.shell_command import format_command
+from xtx.terminal import shell_command
+from xtx.terminal.shell_command import format_command
 
 SCRIPTS = Path(sys.executable).parent
 

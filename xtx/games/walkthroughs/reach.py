@@ -1,6 +1,6 @@
 """How far the offered actions carry: a walkthrough played with valid actions only.
 
-The share of a walkthrough's steps that valid actions reproduce (walkthrough_coverage.py) hides that one missing step
+The share of a walkthrough's steps that valid actions reproduce (coverage.py) hides that one missing step
 can block a game. Here the walkthrough is really played: a step that is not offered is replaced by offered actions that
 lead to the same world, and left out where there are none. What counts is the score at the end.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from xtx.games.emulator.frotz import Verdict, Verdicts
 from xtx.games.story_game import StoryGame
-from xtx.games.walkthrough_player import Outcome, Player, Script, rename
+from xtx.games.walkthroughs.player import Outcome, Player, Script, rename
 
 MAX_REPLACEMENTS, MAX_FOR_ALL = 4, 16
 """Most offered actions that may stand for one step of the walkthrough, and for one that says `all`, which stands for as
@@ -314,7 +314,7 @@ def _choose(
         near.sort(key=lambda one: (-_shared_words(one[0], command), one[1].memory_distance(wanted)))
         if near and not wanted.over and (_names_all(near[0][0], command) or _shows_same(game, near[0][1], wanted)):
             return (near[0][0],), ""
-    # As in walkthrough_coverage.py: the object tree was touched and is as before, but something else changed.
+    # As in coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
     most = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
     found = player.replacements(here, wanted, offered, most) if changes or not wanted.is_same(here) else None

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from xtx.child_processes import describe_end, set_up_emulator_process, start_child
 from xtx.core import UserError
-from xtx.cpu_count import usable_processors
-from xtx.out_of_memory import explain_lack_of_memory
+from xtx.processes.child_processes import describe_end, set_up_emulator_process, start_child
+from xtx.processes.cpu_count import usable_processors
+from xtx.processes.out_of_memory import explain_lack_of_memory
 
 Report = Callable[[int, int], None]
 """The callback that every called function gets as its first argument: how much is done, and how much there is."""
@@ -35,7 +35,7 @@ PATIENCE = 60.0
 """Limits the seconds of a call that opens a story and plays its walkthrough, which takes a second or two."""
 _LENGTH = struct.Struct("<Q")
 """The header of every message: its length in bytes."""
-_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.isolated_calls import main; main()"
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.processes.isolated_calls import main; main()"
 _READ_SIZE = 1 << 16
 _MOMENT = 1.0
 """Seconds between two calls of `on_wait`."""

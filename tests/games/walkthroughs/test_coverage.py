@@ -10,11 +10,11 @@ import pytest
 
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.walkthrough_coverage import check_walkthrough
+from xtx.games.walkthroughs.coverage import check_walkthrough
 
-LOWWATER = Path(__file__).parents[2] / "xtx/games/catalog/data/lowwater.z5"
+LOWWATER = Path(__file__).parents[3] / "xtx/games/catalog/data/lowwater.z5"
 
-HANG = Path(__file__).parents[2] / "stories/hang/hang.z5"
+HANG = Path(__file__).parents[3] / "stories/hang/hang.z5"
 
 
 @pytest.fixture(scope="module")

@@ -19,17 +19,17 @@ from xtx.games.catalog.profile import Profile, Word, read_profile
 from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover, find_title
+from xtx.games.discovery.isolated_discovery import discover_in_child
 from xtx.games.discovery.score import number_role
 from xtx.games.discovery.transcript import TranscriptTurn, measure_likeness, read_turns
 from xtx.games.emulator.frotz import Emulator, Status
 from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
-from xtx.games.isolated_discovery import discover_in_child
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.user_collection import add_games
 from xtx.games.zmachine.infocom_grammar import infocom_templates
 
-UNKNOWN = Path(__file__).parents[3] / "shared" / "unknown-stories"
+UNKNOWN = Path(__file__).parents[4] / "shared" / "unknown-stories"
 
 
 def stranger(folder: Path, content: bytes, name: str = "stranger.z5") -> Path:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.games.catalog.known_games import find_story
+from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.discovery.score import PRINTED
 from xtx.games.discovery.transcript import TranscriptTurn, mean, measure_likeness
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
 from xtx.games.emulator.printed_end import reads_as_end
 from xtx.games.emulator.printed_score import read_number
-from xtx.games.isolated_calls import Report
-from xtx.games.isolated_discovery import describe_story, make_progress
+from xtx.processes.isolated_calls import Report
 
 _CHANGE = re.compile(r"\bscore has (?:just )?gone (up|down) by (\S+) points?", re.I)
 """How Inform's library tells of points."""

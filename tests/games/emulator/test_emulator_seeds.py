@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xtx.core import UserError
-from xtx.games.emulator_seeds import LARGEST, Seeds
+from xtx.games.emulator.emulator_seeds import LARGEST, Seeds
 
 
 def test_deterministic_play_repeats_the_walkthroughs_seed_or_the_runs() -> None:

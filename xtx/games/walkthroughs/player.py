@@ -1,4 +1,4 @@
-"""Plays commands from given states of a story and says where they lead: what walkthrough_reach.py decides by."""
+"""Plays commands from given states of a story and says where they lead: what reach.py decides by."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pytest
 from xtx.games.actions.search import Findings
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.walkthrough_player import rename
-from xtx.games.walkthrough_reach import (
+from xtx.games.walkthroughs.player import rename
+from xtx.games.walkthroughs.reach import (
     FOLLOWS,
     _new_name,
     _parts,
@@ -24,8 +24,8 @@ from xtx.games.walkthrough_reach import (
     play_reach,
 )
 
-LOWWATER = Path(__file__).parents[2] / "xtx/games/catalog/data/lowwater.z5"
-HANG = Path(__file__).parents[2] / "stories/hang/hang.z5"
+LOWWATER = Path(__file__).parents[3] / "xtx/games/catalog/data/lowwater.z5"
+HANG = Path(__file__).parents[3] / "stories/hang/hang.z5"
 
 
 def _hang(monkeypatch: pytest.MonkeyPatch, *walkthrough: str) -> StoryGame:

@@ -21,9 +21,9 @@ from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
 from xtx.games.catalog.story_file import read_story
 from xtx.games.discovery.discover import discover
+from xtx.games.discovery.isolated_discovery import discover_in_child
 from xtx.games.discovery.walk import find_offered_answers
 from xtx.games.emulator.frotz import Emulator
-from xtx.games.isolated_discovery import discover_in_child
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.game_vector import GameVector
 

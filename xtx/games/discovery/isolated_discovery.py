@@ -17,7 +17,7 @@ from xtx.games.catalog.known_games import found_file
 from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.catalog.story_file import Story, read_story
-from xtx.games.isolated_calls import ChildCall, Failed, Finished, Report, run_in_children
+from xtx.processes.isolated_calls import ChildCall, Failed, Finished, Report, run_in_children
 
 PATIENCE = 120.0
 """Seconds without a sign of progress after which a story is given up; a stage of the discovery takes some seconds."""

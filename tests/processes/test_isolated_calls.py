@@ -15,9 +15,10 @@ from vectors import HANG, LOW_WATER, gone
 
 from xtx.cli.main import main
 from xtx.core import UserError
-from xtx.games import isolated_discovery
 from xtx.games.catalog.known_games import default_game, find_story, found_file
-from xtx.games.isolated_calls import (
+from xtx.games.discovery import isolated_discovery
+from xtx.games.discovery.isolated_discovery import describe_story
+from xtx.processes.isolated_calls import (
     CallEvent,
     ChildCall,
     Failed,
@@ -27,7 +28,6 @@ from xtx.games.isolated_calls import (
     call_in_child,
     run_in_children,
 )
-from xtx.games.isolated_discovery import describe_story
 
 ROOT = Path(__file__).parents[2]
 

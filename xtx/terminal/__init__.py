@@ -1,0 +1,1 @@
+"""What a terminal shows: progress panels, and the commands that messages name."""

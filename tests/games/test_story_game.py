@@ -25,7 +25,7 @@ WALK = ("take coin", "zqx", "down", "look", "up", "drop coin", "down")
 
 def tame(game: StoryGame) -> StoryGame:
     """The hang story's game without the command that ends the whole process: that is for the tests of workers."""
-    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
+    game.emulator.bindings.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
     return game
 
 
@@ -255,7 +255,7 @@ import sys
 from pathlib import Path
 from xtx.games.story_game import GameSpec, StoryGame
 game = StoryGame(GameSpec(sys.argv[1]))
-game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
+game.emulator.bindings.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
 print(game.restore(Path(sys.argv[2]).read_bytes()))
 print(game.step("down"))
 """

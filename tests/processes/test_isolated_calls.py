@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 def this_module_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the name that it has in this process, whatever pytest calls it."""
     monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests/games"), str(ROOT / "tests/games/vector")])
+        "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests/processes"), str(ROOT / "tests/games/vector")])
     )
     for function in (count_to, die_of, refuse, send_hostile, sleep_for, sleep_after_progress):
         monkeypatch.setattr(function, "__module__", "test_isolated_calls")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xtx.games.emulator.frotz import Emulator
+from xtx.games.emulator.story_bindings import StoryBindings
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.walkthroughs.coverage import check_walkthrough
 
@@ -38,9 +38,9 @@ def test_the_first_steps_of_lowwater_are_all_found(lowwater: GameSpec) -> None:
 
 
 def test_a_step_that_no_action_reproduces_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Emulator, "walkthrough", ("take coin. down", "look", "north", "never reached"))
+    monkeypatch.setattr(StoryBindings, "walkthrough", ("take coin. down", "look", "north", "never reached"))
     game = StoryGame(GameSpec(str(HANG)))
-    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")  # a killer
+    game.emulator.bindings.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
     miss, idle, won = check_walkthrough(game)  # and no more: the game has ended
     game.close()
     assert miss is not None and won is not None

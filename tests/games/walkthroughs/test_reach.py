@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from xtx.games.actions.search import Findings
-from xtx.games.emulator.frotz import Emulator
+from xtx.games.emulator.story_bindings import StoryBindings
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.walkthroughs.player import rename
 from xtx.games.walkthroughs.reach import (
@@ -29,9 +29,9 @@ HANG = Path(__file__).parents[3] / "stories/hang/hang.z5"
 
 
 def _hang(monkeypatch: pytest.MonkeyPatch, *walkthrough: str) -> StoryGame:
-    monkeypatch.setattr(Emulator, "walkthrough", walkthrough)
+    monkeypatch.setattr(StoryBindings, "walkthrough", walkthrough)
     game = StoryGame(GameSpec(str(HANG)))
-    game.emulator.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")  # a killer
+    game.emulator.bindings.__dict__["templates"] = tuple(t for t in game.emulator.bindings.templates if t != "burst")
     return game
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-import xtx.games.zset as zset
+import xtx.games.zset.engine as zset
 from xtx.games.actions.search import RANDOM_STATES
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, recognized
@@ -535,6 +535,7 @@ def main() -> int:
         with_sanitizers()
     if library is not None:
         zset.LIBRARY = Path(library)
+        assert zset.library()._name == library
     folders = [Path(f) for f in os.environ.get("XTX_GAMES", "").split(os.pathsep) if f]
     paths = [LOWWATER, *(p for folder in folders for p in sorted(folder.glob("*.z[3458]")))]
     total = Tally()

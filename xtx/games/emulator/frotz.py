@@ -44,7 +44,7 @@ BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 """The directions and the like, which Jericho adds to every game's grammar."""
 
 _WORLD = 8192
-"""Room for the longest text that libfrotz gives, with its end."""
+"""Space for the longest text that libfrotz gives, with its end."""
 _BEFORE = 16
 _ASKED = 64
 """Commands that are asked at once."""

@@ -1,5 +1,5 @@
-/* The part of the emulator that must not be written in Python: running one command, or very many
- * candidate commands, inside Jericho's own emulator (libfrotz.so), with a limit on Z-machine instructions.
+/* The part of the emulator that must not be written in Python: running one command, or very many candidate commands,
+ * inside Jericho's own emulator (libfrotz.so), with a limit on Z-machine instructions.
  *
  * Jericho's step() and filter_candidate_actions() run "until the story wants input"; a story that never does
  * hangs the process. Here the same loop counts instructions, so that a hang becomes a verdict that is the same
@@ -15,8 +15,7 @@
  *     halts one that it sees doing so;
  *   - libfrotz notices a division by zero, but divides all the same: here it does not, and the command ends (CRASHED);
  *   - SIGSEGV and SIGBUS are not caught. Something was overwritten or is missing then, and nothing that this process
- *     says afterwards could be believed. The process dies; its parent replaces it.
- */
+ *     says afterwards could be believed. The process dies; its parent replaces it. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -86,8 +85,9 @@ typedef struct {
 } bridge;
 
 /* libfrotz asks this function of its own for a name before it opens a transcript or a list of commands. This library is
- * loaded before it, for all to see (RTLD_GLOBAL), so that it finds this one instead: no story writes or reads files, whatever
- * is typed. The name is one that cannot be opened, should what is returned not be looked at. Saved games: see opens_file. */
+ * loaded before it, for all to see (RTLD_GLOBAL), so that it finds this one instead: no story writes or reads files,
+ * whatever is typed. The name is one that cannot be opened, should what is returned not be looked at. Saved games: see
+ * opens_file. */
 int os_read_file_name(char *file_name, const char *default_name, int flag) {
     (void)default_name, (void)flag;
     strcpy(file_name, "/dev/null/none");
@@ -201,13 +201,13 @@ static void end_command(bridge *d) {
 enum {
     LOWEST_SP = SNAPSHOT_FRAME_WORDS + SNAPSHOT_MAX_LOCALS, /* one call needs as much */
     PACKED_REACH = 8 * 0x10000, /* packed addresses lead so far at most */
-    MAX_REDIRECTIONS = 1 << 16, /* libfrotz counts them, also those for which it has no room */
+    MAX_REDIRECTIONS = 1 << 16, /* libfrotz counts them, also those for which it has no space */
     JUMP_REACH = 0x10000,       /* and a jump so far behind the end */
     TEXT_END = 0x80             /* a word of such bytes ends every text */
 };
 
-/* Must be called before every set-up of the emulator: that does not touch the streams, and a story that was cut off while
- * it printed into its memory would print there for ever. */
+/* Must be called before every set-up of the emulator: that does not touch the streams, and a story that was cut off
+ * while it printed into its memory would print there for ever. */
 void bridge_reset_streams(const bridge *d) {
     for (int i = 0; *d->to_memory && i < MAX_REDIRECTIONS; i++) d->memory_close();
     *d->to_screen = 1;
@@ -219,12 +219,12 @@ void bridge_reset_streams(const bridge *d) {
  * there is no memory, or libfrotz holds another story. `story` must stay where it is. */
 int bridge_adopt(bridge *d, const uint8_t *story, uint64_t length) {
     size_t size = (size_t)*d->story_size; /* there may be padding behind it */
-    size_t ram = (size_t)d->getRAMSize(), room = (size > PACKED_REACH ? size : PACKED_REACH) + JUMP_REACH;
+    size_t ram = (size_t)d->getRAMSize(), capacity = (size > PACKED_REACH ? size : PACKED_REACH) + JUMP_REACH;
     ptrdiff_t pc = *d->pcp - *d->zmp;
     if (size > length || size < SNAPSHOT_HEADER || ram < SNAPSHOT_HEADER || ram > size || pc < 0 || (size_t)pc > size) return 0;
-    unsigned char *memory = realloc(*d->zmp, room);
+    unsigned char *memory = realloc(*d->zmp, capacity);
     if (!memory) return 0;
-    memset(memory + size, TEXT_END, room - size);
+    memset(memory + size, TEXT_END, capacity - size);
     *d->zmp = memory;
     *d->pcp = memory + pc;
     d->story = (snapshot_story){.header = story, .memory = story, .size = size, .ram_length = ram};
@@ -261,8 +261,9 @@ static inline int is_inside(const bridge *d) {
            (size_t)(*d->pcp - *d->zmp) <= d->story.size;
 }
 
-/* Whether the next instruction saves the game to a file or restores it from one. libfrotz would do so in the present folder,
- * with the story's name, and asks nothing. From version 5 on both are extended instructions, behind a byte 0xBE. */
+/* Whether the next instruction saves the game to a file or restores it from one. libfrotz would do so in the present
+ * folder, with the story's name, and asks nothing. From version 5 on both are extended instructions, behind a byte
+ * 0xBE. */
 static inline int opens_file(const bridge *d) {
     enum { SAVE = 181, RESTORE = 182, EXTENDED = 190 };
     unsigned char opcode = *d->next_opcode;
@@ -330,7 +331,7 @@ typedef struct {
     unsigned char opcode;
 } start;
 
-/* Keeps the present state, and `more` bytes of room behind it; 0 if there is no memory. */
+/* Keeps the present state, and `more` bytes of space behind it; 0 if there is no memory. */
 static int keep(const bridge *d, start *s, size_t more) {
     s->ram_size = (size_t)d->getRAMSize();
     s->stack_size = (size_t)d->getStackSize();
@@ -468,9 +469,8 @@ static uint64_t event_difference(const uint16_t *difference) {
  * equal hashes did the same thing. `watches`, where given, receives a hash of how the bits in `watched` (one byte
  * for each of RAM) changed.
  *
- * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag
- * STOPPED): the caller must then set the emulator up anew and go on behind it. The state is restored after each.
- */
+ * Returns `count`, or the index of a candidate that stopped the emulator (halted, or over the limit; flag STOPPED): the
+ * caller must then set the emulator up anew and go on behind it. The state is restored after each. */
 int bridge_filter(bridge *d, const char *commands, int first, int count, uint64_t limit, const world *w,
                 uint8_t *flags, uint64_t *diffs, const uint8_t *watched, uint64_t *watches) {
     start from;
@@ -514,7 +514,7 @@ int bridge_filter(bridge *d, const char *commands, int first, int count, uint64_
 }
 
 /* What the story says to commands first..count-1, each given in the present state: its texts one after the other in
- * `texts`, each with its NUL, for each of which there must be room for the longest that libfrotz gives.
+ * `texts`, each with its NUL, for each of which there must be space for the longest that libfrotz gives.
  *
  * Returns `count`, or the index of a command that stopped the emulator, as bridge_filter does; in `used` where the next
  * text goes. */

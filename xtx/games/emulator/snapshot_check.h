@@ -1,5 +1,5 @@
-/* Checks a saved state of a Z-machine before any byte of it is used. The only place where this is decided; frotz_bridge.c and
- * games/zset/verdicts.c both include it.
+/* Checks a saved state of a Z-machine before any byte of it is used. The only place where this is decided;
+ * frotz_bridge.c and games/zset/verdicts.c both include it.
  *
  * A state may come from a file, and its checksum is no secret, so every number in it can have been chosen by anybody.
  * A state that passes has registers and a chain of stack frames with which the machine stays inside its stack when
@@ -55,8 +55,8 @@ static inline int snapshot_header_is_fixed(unsigned address) {
     return fixed >> address & 1;
 }
 
-/* Walks from the present routine's frame to the outermost. Every caller's frame must lie above the one that it called, with
- * room for its locals between them, and every return address behind dynamic memory, where a story's code is. */
+/* Walks from the present routine's frame to the outermost. Every caller's frame must lie above the one that it called,
+ * with space for its locals between them, and every return address behind dynamic memory, where a story's code is. */
 static inline const char *find_frame_fault(const snapshot_view *s, const snapshot_story *story) {
     int64_t fp = s->fp, lowest = s->sp, frames = 0;
     while (fp < SNAPSHOT_STACK_WORDS) {

@@ -1,6 +1,5 @@
 /* Statistics over the verdicts on thousands of commands: an id for the effect of each, and the templates with two names
-that
- * have so many different effects that an error of the story is the likely cause.
+ * that have so many different effects that an error of the story is the likely cause.
  *
  * It runs while the threads wait, so it passes over the results only once. */
 #include "zset.h"
@@ -20,12 +19,10 @@ static uint64_t effect_of(uint8_t flags, const uint8_t *diff) {
 }
 
 /* Writes an id for the effect of each of `count` commands: equal for equal effects, 0 for none or if the command does
-not
-* end with one of the random numbers. There is a column of verdicts for each random number; a command that draws none
-* has
-* the effect of the first. `touched` receives the commands that write to the object tree without changing it, but change
-* the watched bits in a way that is not in `idle`; `chancy` the number of commands that draw random numbers. Returns the
-* number of `touched`. */
+ * not end with one of the random numbers. There is a column of verdicts for each random number; a command that draws
+ * none has the effect of the first. `touched` receives the commands that write to the object tree without changing it,
+ * but change the watched bits in a way that is not in `idle`; `chancy` the number of commands that draw random numbers.
+ * Returns the number of `touched`. */
 int32_t zset_effects(const column *columns, int32_t column_count, const uint8_t *watches, int64_t watches_step,
                      int32_t count, const uint64_t *idle, int32_t idle_count, uint64_t *effects, int32_t *touched,
                      int32_t *chancy) {
@@ -73,8 +70,7 @@ static int32_t kinds(const uint64_t *effects, const int32_t *commands, int32_t s
 
 /* For each template with two names, given as the square of its commands: finds the second names with which at least
  * `taken_least` of the `fixed` first names have different effects, and the first names with which at least
- * `aimed_least`
- * second ones have. Returns their number, -1 if there is no memory. */
+ * `aimed_least` second ones have. Returns their number, -1 if there is no memory. */
 int32_t zset_suspects(const uint64_t *effects, const int32_t *squares, int32_t forms, int32_t names, const uint8_t *fixed,
                       int32_t taken_least, int32_t aimed_least, uint8_t *taken, uint8_t *aimed) {
     int32_t found = 0;

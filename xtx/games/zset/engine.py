@@ -42,8 +42,8 @@ _WORTH_ASKING = 16
 """The same for questions, which take longer and have less in common."""
 
 _STACK_WORDS = 1024
-_TEXT_ROOM = 1 << 16
-_ANSWER_ROOM = 8000
+_TEXT_CAPACITY = 1 << 16
+_ANSWER_CAPACITY = 8000
 """Longest answer; a little less than libfrotz's screen holds."""
 _TAKEN, _CUT = 1, 16
 _ENDS = {0: 2, 1: 4, 2: 8}
@@ -114,7 +114,7 @@ class _MachineEnd(ctypes.Structure):
         ("random_counter", ctypes.c_int32),
         ("text", ctypes.c_void_p),
         ("text_length", ctypes.c_uint32),
-        ("text_room", ctypes.c_uint32),
+        ("text_capacity", ctypes.c_uint32),
     )
 
 
@@ -162,7 +162,7 @@ class Engine:
         self._engine: int | None = None
         self._team: int | None = None
         self._texts: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
-        """Room for the answers to what is asked."""
+        """Space for the answers to what is asked."""
         self._others: list[Engine] = []
         self._ram_size = len(rules.set_mask)
         self.final = np.array(rules.final, dtype=np.intp)
@@ -364,20 +364,20 @@ class Engine:
         """What is written on the screen at each command, tried from a state, up to the next prompt and the status line
         behind it; None for commands that the engine does not finish, or of whose screen it does not know enough."""
         self._check(state)
-        if self._texts.size < len(commands) * _ANSWER_ROOM:
-            self._texts = np.empty(len(commands) * _ANSWER_ROOM, dtype=np.uint8)
+        if self._texts.size < len(commands) * _ANSWER_CAPACITY:
+            self._texts = np.empty(len(commands) * _ANSWER_CAPACITY, dtype=np.uint8)
         lengths = np.zeros(len(commands), dtype=np.uint32)
         given = Commands.of(commands)
         lines = given.text[given.starts[0] :].ctypes.data
         failed = self._library.zset_responses(
             self._team, self._engine, ctypes.byref(_start(state)), lines, len(commands), _WORTH_ASKING, limit,
-            self._texts.ctypes.data, _ANSWER_ROOM, lengths.ctypes.data,
+            self._texts.ctypes.data, _ANSWER_CAPACITY, lengths.ctypes.data,
         )  # fmt: skip
         if failed:
             raise MemoryError("no memory for what is asked")
         first = self._texts.ctypes.data
         return [
-            ctypes.string_at(first + i * _ANSWER_ROOM, length) if length else None
+            ctypes.string_at(first + i * _ANSWER_CAPACITY, length) if length else None
             for i, length in enumerate(lengths.tolist())
         ]
 
@@ -404,9 +404,9 @@ class Engine:
         self._check(state)
         ram = ctypes.create_string_buffer(self._ram_size)
         stack = (ctypes.c_uint16 * _STACK_WORDS)()
-        text = ctypes.create_string_buffer(_TEXT_ROOM)
+        text = ctypes.create_string_buffer(_TEXT_CAPACITY)
         end = _MachineEnd(
-            ram=ctypes.addressof(ram), stack=ctypes.addressof(stack), text=ctypes.addressof(text), text_room=_TEXT_ROOM
+            ram=ctypes.addressof(ram), stack=ctypes.addressof(stack), text=ctypes.addressof(text), text_capacity=_TEXT_CAPACITY
         )
         line = command.encode("utf-8", "replace")
         flags = self._library.zset_step(self._engine, ctypes.byref(_start(state)), line, limit, ctypes.byref(end))

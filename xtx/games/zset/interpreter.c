@@ -9,16 +9,16 @@
 /* --- the story ---------------------------------------------------------------------------------------------- */
 
 void *keep(engine *e, void *allocation) {
-    if (!allocation) out_of_room(e);
-    if (e->allocation_count == e->allocation_room) {
-        uint32_t room = 2 * e->allocation_room + 64;
-        void **larger = realloc(e->allocations, room * sizeof *larger);
+    if (!allocation) raise_no_memory(e);
+    if (e->allocation_count == e->allocation_capacity) {
+        uint32_t capacity = 2 * e->allocation_capacity + 64;
+        void **larger = realloc(e->allocations, capacity * sizeof *larger);
         if (!larger) {
             free(allocation);
-            out_of_room(e);
+            raise_no_memory(e);
         }
         e->allocations = larger;
-        e->allocation_room = room;
+        e->allocation_capacity = capacity;
     }
     return e->allocations[e->allocation_count++] = allocation;
 }
@@ -30,8 +30,8 @@ int machine_load(engine *e, const uint8_t *story, uint32_t size) {
     e->packing = e->version == 3 ? 1 : e->version == 8 ? 3 : 2;
     uint32_t length = ((uint32_t)story[0x1A] << 8 | story[0x1B]) << e->packing;
     e->size = length && length < size ? length : size;
-    uint32_t room = e->size > 0x10000 ? e->size + 16 : MEMORY;
-    e->memory = calloc(1, room);
+    uint32_t capacity = e->size > 0x10000 ? e->size + 16 : MEMORY;
+    e->memory = calloc(1, capacity);
     e->decoded = calloc(e->size, sizeof *e->decoded);
     e->meetings = calloc(e->size, sizeof *e->meetings);
     e->strings = calloc(e->size, sizeof *e->strings);
@@ -72,10 +72,8 @@ void machine_free(engine *e) {
     X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
 
 /* Special handlers: MEET, and the most frequent operations with a handler for each kind of operands: a constant (C),
-the
- * stack (S), a local (L) or a global (G). The general handlers test the kind of each operand, a branch that the
- * processor
- * cannot predict. */
+ * the stack (S), a local (L) or a global (G). The general handlers test the kind of each operand, a branch that the
+ * processor cannot predict. */
 #define FOR_KINDS(X, op) X(op##_C) X(op##_S) X(op##_L) X(op##_G)
 #define FOR_PAIRS(X, op) FOR_KINDS(X, op##_C) FOR_KINDS(X, op##_S) FOR_KINDS(X, op##_L) FOR_KINDS(X, op##_G)
 #define SPECIAL(X) \
@@ -184,8 +182,7 @@ static void read_branch(reader *r, instruction *in) {
 }
 
 /* The special handler for an instruction's operands, or its operation if there is none. Handlers are in the order of
-the
- * kinds. */
+ * the kinds. */
 static uint8_t handler_of(const instruction *in) {
     uint32_t first = in->kind[0], second = in->kind[1], variable = in->operand[0];
     /* Whether the first operand names a local or a global: 0 is the stack. */
@@ -409,8 +406,7 @@ static uint32_t property_length(const engine *e, uint32_t size) {
     } while (0)
 
 /* A local by number. Beyond a routine's own locals is old data of other routines, which a correct story does not read,
-and
- * which differs between a set and a single command. */
+ * and which differs between a set and a single command. */
 #define LOCAL_PLACE(number)                        \
     (*({                                           \
         value *place_ = fp - (int)(number);        \
@@ -525,8 +521,7 @@ and
         BRANCH(yes);                                                           \
     } while (0)
 /* Printing functions return whether they could print. Long operations count as many instructions, so that a damaged
-story
- * reaches its limit in time. */
+ * story reaches its limit in time. */
 #define CHARGE(work) executed += (work) / 16
 #define PRINTED(answer)              \
     do {                             \
@@ -537,8 +532,8 @@ story
         e->printed = 0;              \
     } while (0)
 
-/* The handlers for each kind of operands. They do not simplify vectors: for those the general operation starts again.
-*/
+/* The handlers for each kind of operands. They do not simplify vectors: for those the general operation starts
+ * again. */
 #define QUICK_OPERAND(kind_, i, to, general)                                       \
     do {                                                                           \
         if (kind_ == CONSTANT) {                                                   \

@@ -8,7 +8,7 @@
 /* --- memory ------------------------------------------------------------------------------------------------- */
 
 /* Ends the run. The caller tries again with fewer lanes. */
-void out_of_room(engine *e) { longjmp(e->no_room, 1); }
+void raise_no_memory(engine *e) { longjmp(e->no_memory, 1); }
 
 /* Only address space is reserved; the system allocates memory when it is used. */
 int arena_open(arena *a, size_t size) {
@@ -35,7 +35,7 @@ void arena_trim(arena *a) {
 
 void *arena_take(engine *e, arena *a, size_t bytes) {
     bytes = (bytes + 15) & ~(size_t)15;
-    if (bytes > a->size - a->top) out_of_room(e);
+    if (bytes > a->size - a->top) raise_no_memory(e);
     void *taken = a->base + a->top;
     a->top += bytes;
     if (a->top > a->peak) a->peak = a->top;
@@ -43,19 +43,19 @@ void *arena_take(engine *e, arena *a, size_t bytes) {
 }
 
 /* Returns the array, reallocated if it has less than `need` items. */
-void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item) {
-    if (need <= *room) return array;
+void *grow(engine *e, void *array, uint32_t *capacity, size_t need, size_t item) {
+    if (need <= *capacity) return array;
     size_t larger = need + need / 2 + 64;
-    if (larger > UINT32_MAX / 2) out_of_room(e);
+    if (larger > UINT32_MAX / 2) raise_no_memory(e);
     void *moved = realloc(array, larger * item);
-    if (!moved) out_of_room(e);
-    *room = (uint32_t)larger;
+    if (!moved) raise_no_memory(e);
+    *capacity = (uint32_t)larger;
     return moved;
 }
 
 void journal_grow(engine *e) {
-    if (e->journal_room > (1u << 26)) out_of_room(e);
-    e->journal = grow(e, e->journal, &e->journal_room, (size_t)e->journal_length + 1, sizeof *e->journal);
+    if (e->journal_capacity > (1u << 26)) raise_no_memory(e);
+    e->journal = grow(e, e->journal, &e->journal_capacity, (size_t)e->journal_length + 1, sizeof *e->journal);
 }
 
 /* --- vectors ------------------------------------------------------------------------------------------------ */
@@ -84,8 +84,8 @@ static const uint16_t *lane_mask(engine *e) {
 }
 
 value new_vector(engine *e, int is_byte, uint16_t **lane) {
-    if (UNLIKELY(e->vector_count == e->vector_room))
-        e->vectors = grow(e, e->vectors, &e->vector_room, (size_t)e->vector_count + 1, sizeof *e->vectors);
+    if (UNLIKELY(e->vector_count == e->vector_capacity))
+        e->vectors = grow(e, e->vectors, &e->vector_capacity, (size_t)e->vector_count + 1, sizeof *e->vectors);
     uint32_t index = e->vector_count++;
     vector *v = &e->vectors[index];
     v->epoch = v->filter_epoch = 0;
@@ -444,8 +444,7 @@ value lanes_link(engine *e, value object, int link) {
 }
 
 /* The address of the first size byte of an object's property, 0 if it has none; -1 if the list of properties itself
-differs
- * between lanes, or is damaged. */
+ * differs between lanes, or is damaged. */
 static int32_t find_property(const engine *e, uint32_t object, uint32_t property) {
     uint32_t pointer = (uint16_t)(object_address(e, object) + (e->version <= 3 ? 7 : 12));
     if (e->shadows[pointer] | e->shadows[pointer + 1]) return -1;
@@ -540,7 +539,7 @@ int lanes_scatter(engine *e, const uint16_t *address, const uint8_t *byte) {
 /* --- splitting ---------------------------------------------------------------------------------------------- */
 
 static void add_group(engine *e, uint32_t *member, uint32_t count) {
-    e->groups = grow(e, e->groups, &e->group_room, (size_t)e->group_count + 1, sizeof *e->groups);
+    e->groups = grow(e, e->groups, &e->group_capacity, (size_t)e->group_count + 1, sizeof *e->groups);
     e->groups[e->group_count++] = (group){member, count};
 }
 
@@ -591,9 +590,9 @@ static void make_groups(engine *e) {
 /* Splits the current set by e->keys; each part executes the instruction e->now.at again. */
 void split(engine *e) {
     e->count_splits++;
-    e->snapshots = grow(e, e->snapshots, &e->snapshot_room, (size_t)e->snapshot_count + 1, sizeof *e->snapshots);
+    e->snapshots = grow(e, e->snapshots, &e->snapshot_capacity, (size_t)e->snapshot_count + 1, sizeof *e->snapshots);
     uint32_t stack_cells = STACK_CELLS - (uint32_t)e->now.sp;
-    e->stack_copies = grow(e, e->stack_copies, &e->stack_copy_room, (size_t)e->stack_copy_length + stack_cells,
+    e->stack_copies = grow(e, e->stack_copies, &e->stack_copy_capacity, (size_t)e->stack_copy_length + stack_cells,
                            sizeof *e->stack_copies);
     uint32_t first_group = e->group_count;
     const instruction *meet = e->merging ? meeting_place(e, e->now.at, e->now.frames) : NULL;
@@ -720,7 +719,7 @@ static void park_stack(engine *e, const snapshot *s, parked *p) {
 void park(engine *e) {
     e->count_parked++;
     const snapshot *s = &e->snapshots[e->snapshot_count - 1];
-    e->parked = grow(e, e->parked, &e->parked_room, (size_t)e->parked_count + 1, sizeof *e->parked);
+    e->parked = grow(e, e->parked, &e->parked_capacity, (size_t)e->parked_count + 1, sizeof *e->parked);
     parked *p = &e->parked[e->parked_count++];
     p->at = e->now;
     p->count = e->set.count;
@@ -755,8 +754,7 @@ static uint32_t classify(engine *e, uint32_t from, uint32_t to) {
 }
 
 /* Writes the numbers of one parked part to a vector. The first part also writes between its lanes, where others
-overwrite
- * them. `part`: the whole cell, or its high or low byte. */
+ * overwrite them. `part`: the whole cell, or its high or low byte. */
 enum { WHOLE, HIGH, LOW };
 static void fill(const engine *e, uint16_t *to, const parked *p, const cell *from, int part, int first) {
     const uint16_t *lane = from->lane ? from->lane : lanes_or_null(e, from->content);
@@ -774,11 +772,11 @@ static int part_of(const cell *c, uint32_t address) { return c->size == 1 ? WHOL
 /* Makes a table of the cells of all parked parts: table[slot * count + part]. */
 static void make_table(engine *e, parked *const *p, uint32_t count, uint32_t slots, int stack) {
     size_t need = (size_t)slots * count;
-    if (need > e->table_room) {
+    if (need > e->table_capacity) {
         free(e->table);
         e->table = malloc(need * sizeof *e->table);
-        e->table_room = e->table ? need : 0;
-        if (!e->table) out_of_room(e);
+        e->table_capacity = e->table ? need : 0;
+        if (!e->table) raise_no_memory(e);
     }
     if (!need) return;
     memset(e->table, 0, need * sizeof *e->table);
@@ -800,8 +798,8 @@ static uint32_t add_slot(engine *e, uint32_t address, uint32_t count) {
     return count + 1;
 }
 
-/* Whether all parked parts have the same number or the same older vector in a cell; `base` for parts without the cell.
-*/
+/* Whether all parked parts have the same number or the same older vector in a cell; `base` for parts without the
+ * cell. */
 static const cell *same_in_all(const cell *const *row, uint32_t count, const cell *base) {
     const cell *first = row[0] ? row[0] : base;
     for (uint32_t i = 0; i < count; i++) {
@@ -955,8 +953,7 @@ static void merge(engine *e, uint32_t from, uint32_t to, uint32_t class) {
     if (UNLIKELY(e->checking)) note_merge(e);
 }
 
-/* --- scheduling of the parts ----------------------------------------------------------------------------------------
-*/
+/* --- scheduling of the parts ---------------------------------------------------------------------------------- */
 
 static void pop_snapshot(engine *e) {
     const snapshot *s = &e->snapshots[--e->snapshot_count];

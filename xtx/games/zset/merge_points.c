@@ -1,12 +1,9 @@
 /* Merge points of sets that were split in a routine that may not return in this turn.
  *
  * A parser that does not understand a line reads another one itself, and a game's main loop never ends, so parts cannot
- * be
- * merged at the return of such a routine. They are merged inside it: at the first instruction that all paths pass.
- * Paths out
- * of the routine do not count, because parts that take them are merged in the calling routine. A badly chosen point
- * does
- * no harm: a part that never reaches it runs alone.
+ * be merged at the return of such a routine. They are merged inside it: at the first instruction that all paths pass.
+ * Paths out of the routine do not count, because parts that take them are merged in the calling routine. A badly chosen
+ * point does no harm: a part that never reaches it runs alone.
  *
  * Every routine could have merge points, but in most they cost more than they save. Beside the routines on the stack at
  * the prompt they are used in the outermost one, where Infocom's games select the code of an action. */

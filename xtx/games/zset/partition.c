@@ -1,11 +1,9 @@
 /* Partition of the commands of a state into parts for several engines.
  *
  * Commands of different parts share no work, so there should be few parts; but an engine cannot help with another's
- * part,
- * so the parts should have equal costs. The cost of a command depends mostly on its kind, so the average cost of each
- * kind
- * is learned from search to search. Costs are counted in instructions, not in time, so the partition is reproducible.
- * */
+ * part, so the parts should have equal costs. The cost of a command depends mostly on its kind, so the average cost of
+ * each kind is learned from search to search. Costs are counted in instructions, not in time, so the partition is
+ * reproducible. */
 #include "zset.h"
 
 #include <stdlib.h>
@@ -19,8 +17,7 @@ enum { MOST = 2048 };
 enum { FEW = 1500, GAPS = 15 };
 
 /* Whether the command before this one is of the same group, and so has the same verb. Its kind is assumed to be the
-same,
- * although a name of two words may change it. */
+ * same, although a name of two words may change it. */
 static int as_before(const cutting *c, uint32_t i) { return c->groups && i && c->groups[i] == c->groups[i - 1]; }
 
 /* Whether the command before this one has the same verb. */
@@ -57,8 +54,7 @@ static void add_up(const prices *p, const cutting *c, float *sum) {
 }
 
 /* Returns the end of a part, moved to a nearby change of the verb: commands with the same verb stay together longest,
-so
- * it is expensive to run them in two sets. */
+ * so it is expensive to run them in two sets. */
 static uint32_t between_verbs(const cutting *c, const float *sum, uint32_t first, uint32_t end) {
     const float near = (sum[end] - sum[first]) / 16;
     uint32_t later = end, before = end;
@@ -76,8 +72,7 @@ static int dearest_first(const void *a, const void *b) {
 }
 
 /* Works in rounds. In each, every engine gets a part; together they are most of the rest, or all of it if too little
-would
- * be left for another round. */
+ * would be left for another round. */
 static uint32_t deal(const cutting *c, const float *sum, uint32_t each, uint32_t engines, uint32_t least, job *jobs) {
     const uint32_t count = c->count;
     uint32_t n = 0, in_round = engines, most = MOST / each ? MOST / each : 1;

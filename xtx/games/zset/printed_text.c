@@ -1,10 +1,8 @@
 /* Printed text, the automaton that matches patterns in it, and the dictionary.
  *
  * Text printed on the screen is not stored, unless the caller asks for it: the verdicts need only whether certain
- * patterns
- * occur in it. An Aho-Corasick automaton reads the text; its state is a value like any other, so that lanes that
- * printed
- * different texts can be merged. */
+ * patterns occur in it. An Aho-Corasick automaton reads the text; its state is a value like any other, so that lanes
+ * that printed different texts can be merged. */
 #include "zset.h"
 
 #include <stdio.h>
@@ -15,12 +13,12 @@ enum { LONGEST_TEXT = 1 << 16 };
 /* --- the automaton ------------------------------------------------------------------------------------------ */
 
 int text_patterns(engine *e, const char *const *pattern, const uint8_t *hit, int count) {
-    size_t room = 2;
-    for (int i = 0; i < count; i++) room += strlen(pattern[i]);
-    if (room > 0xFFFF) return -1;
-    uint16_t *fail = calloc(room, sizeof *fail), *queue = calloc(room, sizeof *queue);
-    e->automaton = calloc(room, sizeof *e->automaton);
-    e->automaton_hits = calloc(room, 1);
+    size_t capacity = 2;
+    for (int i = 0; i < count; i++) capacity += strlen(pattern[i]);
+    if (capacity > 0xFFFF) return -1;
+    uint16_t *fail = calloc(capacity, sizeof *fail), *queue = calloc(capacity, sizeof *queue);
+    e->automaton = calloc(capacity, sizeof *e->automaton);
+    e->automaton_hits = calloc(capacity, 1);
     if (!fail || !queue || !e->automaton || !e->automaton_hits) {
         free(fail);
         free(queue);
@@ -219,7 +217,7 @@ uint8_t letter_of_unicode(const engine *e, uint32_t unicode) {
 
 static void write_down(const engine *e, uint32_t lane, const string *s) {
     transcript *t = &e->transcripts[e->lane_of[lane]];
-    uint32_t left = t->room - t->length, count = s->length < left ? s->length : left;
+    uint32_t left = t->capacity - t->length, count = s->length < left ? s->length : left;
     memcpy(t->bytes + t->length, s->bytes, count);
     t->length += count;
 }
@@ -519,7 +517,7 @@ void text_separators(engine *e) {
     }
 }
 
-int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int room) {
+int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int capacity) {
     int count = 0;
     uint32_t word = UINT32_MAX;
     for (uint32_t i = 0;; i++) {
@@ -528,12 +526,12 @@ int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, t
         if (!separates && c != ' ' && c != 0) {
             if (word == UINT32_MAX) word = i;
         } else if (word != UINT32_MAX) {
-            if (count < room)
+            if (count < capacity)
                 tokens[count++] = (token){look_up_cached(e, line + word, i - word), (uint8_t)(i - word),
                                           (uint8_t)(word + offset)};
             word = UINT32_MAX;
         }
-        if (separates && count < room) {
+        if (separates && count < capacity) {
             uint8_t one = c;
             tokens[count++] = (token){look_up_cached(e, &one, 1), 1, (uint8_t)(i + offset)};
         }
@@ -543,27 +541,27 @@ int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, t
 
 int tokenise_buffer(engine *e, uint32_t text, uint32_t parse) {
     uint32_t lanes_here = e->set.count;
-    value room = load_byte(e, parse);
-    if (is_vector(room)) {
-        keys_from(e, room);
+    value capacity = load_byte(e, parse);
+    if (is_vector(capacity)) {
+        keys_from(e, capacity);
         return 0;
     }
-    if (e->dictionary < e->ram_size || parse < 64 || parse + 2 + 4 * room > e->ram_size) return -1;
-    token *tokens = arena_take(e, &e->lane_arena, (size_t)lanes_here * (room ? room : 1) * sizeof *tokens);
+    if (e->dictionary < e->ram_size || parse < 64 || parse + 2 + 4 * capacity > e->ram_size) return -1;
+    token *tokens = arena_take(e, &e->lane_arena, (size_t)lanes_here * (capacity ? capacity : 1) * sizeof *tokens);
     uint8_t *counts = arena_take(e, &e->lane_arena, lanes_here);
     for (uint32_t k = 0; k < lanes_here; k++) {
         uint32_t c = e->set.member[k];
         uint8_t line[256];
         uint32_t length = lane_byte(e, (uint16_t)(text + 1), c);
         for (uint32_t i = 0; i < length; i++) line[i] = (uint8_t)lane_byte(e, (uint16_t)(text + 2 + i), c);
-        counts[k] = (uint8_t)tokenise(e, line, length, 2, tokens + (size_t)k * room, (int)room);
+        counts[k] = (uint8_t)tokenise(e, line, length, 2, tokens + (size_t)k * capacity, (int)capacity);
     }
-    write_tokens(e, parse, tokens, room, counts);
+    write_tokens(e, parse, tokens, capacity, counts);
     return 1;
 }
 
 /* Writes every lane's tokens into the parse buffer; the rest of the buffer is unchanged. */
-void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts) {
+void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t capacity, const uint8_t *counts) {
     uint32_t most = 0;
     uint16_t *to, *lengths, *positions;
     value made = new_vector(e, 1, &to);
@@ -577,7 +575,7 @@ void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room,
         value words = new_vector(e, 0, &to), length = new_vector(e, 1, &lengths), position = new_vector(e, 1, &positions);
         for (uint32_t k = 0; k < e->set.count; k++) {
             uint32_t c = e->set.member[k];
-            const token *t = &tokens[(size_t)k * room + i];
+            const token *t = &tokens[(size_t)k * capacity + i];
             int there = i < counts[k];
             to[c] = there ? t->address : lane_word(e, (uint16_t)at, c);
             lengths[c] = there ? t->length : lane_byte(e, (uint16_t)(at + 2), c);

@@ -1,8 +1,7 @@
 /* Fills the templates of a grammar with the names of things: every command once, in the order of the templates.
  *
  * With twenty names a grammar gives thirty thousand commands, of which about a hundred have an effect. They are made
- * and
- * deduplicated here without a Python object for each. */
+ * and deduplicated here without a Python object for each. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,11 +79,10 @@ static size_t length_of(const char *words, int32_t count) {
 }
 
 /* Fills each template, given as the three parts around its slots, and writes the commands to `text`, each with a NUL
-behind
-* it, from starts[0] on; there must be space for all of them and SLACK bytes more. `lines` receives, for each template,
-* the
-* index of the command with each name, if there is one; `squares`, for each template with two names, that of the command
-* with each pair of names, -1 for a name with itself. Returns the number of commands, -1 if there is no memory. */
+ * behind it, from starts[0] on; there must be space for all of them and SLACK bytes more. `lines` receives, for each
+ * template, the index of the command with each name, if there is one; `squares`, for each template with two names, that
+ * of the command with each pair of names, -1 for a name with itself. Returns the number of commands, -1 if there is no
+ * memory. */
 int32_t zset_fill(const char *parts, const uint8_t *kinds, int32_t templates, const char *names, int32_t name_count,
                   const char *sides, int32_t side_count, int32_t most, char *text, uint32_t *starts, uint16_t *forms,
                   uint8_t *words, int32_t *lines, int32_t *squares) {

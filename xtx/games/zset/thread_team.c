@@ -1,8 +1,7 @@
 /* A thread team: several engines for one story that share the commands of a state.
  *
  * The threads sleep between searches, because starting them takes a noticeable part of a small search. A forked process
- * has
- * none of its parent's threads; it starts its own. */
+ * has none of its parent's threads; it starts its own. */
 #define _GNU_SOURCE
 #include "zset.h"
 
@@ -126,8 +125,7 @@ static void settle(team *t) {
 }
 
 /* Starts missing threads. If one cannot be started, the others do its work. The threads block all signals, so that
-other
- * threads of the process handle them. */
+ * other threads of the process handle them. */
 static void start_threads(team *t) {
     if (t->process != getpid()) settle(t);
     if (t->started + 1 >= t->count) return;
@@ -182,8 +180,7 @@ static void do_work(team *t, work *w) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- the functions that Python calls
---------------------------------------------------------------------------------------------- */
+/* --- the functions that Python calls -------------------------------------------------------------------------- */
 
 /* Makes a team of engines, which the caller still owns; NULL if there is no memory. */
 team *zset_team(engine *const *engines, int32_t count) {
@@ -263,7 +260,7 @@ static uint32_t on_screen(const engine *e, uint8_t flags, const transcript *t) {
     enum { LONGEST_WORD = 200 }; /* at 275 Frotz ends */
     uint8_t *text = t->bytes - 1;
     uint32_t length = shown(t), letters = 0;
-    if ((flags & (UNJUDGED | END_OPEN)) == UNJUDGED || t->length == t->room) return 0;
+    if ((flags & (UNJUDGED | END_OPEN)) == UNJUDGED || t->length == t->capacity) return 0;
     for (uint32_t i = 0; i < t->length; i++) {
         uint8_t c = t->bytes[i];
         if (c != 13 && !letter_shown(e, c)) return 0; /* Frotz converts other characters */
@@ -278,12 +275,11 @@ static uint32_t on_screen(const engine *e, uint8_t flags, const transcript *t) {
 }
 
 /* Writes the story's answer to each command (NUL-terminated, concatenated) in a state as libfrotz's screen shows it: to
- * `room` bytes for each in `texts`, with the length in `lengths`, 0 if only libfrotz can tell. Run by a team, in parts
- * of
- * about `least` commands or more, or by one engine. */
+ * `capacity` bytes for each in `texts`, with the length in `lengths`, 0 if only libfrotz can tell. Run by a team, in
+ * parts of about `least` commands or more, or by one engine. */
 int zset_responses(team *t, engine *e, const start_state *state, const char *commands, int32_t command_count, int32_t least,
-             uint64_t limit, uint8_t *texts, int32_t room, uint32_t *lengths) {
-    if (command_count <= 0 || least <= 0 || room < 3) return 0;
+             uint64_t limit, uint8_t *texts, int32_t capacity, uint32_t *lengths) {
+    if (command_count <= 0 || least <= 0 || capacity < 3) return 0;
     const int64_t random = state->random_a;
     uint32_t count = (uint32_t)command_count, parts = t ? count / (uint32_t)least : 1;
     if (t && parts > t->count) parts = t->count;
@@ -298,8 +294,8 @@ int zset_responses(team *t, engine *e, const start_state *state, const char *com
     if (w.commands && w.jobs && w.transcripts && w.flags && w.diffs) {
         for (uint32_t i = 0; i < count; i++, commands += strlen(commands) + 1) {
             w.commands[i] = commands;
-            w.transcripts[i].bytes = texts + (size_t)i * (uint32_t)room + 1;
-            w.transcripts[i].room = (uint32_t)room - 2;
+            w.transcripts[i].bytes = texts + (size_t)i * (uint32_t)capacity + 1;
+            w.transcripts[i].capacity = (uint32_t)capacity - 2;
         }
         for (uint32_t i = 0, first = 0, end; i < parts; i++, first = end) {
             end = (uint32_t)((uint64_t)count * (i + 1) / parts);

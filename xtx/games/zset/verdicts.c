@@ -1,7 +1,7 @@
 /* How a command changed the world, lane by lane, and the functions that Python calls.
  *
- * The verdicts are those of frotz_bridge.c, which runs each command in Frotz; the hashes must be computed in the same way there
- * and here. A lane that is UNJUDGED must be run in Frotz. */
+ * The verdicts are those of frotz_bridge.c, which runs each command in Frotz; the hashes must be computed in the same
+ * way there and here. A lane that is UNJUDGED must be run in Frotz. */
 #include "zset.h"
 #include "../emulator/snapshot_check.h"
 
@@ -163,8 +163,8 @@ static void add_changes(engine *e) {
     });
 }
 
-/* Whether Jericho must be asked if the game has ended: for its text, or for the RAM bytes by which Jericho sees the end of
- * some games. */
+/* Whether Jericho must be asked if the game has ended: for its text, or for the RAM bytes by which Jericho sees the end
+ * of some games. */
 static int is_end_open(const engine *e, uint32_t c) {
     if (e->histories[c].hits & HIT_ASK) return 1;
     for (int i = 0; i < e->final_count; i++)
@@ -259,8 +259,7 @@ int judge(engine *e) {
     return 1;
 }
 
-/* --- debug mode: at every merge the state of one lane is stored, and its command runs alone afterwards
------------------------ */
+/* --- debug mode: at every merge the state of one lane is stored, and its command runs alone afterwards ---------- */
 
 /* A hash of everything that a lane's future depends on, and of its history. */
 static uint64_t hash_lane(const engine *e, uint32_t c) {
@@ -291,7 +290,7 @@ void note_merge(engine *e) {
     uint64_t random = scramble(e->check_seed + scramble(++e->merge_number));
     if (e->merge_number == e->fault && e->ram_size > 64) corrupt(e, random >> 32);
     uint32_t lane = e->set.member[(uint32_t)random % e->set.count];
-    e->checks = grow(e, e->checks, &e->check_room, (size_t)e->check_count + 1, sizeof *e->checks);
+    e->checks = grow(e, e->checks, &e->check_capacity, (size_t)e->check_count + 1, sizeof *e->checks);
     e->checks[e->check_count] = (check){lane, e->check_count, e->now.at->address, e->now.sp, e->now.frames, hash_lane(e, lane)};
     e->check_count++;
 }
@@ -312,7 +311,7 @@ static int by_lane(const void *a, const void *b) {
 
 typedef struct {
     instruction *read;
-    uint32_t text, parse, most, room; /* where to write line and tokens, and their limits */
+    uint32_t text, parse, most, capacity; /* where to write line and tokens, and their limits */
     int32_t sp, fp, frames;
     int is_key; /* it waits for a key: the first letter of each command */
 } prompt;
@@ -360,9 +359,9 @@ static int prepare(engine *e, const start_state *s, prompt *p) {
     }
     p->most = e->memory[p->text];
     if (e->version <= 4 && p->most) p->most--;
-    p->room = p->parse ? e->memory[p->parse] : 0;
+    p->capacity = p->parse ? e->memory[p->parse] : 0;
     if (p->text < 64 || p->text + 3 + p->most > e->ram_size) return 0;
-    if (p->parse && (p->parse < 64 || p->parse + 2 + 4 * p->room > e->ram_size)) return 0;
+    if (p->parse && (p->parse < 64 || p->parse + 2 + 4 * p->capacity > e->ram_size)) return 0;
     /* Some stories' buffers are a byte too short: the last letter of the longest line overwrites the maximal number of
      * words. Such lines are not judged. */
     uint32_t fits = p->parse > p->text + 2 ? p->parse - p->text - 2 : 0;
@@ -387,12 +386,12 @@ static void type_lines(engine *e, const prompt *p, const char *const *command, c
     uint32_t count = e->set.count, offset = e->version <= 4 ? 1 : 2, longest = 0;
     uint8_t (*line)[MAX_COMMAND + 1] = arena_take(e, &e->lane_arena, (size_t)count * sizeof *line);
     uint32_t *length = arena_take(e, &e->lane_arena, count * sizeof *length);
-    token *tokens = arena_take(e, &e->lane_arena, (size_t)count * (p->room ? p->room : 1) * sizeof *tokens);
+    token *tokens = arena_take(e, &e->lane_arena, (size_t)count * (p->capacity ? p->capacity : 1) * sizeof *tokens);
     uint8_t *counts = arena_take(e, &e->lane_arena, count);
     for (uint32_t k = 0; k < count; k++) {
         plain_line(command[lane_of[k]], p->most, line[k], &length[k]);
         if (length[k] > longest) longest = length[k];
-        counts[k] = (uint8_t)tokenise(e, line[k], length[k], offset, tokens + (size_t)k * p->room, (int)p->room);
+        counts[k] = (uint8_t)tokenise(e, line[k], length[k], offset, tokens + (size_t)k * p->capacity, (int)p->capacity);
     }
     uint16_t *to;
     uint32_t terminated = e->version <= 4;
@@ -409,7 +408,7 @@ static void type_lines(engine *e, const prompt *p, const char *const *command, c
         for (uint32_t k = 0; k < count; k++) to[e->set.member[k]] = (uint16_t)length[k];
         store_byte(e, p->text + 1, simplify(e, made));
     }
-    if (p->parse) write_tokens(e, p->parse, tokens, p->room, counts);
+    if (p->parse) write_tokens(e, p->parse, tokens, p->capacity, counts);
 }
 
 static void reset_run(engine *e) {
@@ -497,9 +496,9 @@ static void make_base(engine *e, const start_state *s) {
     rollback(e, 0);
 }
 
-static int make_room(engine *e, uint32_t lanes_needed) {
-    if (lanes_needed <= e->lane_room) return 1;
-    uint32_t n = e->lane_room = lanes_needed + 16;
+static int reserve_lanes(engine *e, uint32_t lanes_needed) {
+    if (lanes_needed <= e->lane_capacity) return 1;
+    uint32_t n = e->lane_capacity = lanes_needed + 16;
     free(e->histories);
     free(e->flags);
     free(e->diffs);
@@ -511,12 +510,11 @@ static int make_room(engine *e, uint32_t lanes_needed) {
     e->keys = malloc(n * sizeof *e->keys);
     e->scratch_lanes = malloc(n * sizeof *e->scratch_lanes);
     if (e->histories && e->flags && e->diffs && e->keys && e->scratch_lanes) return 1;
-    e->lane_room = 0;
+    e->lane_capacity = 0;
     return 0;
 }
 
-/* --- the functions that Python calls
---------------------------------------------------------------------------------------------- */
+/* --- the functions that Python calls -------------------------------------------------------------------------- */
 
 typedef struct {
     const uint8_t *story;
@@ -608,8 +606,7 @@ engine *zset_open(const description *d) {
 enum { BATCH = 4096 }; /* lanes in a set: with more, vectors do not fit into the processor's cache */
 
 /* Runs the commands whose states were stored at merges alone: each must pass every stored state in order, and end in
-the
- * same state with the same verdict. No state occurs twice in a run that ends, so the check is exact. */
+ * the same state with the same verdict. No state occurs twice in a run that ends, so the check is exact. */
 static void run_noted(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of,
                       const uint8_t *flags, const uint64_t *diffs, const uint64_t *hashes) {
     qsort(e->checks, e->check_count, sizeof *e->checks, by_lane);
@@ -640,7 +637,7 @@ typedef struct {
 /* Runs a range of commands in one set, or in smaller ones if there is not enough memory. */
 static void run_range(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count,
                       const verdicts *to) {
-    if (setjmp(e->no_room)) {
+    if (setjmp(e->no_memory)) {
         rollback(e, 0);
         e->expected = NULL;
         if (count > 1) {
@@ -671,8 +668,7 @@ static void run_all(engine *e, const start_state *s, const char *const *command,
 }
 
 /* For `count` commands that were run with the first of `each` random numbers: writes those that drew random numbers,
-with
- * all further numbers, to `lane_of`, and returns how many lanes these are. All others have the same result for any
+ * with all further numbers, to `lane_of`, and returns how many lanes these are. All others have the same result for any
  * number. */
 static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, const verdicts *to) {
     uint32_t left = 0;
@@ -690,18 +686,16 @@ static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, c
     return left;
 }
 
-/* Runs each command (NUL-terminated, concatenated) from a state and writes its verdict: flags and hashes as bridge_filter
-* does, and UNJUDGED for commands that must be run there.
-*
-* With several `randoms` each command is run with each of them as the state of the random generator, all in the same
-* sets;
-* results are ordered by command and number. With `first_alone` only commands that draw random numbers are run with more
-* than the first, which is the state's own: results that are not computed have no hash, and watches are those with the
-* first. `mode`: each command alone, in sets that are only split, in sets that are also merged, or the last with checks
-* (needs hashes; see zset_checked). Optional outputs: `hashes` of each command's final state, `differences`, hashes of
-* Jericho's world difference (0 for none), `watches`, hashes of the changes of the bits in `watched` (one byte for each
-* of
-* RAM), and `transcripts`, the printed texts, for one random number only. */
+/* Runs each command (NUL-terminated, concatenated) from a state and writes its verdict: flags and hashes as
+ * bridge_filter does, and UNJUDGED for commands that must be run there.
+ *
+ * With several `randoms` each command is run with each of them as the state of the random generator, all in the same
+ * sets; results are ordered by command and number. With `first_alone` only commands that draw random numbers are run
+ * with more than the first, which is the state's own: results that are not computed have no hash, and watches are those
+ * with the first. `mode`: each command alone, in sets that are only split, in sets that are also merged, or the last
+ * with checks (needs hashes; see zset_checked). Optional outputs: `hashes` of each command's final state,
+ * `differences`, hashes of Jericho's world difference (0 for none), `watches`, hashes of the changes of the bits in
+ * `watched` (one byte for each of RAM), and `transcripts`, the printed texts, for one random number only. */
 int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, int32_t first_alone,
                 const char *commands, int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
                 uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
@@ -719,10 +713,10 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
     uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
     uint64_t *own_differences = differences ? malloc(n * sizeof *own_differences) : NULL;
     uint64_t *own_watches = watches ? malloc(n * sizeof *own_watches) : NULL;
-    int room = command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) &&
+    int capacity = command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) &&
                (own_watches || !watches);
     volatile int result = -1;
-    if (room && make_room(e, n) && !setjmp(e->no_room)) {
+    if (capacity && reserve_lanes(e, n) && !setjmp(e->no_memory)) {
         prompt p;
         e->limit = limit > 2 ? limit - 2 : 0; /* frotz_bridge.c counts instructions slightly differently */
         e->merging = mode >= MERGING;
@@ -771,8 +765,7 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
 }
 
 /* Does what zset_filter does for one random number and merged sets, and also writes the RAM after each command to
-`finals`,
- * in rows of RAM's size; the rows of UNJUDGED commands are undefined. */
+ * `finals`, in rows of RAM's size; the rows of UNJUDGED commands are undefined. */
 int zset_finals(engine *e, const start_state *s, const char *commands, int32_t count, uint64_t limit, uint8_t *flags,
                 uint64_t *diffs, uint8_t *finals) {
     for (int32_t i = 0; i < count; i++) memcpy(finals + (size_t)i * e->ram_size, s->ram, e->ram_size);
@@ -808,16 +801,16 @@ typedef struct {
     int64_t random_a;
     int32_t random_interval, random_counter;
     uint8_t *text;
-    uint32_t text_length, text_room;
+    uint32_t text_length, text_capacity;
 } end_state;
 
 /* Returns the verdict on one command, and the complete state after it. */
 int zset_step(engine *e, const start_state *s, const char *command, uint64_t limit, end_state *end) {
     const char *one[1] = {command};
     const uint32_t lane_of[1] = {0};
-    transcript t = {.bytes = end->text, .room = end->text_room};
+    transcript t = {.bytes = end->text, .capacity = end->text_capacity};
     prompt p;
-    if (!make_room(e, 1) || setjmp(e->no_room)) {
+    if (!reserve_lanes(e, 1) || setjmp(e->no_memory)) {
         e->transcripts = NULL;
         return UNJUDGED;
     }

@@ -117,8 +117,7 @@ static inline lanes lanes_of(const uint32_t *member, uint32_t count) {
     } while (0)
 
 /* The same, for bodies that may also run for lanes between the members: their numbers have no meaning, but every vector
-has
- * space for them, and vector instructions process eight lanes in the time of one. */
+ * has space for them, and vector instructions process eight lanes in the time of one. */
 #define EACH_LANE_OR_BETWEEN(set, c, ...)                                        \
     do {                                                                         \
         if ((set).dense) {                                                       \
@@ -267,7 +266,7 @@ typedef struct {
  * `flushed` is the length up to the last such instruction. */
 typedef struct {
     uint8_t *bytes;
-    uint32_t length, room, flushed;
+    uint32_t length, capacity, flushed;
 } transcript;
 
 typedef struct {
@@ -281,7 +280,7 @@ typedef struct {
     instruction *pool;
     uint32_t pool_left;
     void **allocations; /* pools and strings, freed with the engine */
-    uint32_t allocation_count, allocation_room;
+    uint32_t allocation_count, allocation_capacity;
     string **strings; /* by address */
     /* Abbreviations and alphabet, as far as they are in RAM. Decoded texts are cached, which is valid while these are
      * unchanged. */
@@ -324,19 +323,19 @@ typedef struct {
 
     /* sets */
     vector *vectors;
-    uint32_t vector_count, vector_room;
+    uint32_t vector_count, vector_capacity;
     arena lane_arena, member_arena, parked_arena;
     journal_entry *journal;
-    uint32_t journal_length, journal_room;
+    uint32_t journal_length, journal_capacity;
     uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last stored, plus the number of bytes */
     snapshot *snapshots;
-    uint32_t snapshot_count, snapshot_room;
+    uint32_t snapshot_count, snapshot_capacity;
     group *groups;
-    uint32_t group_count, group_room;
+    uint32_t group_count, group_capacity;
     value *stack_copies;
-    uint32_t stack_copy_length, stack_copy_room;
+    uint32_t stack_copy_length, stack_copy_capacity;
     parked *parked;
-    uint32_t parked_count, parked_room;
+    uint32_t parked_count, parked_capacity;
     uint16_t *keys; /* by lane: the group into which a split puts it */
     int yes_or_no;  /* the keys are answers of a predicate: 1 or 0 */
     uint32_t *scratch_lanes;
@@ -346,12 +345,12 @@ typedef struct {
     uint32_t *slot;               /* by address */
     uint32_t *touched, *key_stamp, *key_group, key_stamps;
     const cell **table;
-    size_t table_room;
+    size_t table_capacity;
     cached_word *words;
     uint8_t separates[256]; /* whether a character is a word of its own */
 
     /* one run */
-    uint32_t lane_count, lane_room;
+    uint32_t lane_count, lane_capacity;
     history *histories;
     uint8_t *flags;
     uint64_t *diffs, *hashes; /* `hashes` of each lane's whole final state, for proof; or NULL */
@@ -370,12 +369,12 @@ typedef struct {
     transcript *transcripts; /* of the commands, if their texts are stored; or NULL */
     int stay;                /* whether the state after the run is needed */
     int merging;
-    jmp_buf no_room;
+    jmp_buf no_memory;
 
     /* debug mode */
     int checking;
     check *checks;
-    uint32_t check_count, check_room;
+    uint32_t check_count, check_capacity;
     const check *expected, *expected_end; /* while one command runs alone */
     uint64_t check_seed;
     uint32_t merge_number, fault; /* fault: the number of a merge that is corrupted on purpose; 0: none */
@@ -407,12 +406,12 @@ const instruction *meeting_place(engine *e, const instruction *in, int32_t frame
 
 /* --- lane_sets.c ------------------------------------------------------------------------------------------------- */
 
-void out_of_room(engine *e) __attribute__((noreturn));
+void raise_no_memory(engine *e) __attribute__((noreturn));
 int arena_open(arena *a, size_t size);
 void arena_close(arena *a);
 void arena_trim(arena *a);
 void *arena_take(engine *e, arena *a, size_t bytes);
-void *grow(engine *e, void *array, uint32_t *room, size_t need, size_t item);
+void *grow(engine *e, void *array, uint32_t *capacity, size_t need, size_t item);
 
 void set_lanes(engine *e, const uint32_t *member, uint32_t count);
 value new_vector(engine *e, int is_byte, uint16_t **lane);
@@ -517,7 +516,7 @@ static inline uint32_t in_low(const engine *e, uint32_t address) {
 
 /* Stores in the journal what is about to be overwritten. */
 static inline void journal_push(engine *e, uint32_t address, int size) {
-    if (UNLIKELY(e->journal_length == e->journal_room)) journal_grow(e);
+    if (UNLIKELY(e->journal_length == e->journal_capacity)) journal_grow(e);
     journal_entry *entry = &e->journal[e->journal_length++];
     entry->address = (uint16_t)address;
     entry->size = (uint8_t)size;
@@ -570,8 +569,7 @@ int text_patterns(engine *e, const char *const *pattern, const uint8_t *hit, int
 /* The end of an encoded text, or 0 if it has none inside the story. */
 uint32_t text_end(const engine *e, uint32_t address);
 /* Each prints to the screen or into memory. Returns 1, 0 if the lanes must first be split by e->keys, or -1 if they
-cannot
-* be judged. */
+ * cannot be judged. */
 int print_bytes(engine *e, const uint8_t *bytes, uint32_t count);
 int print_character(engine *e, value zscii);
 int print_number(engine *e, value number);
@@ -599,12 +597,12 @@ int text_low(engine *e);
 int text_dictionary(engine *e);
 /* Finds out which characters separate words; before the first line is cut. */
 void text_separators(engine *e);
-/* Splits a line into words as Frotz does; returns the number of tokens, at most `room`. */
-int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int room);
+/* Splits a line into words as Frotz does; returns the number of tokens, at most `capacity`. */
+int tokenise(engine *e, const uint8_t *line, uint32_t length, uint32_t offset, token *tokens, int capacity);
 /* The opcode `tokenise`: from a text buffer into a parse buffer. Returns as the print functions do. */
 int tokenise_buffer(engine *e, uint32_t text, uint32_t parse);
-/* Writes tokens[k * room ...], counts[k] of them, for the k-th lane of the present set. */
-void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t room, const uint8_t *counts);
+/* Writes tokens[k * space ...], counts[k] of them, for the k-th lane of the present set. */
+void write_tokens(engine *e, uint32_t parse, const token *tokens, uint32_t capacity, const uint8_t *counts);
 
 /* --- verdicts.c ---------------------------------------------------------------------------------------------- */
 
@@ -650,8 +648,7 @@ typedef struct {
 /* Initialises the prices. */
 void cut_begin(prices *p);
 /* Splits the commands, each with `each` lanes, into jobs of about `least` lanes or more for a number of engines, the
-most
- * expensive first. Returns the number of jobs, 0 if there is no memory. The caller frees *jobs. */
+ * most expensive first. Returns the number of jobs, 0 if there is no memory. The caller frees *jobs. */
 uint32_t cut(const prices *p, const cutting *c, uint32_t each, uint32_t engines, uint32_t least, job **jobs);
 /* Updates the prices by the measured costs of jobs. */
 void cut_learn(prices *p, const cutting *c, const job *jobs, uint32_t count);

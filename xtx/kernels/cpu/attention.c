@@ -1,4 +1,5 @@
-/* Attention between rows of vectors, for xtx/kernels/cpu/attention.py. Of each pair of a context [t, width] and a memory [m, width]:
+/* Attention between rows of vectors, for xtx/kernels/cpu/attention.py. Of each pair of a context [t, width] and a
+ * memory [m, width]:
  *
  *   similarity [t, m] = context . context_weight + memory . memory_weight + (context * product_weight) . memory
  *   a [t, width]      = softmax over the memory (similarity) @ memory                   kept: shares, found
@@ -13,7 +14,7 @@
 
 #include "gru.h"
 
-typedef void (*pair_work)(const gru_attention *, const gru_attention_pair *, const gru_attention_room *);
+typedef void (*pair_work)(const gru_attention *, const gru_attention_pair *, const gru_attention_scratch *);
 
 /* Offsets of a pair: words of contexts, words of memories, and numbers of shares before it. */
 typedef struct {
@@ -24,7 +25,7 @@ typedef struct {
     const gru_attention *s;
     pair_work work;
     before *at;     /* [pairs + 1] */
-    float *transposed; /* the mixing weights: see gru_attention_room */
+    float *transposed; /* the mixing weights: see gru_attention_scratch */
     float *grads;   /* [words of contexts and then of memories, width]; NULL in the forward pass */
     float *parts;   /* [GRU_CHUNKS] each chunk's part of the gradients of all weights */
     atomic_int next, failed;
@@ -37,7 +38,7 @@ static size_t weights_of(const gru_attention *s) {
 }
 
 /* Allocates the temporary buffers for the longest rows, in one piece; NULL if there is no memory. */
-static float *get_room(const gru_attention *s, gru_attention_room *r) {
+static float *allocate_scratch(const gru_attention *s, gru_attention_scratch *r) {
     size_t w = (size_t)s->width, h = (size_t)s->hidden, t = full(s->most_words), m = full(s->most_memory_words);
     size_t longest = t > m ? t : m;
     longest = longest > w ? longest : w;
@@ -47,9 +48,9 @@ static float *get_room(const gru_attention *s, gru_attention_room *r) {
                        &r->shares,   &r->own,      &r->panel,    &r->row,   &r->column};
     size_t all = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) all += sizes[i];
-    float *room = gru_room(all);
-    for (size_t i = 0, at = 0; room && i < sizeof sizes / sizeof *sizes; at += sizes[i++]) *parts[i] = room + at;
-    return room;
+    float *scratch = gru_allocate(all);
+    for (size_t i = 0, at = 0; scratch && i < sizeof sizes / sizeof *sizes; at += sizes[i++]) *parts[i] = scratch + at;
+    return scratch;
 }
 
 static gru_attention_pair pair_of(const job *j, int32_t i, size_t chunk) {
@@ -83,11 +84,11 @@ static int32_t first_of(const job *j, size_t chunk) {
 
 static void chunk_work(void *data) {
     job *j = data;
-    gru_attention_room r;
-    float *room = NULL;
+    gru_attention_scratch r;
+    float *scratch = NULL;
     for (int c; (c = atomic_fetch_add(&j->next, 1)) < GRU_CHUNKS;) {
         size_t chunk = (size_t)c, w = (size_t)j->s->width;
-        if (!room && !(room = get_room(j->s, &r))) {
+        if (!scratch && !(scratch = allocate_scratch(j->s, &r))) {
             atomic_store(&j->failed, 1);
             return;
         }
@@ -106,7 +107,7 @@ static void chunk_work(void *data) {
             j->work(&mine, &p, &r);
         }
     }
-    free(room);
+    free(scratch);
 }
 
 static void add(float *to, const float *from, size_t n) {
@@ -135,15 +136,15 @@ static void sum_up(const job *j) {
 static int attend(const gru_attention *s, pair_work work, int backwards, int threads) {
     job j = {.s = s, .work = work, .at = calloc((size_t)s->pairs + 1, sizeof *j.at)};
     size_t w = (size_t)s->width, h = (size_t)s->hidden;
-    j.transposed = gru_room(4 * w * h);
+    j.transposed = gru_allocate(4 * w * h);
     for (int32_t i = 0; j.at && i < s->pairs; i++) {
         j.at[i + 1].words = j.at[i].words + (size_t)s->context_words[i];
         j.at[i + 1].memory_words = j.at[i].memory_words + (size_t)s->memory_words[i];
         j.at[i + 1].shares = j.at[i].shares + (size_t)s->context_words[i] * full(s->memory_words[i]);
     }
     if (backwards && j.at) {
-        j.grads = gru_room((j.at[s->pairs].words + j.at[s->pairs].memory_words) * w);
-        j.parts = gru_room(GRU_CHUNKS * weights_of(s));
+        j.grads = gru_allocate((j.at[s->pairs].words + j.at[s->pairs].memory_words) * w);
+        j.parts = gru_allocate(GRU_CHUNKS * weights_of(s));
     }
     if (!j.at || !j.transposed || (backwards && (!j.grads || !j.parts))) {
         j.failed = 1;

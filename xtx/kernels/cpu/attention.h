@@ -80,8 +80,7 @@ INLINE float row_max(const float *row, int32_t n) {
 }
 
 /* Softmax in place of the first n numbers of a row padded to full vectors, with zeros behind. Returns the maximum of
-the
- * original numbers. */
+ * the original numbers. */
 INLINE float softmax_row(float *row, int32_t n) {
     const int32_t full = (n + LANES - 1) / LANES * LANES;
     for (int32_t i = n; i < full; i++) row[i] = row[0];
@@ -103,7 +102,7 @@ static void transpose(const float *memory, int32_t words, int32_t full, int32_t 
             for (int32_t i = 0; i < LANES; i++) transposed[(size_t)i * full + m] = memory[(size_t)m * width + d + i];
 }
 
-static void attend_forward(const gru_attention *s, const gru_attention_pair *p, const gru_attention_room *r) {
+static void attend_forward(const gru_attention *s, const gru_attention_pair *p, const gru_attention_scratch *r) {
     const int32_t w = s->width, h = s->hidden, t = p->words, m = p->memory_words;
     const int32_t full = (m + LANES - 1) / LANES * LANES;
     const size_t all = (size_t)t * w;
@@ -157,7 +156,7 @@ INLINE void backward_shares(const gru_attention_pair *p, float *grad, const floa
 }
 
 /* The gradients of the mixing weights, and of b through them. */
-INLINE void backward_mix(const gru_attention *s, const gru_attention_pair *p, const gru_attention_room *r,
+INLINE void backward_mix(const gru_attention *s, const gru_attention_pair *p, const gru_attention_scratch *r,
                          const float *mixed, const float *product_of) {
     const int32_t w = s->width, h = s->hidden, t = p->words;
     product(s->grad_mix, 4 * w, h, w, mixed, 1, h, t, p->context, w, r->panel, 1);
@@ -177,7 +176,7 @@ INLINE void backward_mix(const gru_attention *s, const gru_attention_pair *p, co
     }
 }
 
-static void attend_backward(const gru_attention *s, const gru_attention_pair *p, const gru_attention_room *r) {
+static void attend_backward(const gru_attention *s, const gru_attention_pair *p, const gru_attention_scratch *r) {
     const int32_t w = s->width, h = s->hidden, t = p->words, m = p->memory_words;
     const int32_t full = (m + LANES - 1) / LANES * LANES;
     float *mixed = r->mixed, *product_of = r->token[0], *context = r->token[1], *found = r->token[2], *both = r->token[0];

@@ -1,9 +1,8 @@
 /* A GRU over rows of tokens in both directions, with the states of all tokens: for xtx/kernels/cpu/bidirectional_gru.py.
  *
- * Unlike in gru_run.c nothing is shared between rows. The rows that have a token at a step are one level for the kernels.
- * Rows
- * descend in length, so the rows of a step are the first of those of the step before. The two directions are
- * independent: each may have a thread of its own, and results have the same bits. */
+ * Unlike in gru_run.c nothing is shared between rows. The rows that have a token at a step are one level for the
+ * kernels. Rows descend in length, so the rows of a step are the first of those of the step before. The two directions
+ * are independent: each may have a thread of its own, and results have the same bits. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,23 +34,23 @@ typedef struct {
 
 /* Temporary memory of a pass over the steps of one direction. */
 typedef struct {
-    float *packed, *room; /* the weights as the kernel packed them; buffers of the pass */
+    float *packed, *scratch; /* the weights as the kernel packed them; buffers of the pass */
     int32_t *word, *self, *first;
 } space;
 
 static int get_space(space *p, const gru_steps *s, size_t numbers) {
     size_t rows = (size_t)s->rows;
-    p->packed = gru_room((size_t)3 * s->size * s->size);
-    p->room = gru_room(numbers);
+    p->packed = gru_allocate((size_t)3 * s->size * s->size);
+    p->scratch = gru_allocate(numbers);
     p->word = malloc(3 * rows * sizeof *p->word);
-    if (!p->packed || !p->room || !p->word) return -1;
+    if (!p->packed || !p->scratch || !p->word) return -1;
     p->self = p->word + rows;
     p->first = p->self + rows;
     for (int32_t i = 0; i < s->rows; i++) p->self[i] = i, p->first[i] = 0; /* all rows have the same first state */
     return 0;
 }
 
-static void drop_space(space *p) { free(p->packed), free(p->room), free(p->word); }
+static void drop_space(space *p) { free(p->packed), free(p->scratch), free(p->word); }
 
 /* The level of a step whose tokens begin at `at` in the order of the steps. */
 static gru_level describe(const gru_steps *s, const space *p, int direction, int32_t step, size_t at) {
@@ -80,8 +79,8 @@ static int forward_direction(const job *j, int direction) {
     for (int32_t step = 0; step < s->steps; at += s->sizes[step++]) {
         gru_level level = describe(s, &p, direction, step, at);
         if (!s->state) { /* two buffers, used alternately */
-            level.state = p.room + (step & 1) * s->rows * size;
-            if (step) level.before = p.room + (~step & 1) * s->rows * size;
+            level.state = p.scratch + (step & 1) * s->rows * size;
+            if (step) level.before = p.scratch + (~step & 1) * s->rows * size;
         }
         j->kernel->forward(&level);
         const int32_t *place = s->place + direction * (size_t)s->tokens + at;
@@ -98,7 +97,7 @@ static int backward_direction(const job *j, int direction) {
     float *grad_w = s->grad_w + direction * 3 * size * size, *grad_b = s->grad_b + direction * 3 * size;
     space p = {0};
     if (get_space(&p, s, 2 * most + GRU_BLOCK * 4 * size)) return drop_space(&p), -1;
-    float *grad = p.room, *grad_before = p.room + most, *outer_room = p.room + 2 * most;
+    float *grad = p.scratch, *grad_before = p.scratch + most, *outer_scratch = p.scratch + 2 * most;
     const float *gates[GRU_BLOCK], *states[GRU_BLOCK];
     int32_t waiting = 0;
     j->kernel->pack_backward(s->w + direction * 3 * size * size, s->size, p.packed);
@@ -122,7 +121,7 @@ static int backward_direction(const job *j, int direction) {
             gates[waiting] = level.kept + i * 4 * size;
             states[waiting++] = level.before + level.parent[i] * size;
             if (waiting == GRU_BLOCK || (!step && i == level.width - 1)) {
-                j->kernel->outer(s->size, waiting, gates, states, outer_room, grad_w);
+                j->kernel->outer(s->size, waiting, gates, states, outer_scratch, grad_w);
                 waiting = 0;
             }
         }

@@ -3,9 +3,8 @@
  * The rows form a trie: a *node* is one distinct prefix, and its state is computed once, from its parent's state and
  * its last word. All nodes of one length are a *level*; a level is one small matrix product. The trie is split into
  * *chunks* of neighbouring rows that are independent of each other (the few nodes on a boundary are in both), so
- * threads
- * need not synchronise at every level. The split depends on the rows only, never on the number of threads, and sums
- * have a fixed order: results have the same bits for any number of threads.
+ * threads need not synchronise at every level. The split depends on the rows only, never on the number of threads, and
+ * sums have a fixed order: results have the same bits for any number of threads.
  *
  *   prefix_trie.c          rows -> plan
  *   gru_run.c           plan -> states and gradients: levels, chunks, threads; the functions that Python calls
@@ -56,8 +55,8 @@ typedef struct {
     float *grad_rz;      /* [2 size] gradient of the biases of r and z, added to with it */
 } gru_level;
 
-/* Attention between pairs of rows; see attention.c. The same structure as `_Attention` in attention.py. Rows are slices of
- * `table`, and a row may be in several pairs. */
+/* Attention between pairs of rows; see attention.c. The same structure as `_Attention` in attention.py. Rows are slices
+ * of `table`, and a row may be in several pairs. */
 #define GRU_CHUNKS 8   /* number of chunks into which pairs are split for threads: _CHUNKS in attention.py */
 #define GRU_LEAK 0.01f /* the slope of leaky_relu below 0 */
 
@@ -95,7 +94,7 @@ typedef struct {
     float *panel;           /* of a product */
     float *row, *column;    /* [m] or [width], [t] */
     float *mix_transposed;  /* [4 width, hidden]: the mixing weights, for all pairs */
-} gru_attention_room;
+} gru_attention_scratch;
 
 /* Nodes whose parts of the weights' gradient are added together: as many as fit well into the second-level cache. */
 #define GRU_BLOCK 128
@@ -105,12 +104,12 @@ typedef struct {
     void (*forward)(const gru_level *level);
     void (*pack_backward)(const float *w, int32_t size, float *packed);
     void (*backward)(const gru_level *level);
-    /* grad_w [3 size, size] += gates[i] (outer product) states[i], for count <= GRU_BLOCK nodes; `room` is a buffer of
-     * GRU_BLOCK * 4 * size numbers. */
-    void (*outer)(int32_t size, int32_t count, const float *const *gates, const float *const *states, float *room,
+    /* grad_w [3 size, size] += gates[i] (outer product) states[i], for count <= GRU_BLOCK nodes; `scratch` is a buffer
+     * of GRU_BLOCK * 4 * size numbers. */
+    void (*outer)(int32_t size, int32_t count, const float *const *gates, const float *const *states, float *scratch,
                   float *grad_w);
-    void (*attend_forward)(const gru_attention *, const gru_attention_pair *, const gru_attention_room *);
-    void (*attend_backward)(const gru_attention *, const gru_attention_pair *, const gru_attention_room *);
+    void (*attend_forward)(const gru_attention *, const gru_attention_pair *, const gru_attention_scratch *);
+    void (*attend_backward)(const gru_attention *, const gru_attention_pair *, const gru_attention_scratch *);
 } gru_kernel;
 
 extern const gru_kernel gru_kernel_plain;
@@ -120,7 +119,7 @@ extern const gru_kernel gru_kernel_avx2, gru_kernel_avx512;
 
 /* Defined in gru_run.c. */
 void gru_in_threads(void (*work)(void *), void *data, int threads);
-float *gru_room(size_t numbers); /* allocates aligned memory; NULL if there is none */
+float *gru_allocate(size_t numbers); /* allocates aligned memory; NULL if there is none */
 const gru_kernel *gru_choose_kernel(int most); /* the best kernel of this machine, at most `most`: see gru_forward */
 
 #endif

@@ -43,8 +43,7 @@ void gru_in_threads(void (*work)(void *), void *data, int threads) {
     while (started) pthread_join(others[--started], NULL);
 }
 
-/* --- the functions that Python calls
------------------------------------------------------------------------------------- */
+/* --- the functions that Python calls -------------------------------------------------------------------------- */
 
 typedef struct {
     const gru_plan *plan;
@@ -59,7 +58,7 @@ typedef struct {
     atomic_int next, failed;
 } job;
 
-float *gru_room(size_t numbers) {
+float *gru_allocate(size_t numbers) {
     size_t bytes = (numbers * sizeof(float) + 63) / 64 * 64;
     return aligned_alloc(64, bytes ? bytes : 64);
 }
@@ -103,12 +102,12 @@ static gru_level describe(const job *j, int32_t l) {
 static int forward_chunk(const job *j, int32_t chunk) {
     const gru_plan *p = j->plan;
     size_t size = (size_t)j->size, most = (size_t)widest(p, chunk);
-    float *room = NULL, *before = NULL;
-    if (!j->state && !(room = gru_room(2 * most * size))) return -1;
+    float *scratch = NULL, *before = NULL;
+    if (!j->state && !(scratch = gru_allocate(2 * most * size))) return -1;
     for (int32_t first = p->chunk_level[chunk], l = first; l < p->chunk_level[chunk + 1]; l++) {
         gru_level level = describe(j, l);
         level.before = before;
-        level.state = j->state ? j->state + p->level_node[l] * size : room + ((l - first) & 1) * most * size;
+        level.state = j->state ? j->state + p->level_node[l] * size : scratch + ((l - first) & 1) * most * size;
         j->kernel->forward(&level);
         for (int32_t e = p->level_end[l]; e < p->level_end[l + 1]; e++) {
             int32_t row = p->end_row[e];
@@ -116,19 +115,19 @@ static int forward_chunk(const job *j, int32_t chunk) {
         }
         before = level.state;
     }
-    free(room);
+    free(scratch);
     return 0;
 }
 
 /* Nodes whose part of the gradient of w is not added yet. */
 typedef struct {
     const float *gates[GRU_BLOCK], *states[GRU_BLOCK];
-    float *room, *grad_w;
+    float *scratch, *grad_w;
     int32_t count;
 } waiting;
 
 static void add_waiting(const job *j, waiting *w) {
-    if (w->count) j->kernel->outer(j->size, w->count, w->gates, w->states, w->room, w->grad_w);
+    if (w->count) j->kernel->outer(j->size, w->count, w->gates, w->states, w->scratch, w->grad_w);
     w->count = 0;
 }
 
@@ -146,9 +145,10 @@ static int backward_chunk(const job *j, int32_t chunk) {
     const gru_plan *p = j->plan;
     size_t size = (size_t)j->size, most = (size_t)widest(p, chunk);
     float *part = j->parts + chunk * (3 * size + 1) * size;
-    float *room = gru_room(2 * most * size + GRU_BLOCK * 4 * size), *grad = room, *grad_before = room + most * size;
-    if (!room) return -1;
-    waiting nodes = {.room = room + 2 * most * size, .grad_w = part};
+    float *scratch = gru_allocate(2 * most * size + GRU_BLOCK * 4 * size);
+    if (!scratch) return -1;
+    float *grad = scratch, *grad_before = scratch + most * size;
+    waiting nodes = {.scratch = scratch + 2 * most * size, .grad_w = part};
     memset(part, 0, (3 * size + 1) * size * sizeof *part);
     memset(grad, 0, most * size * sizeof *grad);
     for (int32_t first = p->chunk_level[chunk], l = p->chunk_level[chunk + 1] - 1; l >= first; l--) {
@@ -171,7 +171,7 @@ static int backward_chunk(const job *j, int32_t chunk) {
         grad = level.grad_before;
     }
     add_waiting(j, &nodes);
-    free(room);
+    free(scratch);
     return 0;
 }
 
@@ -231,15 +231,13 @@ static int at_most(int threads, int32_t things) {
 }
 
 /* Computes the last states, last [rows, size], and if they are not NULL the states of all nodes, state [nodes, size],
-and
- * their gates, kept [nodes, 4 size], which gru_backward needs. `most`: 2 allows the AVX-512 kernel, 1 the AVX2 kernel,
- * 0
- * the plain one only. Returns 0, or -1 if there is no memory. */
+ * and their gates, kept [nodes, 4 size], which gru_backward needs. `most`: 2 allows the AVX-512 kernel, 1 the AVX2
+ * kernel, 0 the plain one only. Returns 0, or -1 if there is no memory. */
 int gru_forward(const gru_plan *plan, int32_t size, const float *x, const float *w, const float *b, float *last,
                 float *state, float *kept, int threads, int most) {
     job j = {.plan = plan, .kernel = gru_choose_kernel(most), .size = size, .x = x, .b = b, .last = last, .state = state,
              .kept = kept};
-    float *packed = gru_room((size_t)3 * size * size);
+    float *packed = gru_allocate((size_t)3 * size * size);
     if (!packed) return -1;
     j.kernel->pack_forward(w, size, packed);
     j.w = packed;
@@ -249,14 +247,14 @@ int gru_forward(const gru_plan *plan, int32_t size, const float *x, const float 
 }
 
 /* Computes grad_x [words, 3 size], grad_w [3 size, size], grad_b [3 size]; overwrites `kept`. Returns as gru_forward.
-*/
+ */
 int gru_backward(const gru_plan *plan, int32_t size, const float *w, const float *state, float *kept,
                  const float *grad_last, float *grad_x, float *grad_w, float *grad_b, int threads, int most) {
     job j = {.plan = plan, .kernel = gru_choose_kernel(most), .size = size, .state = (float *)state, .kept = kept,
              .grad_last = grad_last, .grad_x = grad_x, .grad_w = grad_w, .grad_b = grad_b};
     size_t step = ((size_t)3 * size + 1) * size;
-    float *packed = gru_room((size_t)3 * size * size);
-    j.parts = gru_room(plan->chunks * step);
+    float *packed = gru_allocate((size_t)3 * size * size);
+    j.parts = gru_allocate(plan->chunks * step);
     if (packed && j.parts) {
         j.kernel->pack_backward(w, size, packed);
         j.w = packed;

@@ -3,8 +3,7 @@
  * compile to the instructions of that set.
  *
  * ROWS * 3 sums must fit into the vector registers, with some left for weights: then the inner loops load few numbers
- * for
- * each multiplication, and the gates are computed before anything is stored. */
+ * for each multiplication, and the gates are computed before anything is stored. */
 #include <string.h>
 
 #include "gru.h"
@@ -204,10 +203,10 @@ static void backward(const gru_level *l) {
         }
 }
 
-static void outer(int32_t size, int32_t count, const float *const *gates_of, const float *const *states, float *room,
+static void outer(int32_t size, int32_t count, const float *const *gates_of, const float *const *states, float *scratch,
                   float *grad_w) {
     /* Rows are 4 * size numbers apart, often a power of two, which causes cache conflicts: both are copied first. */
-    float *gate = room, *state = room + (size_t)3 * size * GRU_BLOCK;
+    float *gate = scratch, *state = scratch + (size_t)3 * size * GRU_BLOCK;
     for (int32_t t = 0; t < count; t++) {
         for (int32_t g = 0; g < 3 * size; g += ROWS)
             memcpy(gate + (size_t)g * count + t * ROWS, gates_of[t] + g, ROWS * sizeof *gate);

@@ -31,18 +31,18 @@ static int in_order(const entry *a, const entry *b) {
 }
 
 /* Merge sort: stable, unlike qsort. */
-static void sort(entry *e, entry *room, int32_t n) {
+static void sort(entry *e, entry *scratch, int32_t n) {
     if (n < 2) return;
     int32_t half = n / 2, a = 0, b = half;
-    sort(e, room, half);
-    sort(e + half, room, n - half);
+    sort(e, scratch, half);
+    sort(e + half, scratch, n - half);
     if (in_order(&e[half - 1], &e[half])) return;
-    memcpy(room, e, half * sizeof *e);
-    for (int32_t i = 0; a < half; i++) e[i] = b == n || in_order(&room[a], &e[b]) ? room[a++] : e[b++];
+    memcpy(scratch, e, half * sizeof *e);
+    for (int32_t i = 0; a < half; i++) e[i] = b == n || in_order(&scratch[a], &e[b]) ? scratch[a++] : e[b++];
 }
 
-/* Chooses where the sorted rows are split: cut[0] = 0 < cut[1] < ... < cut[chunks] = n. fresh[i] is the number of nodes of
- * the rows before i; the cost of a split at i is the number of duplicated nodes plus the imbalance of the parts. */
+/* Chooses where the sorted rows are split: cut[0] = 0 < cut[1] < ... < cut[chunks] = n. fresh[i] is the number of nodes
+ * of the rows before i; the cost of a split at i is the number of duplicated nodes plus the imbalance of the parts. */
 static int32_t choose_cuts(const int32_t *common, const int64_t *fresh, int32_t n, int32_t *cut) {
     int64_t total = fresh[n], wanted = total < 2 * SMALL_CHUNK ? 1 : 2;
     while (wanted < MAX_CHUNKS && total > wanted * LARGE_CHUNK) wanted *= 2;

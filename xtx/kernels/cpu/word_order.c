@@ -9,11 +9,11 @@ typedef struct {
 } table;
 
 /* Each of `rows` rows is a text of the table (negative: none) and belongs to one of `groups` groups, each of which has
- * `room` positions that its rows fill in their order. at[row] becomes the position of the row's first word (-1 for no
+ * `scratch` positions that its rows fill in their order. at[row] becomes the position of the row's first word (-1 for no
  * text). `places` becomes the positions of all words, ordered by word, then group, then row; those of a word and group
  * begin at first[word * groups + group]. Returns 0, or -1 if a group is full or a word is not below `words`. */
 int gru_order(const int32_t *text, const int32_t *group, int32_t rows, const table *t, int32_t words, int32_t groups,
-              int32_t room, int32_t *at, int32_t *first, int32_t *places) {
+              int32_t scratch, int32_t *at, int32_t *first, int32_t *places) {
     int32_t used[64], keys = words * groups;
     if (groups < 1 || groups > 64) return -1;
     memset(used, 0, sizeof used);
@@ -23,8 +23,8 @@ int gru_order(const int32_t *text, const int32_t *group, int32_t rows, const tab
         if (text[r] < 0) continue;
         const int32_t g = group[r], *word = t->flat + t->starts[text[r]];
         const int64_t length = t->lengths[text[r]];
-        if (g < 0 || g >= groups || length > room - used[g]) return -1;
-        at[r] = g * room + used[g];
+        if (g < 0 || g >= groups || length > scratch - used[g]) return -1;
+        at[r] = g * scratch + used[g];
         used[g] += (int32_t)length;
         for (int64_t i = 0; i < length; i++) {
             if (word[i] < 0 || word[i] >= words) return -1;

@@ -406,7 +406,10 @@ class Engine:
         stack = (ctypes.c_uint16 * _STACK_WORDS)()
         text = ctypes.create_string_buffer(_TEXT_CAPACITY)
         end = _MachineEnd(
-            ram=ctypes.addressof(ram), stack=ctypes.addressof(stack), text=ctypes.addressof(text), text_capacity=_TEXT_CAPACITY
+            ram=ctypes.addressof(ram),
+            stack=ctypes.addressof(stack),
+            text=ctypes.addressof(text),
+            text_capacity=_TEXT_CAPACITY,
         )
         line = command.encode("utf-8", "replace")
         flags = self._library.zset_step(self._engine, ctypes.byref(_start(state)), line, limit, ctypes.byref(end))

@@ -19,15 +19,15 @@ TORCH_NEEDS_CUDA := import importlib.metadata as m, sys; \
 .DEFAULT_GOAL := run
 
 run: .venv/stamp
-	@echo "== XTX is trained on the adventure that comes with it: 3 to 5 minutes; Ctrl-C saves and stops"
+	@echo "== training XTX on the embedded adventure: 3 to 5 minutes; Ctrl-C saves and stops"
 	@$(BIN)/xtx train $(ARGS)
 
 compare: .venv/stamp
-	@echo "== five agents learn the same adventure with equal steps (half an hour; it can be stopped and goes on)"
+	@echo "== training five agents on the same adventure, with equal steps: half an hour; it can be stopped, and make compare continues it"
 	@$(BIN)/xtx compare $(ARGS)
 
 results: .venv/stamp
-	@echo "== the reports of the summaries in results/ are put into docs/results.md and docs/results/full.md"
+	@echo "== writing the reports of the summaries in results/ into docs/results.md and docs/results/full.md"
 	@$(BIN)/xtx report results --short --embed docs/results.md
 	@$(BIN)/xtx report results --embed docs/results/full.md
 	@$(BIN)/xtx report results --no-walkthroughs --out .venv/results.html --figures .venv/figures
@@ -37,7 +37,7 @@ results: .venv/stamp
 	@cp .venv/figures/zork1/training-zork1.svg docs/results/zork1-beside-paper.svg
 
 test: .venv/stamp
-	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to try real games too)"
+	@echo "== running the tests$(if $(XTX_GAMES), with the games in $(XTX_GAMES),; set XTX_GAMES to test with real games too)"
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/stamp
@@ -47,8 +47,8 @@ check: .venv/stamp
 	@$(BIN)/mypy
 
 verify: .venv/stamp
-	@echo "== all long proofs, hours; for less: make verify SCHEDULES=300 FUZZ_SECONDS=60 ARGS=\"--states 1 zork1\""
-	@echo "== proving the set-execution engine right (an hour with all games)"
+	@echo "== running all long tests, which take hours; for less: make verify SCHEDULES=300 FUZZ_SECONDS=60 ARGS=\"--states 1 zork1\""
+	@echo "== comparing the set-execution engine with Frotz (an hour with all games)"
 	@$(BIN)/python tests/games/zset/zset_verify.py $(ARGS)
 	@echo "== $(SCHEDULES) simulated schedules of faults"
 	@$(BIN)/python tests/runs/fault_simulator.py --count $(SCHEDULES)
@@ -57,7 +57,7 @@ verify: .venv/stamp
 	@$(BIN)/python tests/games/emulator/snapshot_fuzz.py
 	@echo "== damaged files of every format, for $(FUZZ_SECONDS) s"
 	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
-	@echo "== layouts that come with xtx: surveyed afresh, where the stories are"
+	@echo "== surveying the stories at hand again, to compare the layouts that come with xtx"
 	@$(if $(XTX_GAMES),$(BIN)/python tools/ship_layouts.py --check $(subst :, ,$(XTX_GAMES)),echo "XTX_GAMES is not set: none")
 	@echo "== tests that take many minutes"
 	@XTX_SLOW=1 $(BIN)/python -m pytest -m long $(LONG)

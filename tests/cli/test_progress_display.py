@@ -16,16 +16,21 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from xtx.cli.training.closing_summary import WIDTH, draw, join_columns, save_picture, score_curve
+from xtx.cli.training.progress_display import Display
 from xtx.config.settings import RunConfig
 from xtx.core import EpisodeRecord
+from xtx.games.game_setup import GameSetup
 from xtx.report.data.load_runs import read_run
 from xtx.report.pages.by_run import make_learning_figure
 from xtx.report.plots.png_plots import draw_figure
+from xtx.runs.run_folder import Run
+from xtx.training.loop import TrainingProgress
 
 
 def episode(number: int, step: int, score: int) -> EpisodeRecord:
@@ -75,6 +80,21 @@ def test_ctrl_c_leaves_the_panel_whole_and_says_the_score(tmp_path: Path) -> Non
     said = " ".join(" ".join(last[len(box) :]).split())
     assert "of 100,000,000 steps" in said and "of 10 points" in said and "best" in said
     assert "stopped and saved; go on with: " in said and "xtx resume" in said
+
+
+def test_a_step_that_takes_minutes_has_a_speed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one with an imitation training on a CPU."""
+    clock = SimpleNamespace(now=1_000.0)
+    monkeypatch.setattr("xtx.cli.training.progress_display.time.monotonic", lambda: clock.now)
+    run = SimpleNamespace(config=RunConfig("toy:corridor-5", "random", {}, steps=1_000), folder="r")
+    display = Display(cast(Run, run), cast(GameSetup, SimpleNamespace(name="corridor", max_score=10)), "cpu")
+    for seconds, steps in ((0, 8), (100, 108), (100, 208)):
+        clock.now += seconds
+        display.show(TrainingProgress(steps=steps, total=1_000, episodes=0, score_mean=0.0, score_max=0))
+    speeds = re.findall(r"([\d,]+)/1,000 steps.* (\d+) steps/s", capsys.readouterr().out)
+    assert speeds == [("8", "0"), ("108", "1"), ("208", "1")]
 
 
 def test_the_curve_in_the_terminal_scales_to_the_data() -> None:

@@ -19,7 +19,7 @@ from xtx.terminal.shell_command import format_command
 from xtx.training.loop import TrainingProgress
 
 SPEED_OVER = 20.0
-"""Seconds over which the speed is measured."""
+"""Seconds over which the speed is measured, unless a single step takes longer."""
 
 
 class Display(LivePanel):
@@ -70,7 +70,9 @@ class Display(LivePanel):
         self._progress = progress
         now = time.monotonic()
         if not self._marks or now - self._marks[-1][0] > 1:
-            self._marks = [*(m for m in self._marks if now - m[0] < SPEED_OVER), (now, progress.steps)]
+            recent = [mark for mark in self._marks if now - mark[0] < SPEED_OVER]
+            # An imitation training can take longer than that: the speed is then that since the last mark.
+            self._marks = [*(recent or self._marks[-1:]), (now, progress.steps)]
         if self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
             self._shown = now
             self._console.print(self._line(progress), highlight=False, soft_wrap=True)

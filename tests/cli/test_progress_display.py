@@ -105,6 +105,7 @@ def test_the_curve_in_the_terminal_scales_to_the_data() -> None:
     assert "─" in lines[0]
     assert sum("█" in line for line in lines) >= 7
     assert max(map(len, lines)) <= 80 and len(curve) == WIDTH
+    assert max(map(len, draw(curve, 1_000_000))) <= 80, "in a terminal of 80 columns too"
     below = draw(np.array([[-5.0, -5.0], [-4.0, -2.0]]), 10)
     assert below[-2].split()[0] == "-5" and below[0].split()[0] == "-2"
 

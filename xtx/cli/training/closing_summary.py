@@ -19,7 +19,8 @@ from xtx.runs.line_files import read_episodes
 from xtx.runs.run_folder import Run
 from xtx.terminal.shell_command import format_command
 
-WIDTH, HEIGHT = 60, 10
+WIDTH, HEIGHT = 56, 10
+"""Characters of the curve: its lines fit into 80 with the numbers of a run of a million steps."""
 RANDOM_EPISODES = 64
 
 

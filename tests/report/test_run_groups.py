@@ -162,12 +162,12 @@ def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
     assert fill_cells(board, True) == [] == fill_cells(none, False)
     assert describe_filled_cells(none) == ""
     assert describe_filled_cells(board) == (
-        "Cells of the paper's tables 1 and 2 (games x agents) that are filled: 3 + 0 of 60 + 25. 1 + 0 have as many "
-        "steps as the paper's runs, 2 + 0 are at 200,000 steps (▾); 2 + 0 with 1 seed, 1 + 0 with 3 seeds (the paper: "
-        "3). The others are empty."
+        "Filled cells (games x agents): 3 of 60 in the paper's table 1 (1 as long as the paper's runs, 2 at 200,000 "
+        "steps ▾; 2 with 1 seed, 1 with 3 seeds), and 0 of 25 in its table 2. The paper has 3 seeds in every cell."
     )
-    assert describe_filled_cells(board, [False]).startswith(
-        "Cells of the paper's table 1 (games x agents) that are filled: 3 of 60. "
+    assert describe_filled_cells(board, [False]) == (
+        "Filled cells (games x agents): 3 of 60 in the paper's table 1 (1 as long as the paper's runs, 2 at 200,000 "
+        "steps ▾; 2 with 1 seed, 1 with 3 seeds). The paper has 3 seeds in every cell."
     )
 
 

@@ -82,18 +82,24 @@ def describe_filled_cells(board: Board, kinds: Sequence[bool] = (False, True)) -
     if not any(filled):
         return ""
 
-    def add(counts: Sequence[int]) -> str:
-        return " + ".join(map(str, counts))
-
-    tables = [read_paper().table(stochastic) for stochastic in kinds]
-    cells = [sum(len(table.rows[row].agents) for row in table.main) for table in tables]
-    names = "tables 1 and 2" if len(kinds) > 1 else f"table {1 + kinds[0]}"
-    whole = [sum(not cell.group.fewer_steps for cell in of) for of in filled]
-    rest = [len(of) - number for of, number in zip(filled, whole, strict=True)]
-    seeds = [Counter(len(cell.group.runs) for cell in of) for of in filled]
-    told = [f"{add([of[n] for of in seeds])} with {format_amount(n, 'seed')}" for n in sorted(set().union(*seeds))]
+    told = []
+    for stochastic, cells in zip(kinds, filled, strict=True):
+        table = read_paper().table(stochastic)
+        count = sum(len(table.rows[row].agents) for row in table.main)
+        whose = "its" if told else "the paper's"
+        told.append(f"{len(cells)} of {count} in {whose} table {1 + stochastic}{_describe_lengths_and_seeds(cells)}")
     return (
-        f"Cells of the paper's {names} (games x agents) that are filled: {add([len(of) for of in filled])} of "
-        f"{add(cells)}. {add(whole)} have as many steps as the paper's runs, {add(rest)} are at {FEWER_STEPS:,} steps "
-        f"({FEWER}); {', '.join(told)} (the paper: {read_paper().seeds}). The others are empty."
+        f"Filled cells (games x agents): {', and '.join(told)}. The paper has {read_paper().seeds} seeds in every cell."
     )
+
+
+def _describe_lengths_and_seeds(cells: Sequence[FilledCell]) -> str:
+    """How many cells are as long as the paper's runs, and how many have which number of seeds, in brackets."""
+    if not cells:
+        return ""
+    num_fewer = sum(cell.group.fewer_steps for cell in cells)
+    lengths = [f"{len(cells) - num_fewer} as long as the paper's runs"] if num_fewer < len(cells) else []
+    lengths += [f"{num_fewer} at {FEWER_STEPS:,} steps {FEWER}"] if num_fewer else []
+    seeds = sorted(Counter(len(cell.group.runs) for cell in cells).items())
+    by_seeds = [f"{count} with {format_amount(number, 'seed')}" for number, count in seeds]
+    return f" ({', '.join(lengths)}; {', '.join(by_seeds)})"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from xtx.cli.main import COMMANDS, main
+from xtx.runs import run_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -214,3 +215,10 @@ def test_the_readme_has_the_figures_of_the_results() -> None:
             first, last = told.split(" / ")
             assert first == average
             assert float(last) == float(best.partition(" ")[0])  # the spread of the best is left out
+
+
+def test_the_page_on_a_runs_files_names_all_of_them() -> None:
+    page = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
+    names = re.findall(r"^([\w.]+/?)  +\S", run_folder.__doc__ or "", re.MULTILINE)
+    assert len(names) > 10
+    assert not [name for name in names if f"| `{name}` |" not in page]

@@ -82,7 +82,7 @@ def describe_filled_cells(board: Board, kinds: Sequence[bool] = (False, True)) -
     if not any(filled):
         return ""
 
-    told = []
+    told: list[str] = []
     for stochastic, cells in zip(kinds, filled, strict=True):
         table = read_paper().table(stochastic)
         count = sum(len(table.rows[row].agents) for row in table.main)

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from xtx.core import UserError
 from xtx.games.actions.search import RANDOM_STATES
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.game_vector import GameVector
 
@@ -276,7 +276,7 @@ def main() -> int:
         "vector, 2 workers", "2 over 1", "apart", "parent", "plain over vector(2)", "search / Jericho's filter",
         box=None, pad_edge=False,
     )  # fmt: skip
-    for name in options.games or [default_game(), "zork1", "detective", "deephome"]:
+    for name in options.games or [find_default_game(), "zork1", "detective", "deephome"]:
         try:
             story = find_story(name)
         except UserError as error:

@@ -31,8 +31,8 @@ from rich.table import Table
 
 from xtx.core import UserError
 from xtx.games.actions.search import RANDOM_STATES, Findings
-from xtx.games.canonical.canonical_state import prompt_of
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.canonical.canonical_state import read_prompt
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.story_game import GameSpec, StoryGame
 
@@ -145,7 +145,7 @@ def measure(game: StoryGame, states: int, sample: int, seed: int, valid: bool) -
 
 def _prompt(emulator: Emulator) -> tuple[int, int, int]:
     registers: Snapshot = emulator.save(with_ram=False)
-    return prompt_of(registers)
+    return read_prompt(registers)
 
 
 def find_needless_bytes(measured: Measured) -> Counter[tuple[int, ...]]:
@@ -173,7 +173,7 @@ def main() -> int:
         "game", "Jericho's hash", "ours", "coarsest", "needless", "another look", "other actions", "missing",
         "survey", "key, median", box=None, pad_edge=False,
     )  # fmt: skip
-    for name in options.games or [default_game(), *GAMES]:
+    for name in options.games or [find_default_game(), *GAMES]:
         try:
             story = find_story(name)
         except UserError as error:

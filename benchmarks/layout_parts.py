@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.core import UserError
-from xtx.games.canonical.canonical_state import Layout, World, prompt_of
+from xtx.games.canonical.canonical_state import Layout, World, read_prompt
 from xtx.games.canonical.command_trials import IDLE, RNG, Trials
 from xtx.games.canonical.shipped_layouts import read_shipped_layout
 from xtx.games.canonical.survey_budget import Budget
@@ -49,7 +49,7 @@ def walk(emulator: Emulator, layout: Layout, count: int) -> Iterator[Snapshot]:
         emulator.restore(choose.choice(starts))
         for _ in range(EXCURSION):
             state = emulator.save()
-            if prompt_of(state) == layout.prompt:
+            if read_prompt(state) == layout.prompt:
                 count -= 1
                 yield state
             command = choose.choice(ways if choose.random() < 0.6 else emulator.bindings.walkthrough)

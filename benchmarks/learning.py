@@ -45,7 +45,7 @@ from xtx.agents.xtx.imitation import Context, ImitationPolicy
 from xtx.agents.xtx.imitation_training import Batch, EagerSteps, Example
 from xtx.config.settings import ImitationSettings, InverseSettings, QSettings, TextSettings
 from xtx.core import Observation, UserError
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.networks.gpt import GPT, BitDropout, Sizes
@@ -423,7 +423,7 @@ def main() -> int:
     except UserError as error:
         if options.games:
             parser.error(str(error))
-        stories = [find_story(default_game())]
+        stories = [find_story(find_default_game())]
     for story in stories:
         measure(str(story.path), options, console)
     return 0

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from xtx.core import UserError
 from xtx.games.actions.search import Search
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.catalog.story_file import Story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Verdicts
 from xtx.games.zset.engine import UNJUDGED, Engine, Random
@@ -152,7 +152,7 @@ def main() -> None:
         "game", "states", "candidates", "left to Frotz", "Jericho ms", "door ms", "ours ms", "ratio",
         "2 threads, one state", "2 states at once",
     )  # fmt: skip
-    for name in options.games or [default_game(), *GAMES]:
+    for name in options.games or [find_default_game(), *GAMES]:
         try:
             result = measure(find_story(name), options.states)
         except UserError as error:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xtx.games.actions.search import Search
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Verdicts
 from xtx.games.zset.engine import Engine, Random
 from xtx.games.zset.game_rules import Rules
@@ -92,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     processors = len(os.sched_getaffinity(0))
     threads = options.threads or [2**i for i in range(processors.bit_length()) if 2**i <= processors]
-    for name in options.games or [default_game()]:
+    for name in options.games or [find_default_game()]:
         Console().print(measure(name, options.states, threads))
 
 

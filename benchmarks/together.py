@@ -21,7 +21,7 @@ from rich.table import Table
 from threads import late_states
 
 from xtx.games.actions.search import Search
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.zset.engine import Engine
 
@@ -66,7 +66,7 @@ def measure(name: str, count: int, searches: int, threads: int) -> tuple[float, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("game", nargs="?", default=default_game())
+    parser.add_argument("game", nargs="?", default=find_default_game())
     parser.add_argument("--states", type=int, default=8)
     parser.add_argument("--searches", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])

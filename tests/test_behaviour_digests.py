@@ -6,7 +6,7 @@ from pathlib import Path
 
 import behaviour_digests as digests
 
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 
 
 def test_a_run_without_networks_is_the_same_on_every_machine(tmp_path: Path) -> None:
@@ -22,6 +22,6 @@ def test_a_run_without_networks_is_the_same_on_every_machine(tmp_path: Path) -> 
 
 
 def test_states_have_the_same_digests_every_time() -> None:
-    path = str(find_story(default_game()).path)
+    path = str(find_story(find_default_game()).path)
     first = list(digests.states_of(path, 3))
     assert len(set(first)) == 3 and list(digests.states_of(path, 3)) == first

@@ -140,7 +140,7 @@ def test_table_of_games(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["games"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert "comes with xtx" in rows[known_games.default_game()]
+    assert "comes with xtx" in rows[known_games.find_default_game()]
     assert rows["zork1"].split() == ["zork1", "350", "396", "12", "yes"]
     assert "1 of" in rows["1"]
 
@@ -152,7 +152,7 @@ def test_listing_games_does_not_wait_for_jericho() -> None:
 
 
 def test_info_of_the_embedded_adventure(capsys: pytest.CaptureFixture[str]) -> None:
-    name = known_games.default_game()
+    name = known_games.find_default_game()
     entry = known_games.find_entry(name)
     assert main(["games", "info", name]) == 0
     out = capsys.readouterr().out
@@ -180,12 +180,12 @@ def test_add_reports_and_exits(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stdout == f"refused: {tmp_path / 'bad.z5'} is not a Z-machine story\n"
     for suffix in (".z5", ".json"):
-        source = known_games.find_story(known_games.default_game()).path.with_suffix(suffix)
+        source = known_games.find_story(known_games.find_default_game()).path.with_suffix(suffix)
         (tmp_path / source.name).write_bytes(source.read_bytes())
     done = run("games", "add", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"added {known_games.default_game()}\n" in done.stdout
-    assert f"1 story copied into {known_games.user_folder()}\n" in done.stdout
+    assert f"added {known_games.find_default_game()}\n" in done.stdout
+    assert f"1 story copied into {known_games.find_user_folder()}\n" in done.stdout
 
 
 @pytest.mark.skipif(not shutil.which("inform6"), reason="needs the Inform 6 compiler")
@@ -207,7 +207,7 @@ def test_a_story_of_ones_own_from_source_to_info(
     assert main(["games", "add", "mine.z5", "--profile", "p.json"]) == 0
     assert main(["games", "info", "mine"]) == 0
     out = capsys.readouterr().out
-    entry = known_games.find_entry(known_games.default_game())
+    entry = known_games.find_entry(known_games.find_default_game())
     assert f"mine, {entry.max_score} points" in out
     assert f"ends with {entry.max_score} points" in out
     assert main(["games", "profile", "mine.z5", "mine.inf", "-o", "q.json"]) == 2

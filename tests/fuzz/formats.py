@@ -30,7 +30,7 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.games.atlas.archive import pack, read_packed
 from xtx.games.catalog.known_games import find_story
-from xtx.games.catalog.profile import grammar_templates
+from xtx.games.catalog.profile import read_grammar_templates
 from xtx.games.catalog.story_file import Story, check_story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.story_game import GameSpec, StoryGame
@@ -241,7 +241,7 @@ def _read_story(scratch: Path, content: bytes) -> None:
     read_story(path)
     check_story(content, "unknown.z5")
     with contextlib.suppress(ValueError):
-        grammar_templates(content)
+        read_grammar_templates(content)
 
 
 def _make_snapshot(scratch: Path) -> bytes:

@@ -104,7 +104,7 @@ def test_the_longest_narration_fits() -> None:
 def test_stochastic_episodes_differ_and_can_be_repeated(atlas: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env = xtx.games.gym.StoryEnv("lowwater", stochastic=True, atlas=atlas)
     seeds: list[int] = []
-    game = env._opened()
+    game = env._open_game()
     game.reset()
     monkeypatch.setattr(game, "reset", lambda seed: (seeds.append(seed), game.restore(state))[1])
     state = game.save()

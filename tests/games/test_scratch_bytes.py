@@ -11,7 +11,7 @@ from layouts import layout_of
 
 from xtx.games.actions.search import RANDOM_STATES
 from xtx.games.canonical.canonical_state import World
-from xtx.games.canonical.scratch_bytes import find_scratch, harmless_commands
+from xtx.games.canonical.scratch_bytes import find_scratch, list_harmless_commands
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.zset.engine import Engine
@@ -20,7 +20,7 @@ LOWWATER = Path(__file__).parents[2] / "xtx/games/catalog/data/lowwater.z5"
 
 
 def test_what_is_excluded_is_not_tried() -> None:
-    tried = [command for command, _ in harmless_commands(("lamp",), ("take lamp",), ("examine lamp", "listen"))]
+    tried = [command for command, _ in list_harmless_commands(("lamp",), ("take lamp",), ("examine lamp", "listen"))]
     assert "touch lamp" in tried and "take lamp" in tried
     assert not {"examine lamp", "listen"} & set(tried)
 

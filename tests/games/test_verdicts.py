@@ -108,7 +108,7 @@ def test_verdicts_where_time_runs_out_are_those_of_frotz(
     for command in emulator.bindings.walkthrough[:350]:
         emulator.step(command)
     state = emulator.save()
-    found = game.findings_in(state)
+    found = game.find_in_state(state)
     assert len(found.actions) > 10
     canonical = game.world.canonical(RANDOM_STATES[0])
     commands = ["wait", "look", *found.actions, *(f"examine {word}" for word in "abcdefgh")]

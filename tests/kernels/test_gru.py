@@ -68,9 +68,9 @@ def random_rows(seed: int, count: int, longest: int = 40) -> EncoderRows:
 
 def check(rows: EncoderRows, size: int, width: int, seed: int = 0) -> None:
     given = weights(size, width, seed)
-    ours, theirs = gru.last_states(plan(rows), *given), reference(rows, given)
+    ours, theirs = gru.compute_last_states(plan(rows), *given), reference(rows, given)
     with torch.no_grad():
-        torch.testing.assert_close(gru.last_states(plan(rows), *given), ours, rtol=0, atol=0)
+        torch.testing.assert_close(gru.compute_last_states(plan(rows), *given), ours, rtol=0, atol=0)
     torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=1e-5)
     direction = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(seed))
     for mine, other in zip(
@@ -133,13 +133,13 @@ def test_rows_that_all_begin_alike_are_not_cut_in_vain() -> None:
 def test_a_window_of_the_flat_array_and_its_order_do_not_matter() -> None:
     given = weights(32, 8)
     flat = np.array([39, 1, 2, 3, 1, 2, 39], np.int32)
-    some = gru.last_states(gru.PrefixTree(flat, np.array([1, 4, 6])), *given)
-    other = gru.last_states(plan([[1, 2], [1, 2, 3]]), *given)
+    some = gru.compute_last_states(gru.PrefixTree(flat, np.array([1, 4, 6])), *given)
+    other = gru.compute_last_states(plan([[1, 2], [1, 2, 3]]), *given)
     assert torch.equal(some, other.flip(0))
 
 
 def run(tree: gru.PrefixTree, given: list[Tensor], threads: int) -> list[Tensor]:
-    last = gru.last_states(tree, *given, threads=threads)
+    last = gru.compute_last_states(tree, *given, threads=threads)
     return [last, *torch.autograd.grad(last.sin().sum(), given)]
 
 
@@ -165,14 +165,14 @@ def test_python_threads_may_share_a_plan() -> None:
 
 def test_backwards_twice_gives_the_same() -> None:
     given = weights(32, 8)
-    last = gru.last_states(plan(random_rows(6, 20)), *given)
+    last = gru.compute_last_states(plan(random_rows(6, 20)), *given)
     first = torch.autograd.grad(last.sum(), given, retain_graph=True)
     assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(last.sum(), given), strict=True))
 
 
 def test_only_what_is_asked_for_gets_a_gradient() -> None:
     embedding, *rest = weights(32, 8)
-    last = gru.last_states(plan([[1, 2], [3]]), embedding, *(weight.detach() for weight in rest))
+    last = gru.compute_last_states(plan([[1, 2], [3]]), embedding, *(weight.detach() for weight in rest))
     (grad,) = torch.autograd.grad(last.sum(), [embedding])
     assert set(grad.abs().sum(1).nonzero().flatten().tolist()) == {1, 2, 3}
 
@@ -181,34 +181,34 @@ def test_weights_that_are_views_will_do() -> None:
     given = weights(32, 8)
     tree = plan(random_rows(7, 20))
     turned = [weight.detach().t().contiguous().t() for weight in given]
-    assert torch.equal(gru.last_states(tree, *turned), gru.last_states(tree, *given))
+    assert torch.equal(gru.compute_last_states(tree, *turned), gru.compute_last_states(tree, *given))
 
 
 def test_gates_at_their_ends_and_not_a_number() -> None:
     given = [weight.detach() * 300 for weight in weights(32, 8)]
-    last = gru.last_states(plan([[1, 2, 3]]), *given)
+    last = gru.compute_last_states(plan([[1, 2, 3]]), *given)
     torch.testing.assert_close(last.double(), reference([[1, 2, 3]], given), rtol=0, atol=1e-5)
     given[0][2] = float("nan")
-    last = gru.last_states(plan([[1, 2, 3], [3, 1]]), *given)
+    last = gru.compute_last_states(plan([[1, 2, 3], [3, 1]]), *given)
     assert last.isnan().all(1).tolist() == [True, False]
 
 
 def test_gradients_of_the_plain_way() -> None:
     tree, given = plan(random_rows(8, 6, longest=5)), weights(3, 2, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *them: gru.last_states(tree, *them), given)
+    assert torch.autograd.gradcheck(lambda *them: gru.compute_last_states(tree, *them), given)
 
 
 def test_the_plain_way_equals_pytorch() -> None:
     rows, given = random_rows(9, 60), weights(20, 6, dtype=torch.float64)
-    torch.testing.assert_close(gru.last_states(plan(rows), *given), reference(rows, given), rtol=0, atol=1e-12)
+    torch.testing.assert_close(gru.compute_last_states(plan(rows), *given), reference(rows, given), rtol=0, atol=1e-12)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_on_a_gpu() -> None:
     rows, given = random_rows(9, 60), weights(20, 6)
-    last = gru.last_states(plan(rows), *(weight.cuda() for weight in given))
-    torch.testing.assert_close(last.cpu(), gru.last_states(plan(rows), *given), rtol=0, atol=1e-5)
+    last = gru.compute_last_states(plan(rows), *(weight.cuda() for weight in given))
+    torch.testing.assert_close(last.cpu(), gru.compute_last_states(plan(rows), *given), rtol=0, atol=1e-5)
 
 
 def test_a_plan_without_rows_or_words_is_refused() -> None:
@@ -226,12 +226,12 @@ def test_words_outside_of_the_vocabulary_are_refused() -> None:
     with pytest.raises(IndexError, match="word -1"):
         plan([[1, -1]])
     with pytest.raises(IndexError, match="word 40 is outside of a vocabulary of 40"):
-        gru.last_states(plan([[1, 40]]), *weights(32, 8))
+        gru.compute_last_states(plan([[1, 40]]), *weights(32, 8))
 
 
 def test_weights_of_wrong_shapes_are_refused() -> None:
     embedding, w_ih, w_hh, b_ih, b_hh = weights(32, 8)
     with pytest.raises(ValueError, match="not those of a GRU"):
-        gru.last_states(plan([[1]]), embedding, w_ih, w_hh[:32], b_ih, b_hh)
+        gru.compute_last_states(plan([[1]]), embedding, w_ih, w_hh[:32], b_ih, b_hh)
     with pytest.raises(ValueError, match="not those of a GRU of size 32"):
-        gru.last_states(plan([[1]]), embedding, w_ih, w_hh, b_ih, b_hh[:5])
+        gru.compute_last_states(plan([[1]]), embedding, w_ih, w_hh, b_ih, b_hh[:5])

@@ -15,7 +15,7 @@ from vectors import HANG, LOW_WATER, gone
 
 from xtx.cli.main import main
 from xtx.core import UserError
-from xtx.games.catalog.known_games import default_game, find_story, found_file
+from xtx.games.catalog.known_games import find_default_game, find_story, locate_found_profile
 from xtx.games.discovery import isolated_discovery
 from xtx.games.discovery.isolated_discovery import describe_story
 from xtx.processes.isolated_calls import (
@@ -151,7 +151,7 @@ def test_a_result_cannot_make_the_parent_call_anything(tmp_path: Path) -> None:
 def test_a_discovery_shows_signs_of_life_and_falls_back_on_what_the_file_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = find_story(default_game()).content
+    known = find_story(find_default_game()).content
     (tmp_path / "stranger.z5").write_bytes(known[:0x12] + b"000001" + known[0x18:])
     story = find_story(str(tmp_path / "stranger.z5"))
     shares: list[float] = []
@@ -161,7 +161,7 @@ def test_a_discovery_shows_signs_of_life_and_falls_back_on_what_the_file_says(
     assert profile is not None and not profile.is_bare and not profile.has_score
     assert "no sign of life" in profile.findings[-1].how
     assert len(shares) > 3, "it is told once a second, also while nothing comes"
-    assert not found_file(story.md5).exists(), "what comes of an accident is not kept"
+    assert not locate_found_profile(story.md5).exists(), "what comes of an accident is not kept"
 
 
 def sleep_after_progress(report: Report, path: str) -> bytes:

@@ -19,7 +19,7 @@ import xtx.runs.run_folder
 from xtx.cli.main import main
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, Decision, Observation, Transition
-from xtx.games.catalog.known_games import default_game
+from xtx.games.catalog.known_games import find_default_game
 from xtx.games.game_setup import set_up_game
 from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import ToyGame
@@ -184,7 +184,7 @@ def test_records_replay_to_the_same_score(game: str, steps: int, tmp_path: Path)
     words = ["train", *([game] if game else []), "--agent", "xtx-uniform", "--steps", str(steps)]
     words += ["--num-envs", "2", "--stochastic", "--explore-steps", "25", "--first-training", "100000"]
     assert main([*words, "--out", str(folder), *PLAIN]) == 0
-    assert read_config(folder).game == (game or default_game())
+    assert read_config(folder).game == (game or find_default_game())
     records = [e for e in read_episodes(folder) if e.record]
     assert records
     game_setup = set_up_game(game)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from xtx.core import Observation, Step, UserError, warn
-from xtx.games.catalog.known_games import default_game, entries, find_story, locate
+from xtx.games.catalog.known_games import entries, find_default_game, find_story, locate
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
 from xtx.games.vector.isolated_game import GuardedGame
@@ -102,7 +102,7 @@ def _make_spec(
 
     if actions not in ("templates", "whole"):
         raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
-    name = os.fspath(game) or default_game()
+    name = os.fspath(game) or find_default_game()
     if name.startswith("toy:"):
         return GameSpec(name, details=True)
     folder = (default_path() if atlas else None) if isinstance(atlas, bool) else Path(atlas).expanduser()

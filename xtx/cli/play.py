@@ -18,7 +18,7 @@ from xtx.agents.walkthrough import WalkthroughAgent
 from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
 from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.runs.run_config import read_config
 from xtx.terminal.shell_command import format_command
 
@@ -89,7 +89,7 @@ def run(args: Args) -> int:
     _check(args)
     folder = _run_folder(args)
     config = read_config(folder) if folder is not None else None
-    game = args.game or (config.game if config is not None else "") or default_game()
+    game = args.game or (config.game if config is not None else "") or find_default_game()
     path = game if game.startswith("toy:") else str(find_story(game).path.absolute())
     # Not at the top: Jericho takes a while to load, and a wrong name should be answered at once.
     from xtx.games.atlas.store import default_path

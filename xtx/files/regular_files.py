@@ -41,7 +41,7 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     found = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(found):
         system_calls.current.close(descriptor)
-        raise _refusal(path, found)
+        raise _explain_refusal(path, found)
     return descriptor
 
 
@@ -85,7 +85,7 @@ def check_regular(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         found = os.lstat(path).st_mode
         if not stat.S_ISREG(found):
-            raise _refusal(path, found)
+            raise _explain_refusal(path, found)
 
 
 def check_folders(paths: Iterable[Path]) -> None:
@@ -100,7 +100,7 @@ def check_folders(paths: Iterable[Path]) -> None:
                 )
 
 
-def _refusal(path: Path, found: int) -> UserError:
+def _explain_refusal(path: Path, found: int) -> UserError:
     """Return the error for something that is not a regular file. `found`: its mode, from `os.stat`."""
     return UserError(
         f"{path} is {_describe_kind(found)}, and xtx writes only to a regular file there; move it away, and put back "

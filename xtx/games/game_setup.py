@@ -10,7 +10,7 @@ import msgspec
 
 from xtx.core import UserError
 from xtx.games.atlas.store import default_path
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.story_game import GameSpec
 from xtx.games.toy_game import MAX_SCORE, ToyGame
@@ -72,7 +72,7 @@ def set_up_game(
     if game.startswith("toy:"):
         toy = ToyGame(game)
         return GameSetup(game, GameSpec(game), MAX_SCORE, toy.walkthrough)
-    story = find_story(game or default_game())
+    story = find_story(game or find_default_game())
     profile = msgspec.msgpack.encode(story.profile)
     name, most, walkthrough = _read_facts(str(story.path.absolute()), story.md5, profile)
     spec = GameSpec(

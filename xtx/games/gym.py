@@ -102,22 +102,22 @@ class StoryEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """The first narration of a new game."""
         super().reset(seed=seed)
-        game = self._opened()
+        game = self._open_game()
         emulator_seed = int(self.np_random.integers(2**31 - 1)) if self._stochastic else game.walkthrough_seed
         observation = game.reset(emulator_seed)
         self._rendered = observation.text
-        return observation.text, self._info(game, observation)
+        return observation.text, self._make_info(game, observation)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """What the command leads to. Never truncated here: that is `max_episode_steps` of `gymnasium.make`."""
-        game = self._opened()
+        game = self._open_game()
         if not isinstance(action, str):
             raise TypeError(f"an action is a command, as in step('open mailbox'); this is {action!r}")
         command = fit(action)
         step = game.step("" if find_interpreter_word(command) else command)
         text = step.observation.text
         self._rendered = f"> {command}\n{text}"
-        return text, float(step.reward), step.terminated, False, self._info(game, step.observation, step.won)
+        return text, float(step.reward), step.terminated, False, self._make_info(game, step.observation, step.won)
 
     def render(self) -> str | None:
         """The last command and narration, in the mode "ansi"."""
@@ -129,7 +129,7 @@ class StoryEnv(gymnasium.Env[str, str]):
             self._game.close()
             self._game = None
 
-    def _opened(self) -> GuardedGame:
+    def _open_game(self) -> GuardedGame:
         if self._game is None:
             from xtx.games.atlas.store import default_path
             from xtx.games.story_game import GameSpec
@@ -144,7 +144,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         return self._game
 
     @staticmethod
-    def _info(game: GuardedGame, observation: Observation, won: bool = False) -> Info:
+    def _make_info(game: GuardedGame, observation: Observation, won: bool = False) -> Info:
         return {
             "actions": observation.actions,
             "look": observation.look,
@@ -170,7 +170,7 @@ class SharedNarrations(Sequence[str]):
     """The narrations that worker processes wrote last; a copy of it is a tuple that stays as it is."""
 
     def __init__(self, memory: Any, count: int) -> None:
-        self._bytes = _shared_bytes(memory)
+        self._bytes = _view_shared_bytes(memory)
         self._count = count
 
     def __len__(self) -> int:
@@ -190,7 +190,7 @@ class SharedNarrations(Sequence[str]):
         return tuple(self)
 
 
-def _shared_bytes(memory: Any) -> npt.NDArray[np.uint8]:
+def _view_shared_bytes(memory: Any) -> npt.NDArray[np.uint8]:
     return np.frombuffer(memory.get_obj(), dtype=np.uint8)
 
 
@@ -208,7 +208,7 @@ def _(space: Narration, shared_memory: Any, n: int = 1) -> SharedNarrations:
 def _(space: Narration, index: int, value: str, shared_memory: Any) -> None:
     content = value.encode()
     slot = len(content).to_bytes(_SIZE, "big") + content
-    _shared_bytes(shared_memory)[index * _SLOT :][: len(slot)] = np.frombuffer(slot, dtype=np.uint8)
+    _view_shared_bytes(shared_memory)[index * _SLOT :][: len(slot)] = np.frombuffer(slot, dtype=np.uint8)
 
 
 # --- registration ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from xtx.games.canonical.canonical_state import CANONICAL_VERSION, ELSEWHERE, SU
 from xtx.games.canonical.shipped_layouts import read_shipped_layout
 from xtx.games.canonical.survey import ONLY_WALKED, read_layout
 from xtx.games.canonical.survey_budget import QUICK, THOROUGH, Budget, Progress
-from xtx.games.catalog.profile_format import profile_key
+from xtx.games.catalog.profile_format import make_profile_key
 from xtx.games.catalog.story_file import Story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.state_findings import decode_entry
@@ -29,7 +29,7 @@ def find_layout(
 
     avoid: commands that killed a process in the survey. The atlas gets a layout that was found without any.
     """
-    layout = known_layout(emulator, atlas, thorough)
+    layout = recall_layout(emulator, atlas, thorough)
     if layout is None:
         layout = read_layout(emulator, avoid, Budget(THOROUGH if thorough else QUICK, on_progress))
         if atlas is not None and not avoid and ONLY_WALKED not in layout.cut_short:
@@ -37,7 +37,7 @@ def find_layout(
     return layout
 
 
-def known_layout(emulator: Emulator, atlas: Atlas | None, thorough: bool = False) -> Layout | None:
+def recall_layout(emulator: Emulator, atlas: Atlas | None, thorough: bool = False) -> Layout | None:
     """The layout that comes with xtx, or that an earlier survey left in the atlas; None if there is none."""
     shipped = None if thorough else read_shipped_layout(emulator)
     if shipped is not None or atlas is None:
@@ -61,7 +61,7 @@ def make_story_key(story: Story) -> str:
     to the world and what can be typed."""
     if story.profile is None:
         return story.md5
-    return f"{story.md5}+{hashlib.blake2b(profile_key(story.profile), digest_size=16).hexdigest()}"
+    return f"{story.md5}+{hashlib.blake2b(make_profile_key(story.profile), digest_size=16).hexdigest()}"
 
 
 def make_version(story: Story, thorough: bool) -> str:

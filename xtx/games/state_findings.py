@@ -15,7 +15,7 @@ import msgspec
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.action_verdicts import ActionVerdicts
 from xtx.games.actions.search import Findings, Search
-from xtx.games.atlas.bundled import shipped_findings
+from xtx.games.atlas.bundled import read_shipped_findings
 from xtx.games.atlas.store import DEADLY, UNPROVEN, Atlas
 from xtx.games.emulator.frotz import Emulator, Snapshot
 
@@ -96,7 +96,7 @@ class StateFindings(ActionVerdicts):
             return found
         stored = None if self._atlas is None or self._is_doubtful(key) else self._atlas.get(key)
         if stored is None and not self._select_deadly(key):
-            stored = shipped_findings(self._emulator.story.md5).get(key)
+            stored = read_shipped_findings(self._emulator.story.md5).get(key)
         if len(self._cached) >= _MAX_CACHED_STATES:
             self._cached.clear()
         found = decode_entry(stored, Findings)

@@ -73,10 +73,10 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
 def encode_saved_game(md5: str, state: Snapshot, seed: int, step: int) -> bytes:
     """A saved game of the story with that md5, for `StoryGame.restore`."""
     saved = msgspec.msgpack.encode(_Saved(state, seed, step))
-    return _checksum(md5, saved) + saved
+    return _make_checksum(md5, saved) + saved
 
 
-def _checksum(md5: str, saved: bytes) -> bytes:
+def _make_checksum(md5: str, saved: bytes) -> bytes:
     """Stands before a saved state, to tell one that is damaged or another story's. It protects nothing, since the key
     is no secret: `Emulator.restore` checks whatever it is given."""
     return hashlib.blake2b(saved, digest_size=_CHECKSUM, key=md5.encode()).digest()
@@ -191,7 +191,7 @@ class StoryGame:
         return self._observe()
 
     def _load(self, state: bytes) -> None:
-        if _checksum(self.emulator.story.md5, state[_CHECKSUM:]) != state[:_CHECKSUM]:
+        if _make_checksum(self.emulator.story.md5, state[_CHECKSUM:]) != state[:_CHECKSUM]:
             raise UserError("this is not a saved game of this story, or it is damaged")
         try:
             saved = msgspec.msgpack.decode(state[_CHECKSUM:], type=_Saved)
@@ -279,7 +279,7 @@ class StoryGame:
             return ()
         return self.states.select_allowed(self._here, self.states.find(self._here, self._canonical))
 
-    def findings_in(self, state: Snapshot) -> Findings:
+    def find_in_state(self, state: Snapshot) -> Findings:
         """Look, inventory and valid actions in a state of the emulator, which is left there; nothing at the end of a
         game. The game itself stays where it is only if that state is restored afterwards."""
         self.emulator.restore(state)

@@ -154,16 +154,16 @@ class ToyGame:
             while True:
                 time.sleep(60)
         blind = now.room == self.size - 2 and not now.lamp
-        if action not in self._valid():
+        if action not in self._list_valid():
             self._state = replace(now, text="Nothing happens.")
         elif blind and action != "west":
             self._state = replace(now, text="You stumble in the dark and fall into a pit.")
             return True
         else:
-            self._state = self._after(now, action)
+            self._state = self._move_from(now, action)
         return False
 
-    def _after(self, now: _ToyState, action: str) -> _ToyState:
+    def _move_from(self, now: _ToyState, action: str) -> _ToyState:
         if action in ("east", "west"):
             return replace(now, room=now.room + (1 if action == "east" else -1), text="You walk on.")
         if action in ("take lamp", "drop lamp"):
@@ -174,7 +174,7 @@ class ToyGame:
             return replace(now, unlocked=True, score=now.score + 3, text="The door opens. [3 points]")
         return replace(now, score=now.score + 5, text="The treasure is yours. [5 points]")
 
-    def _valid(self) -> tuple[str, ...]:
+    def _list_valid(self) -> tuple[str, ...]:
         now, dark = self._state, self.size - 2
         there = {
             "west": now.room > 0,
@@ -208,5 +208,5 @@ class ToyGame:
         carried = [name for name, has in (("a lamp", now.lamp), ("a key", now.key)) if has]
         inventory = f"You carry {' and '.join(carried) or 'nothing'}."
         forbidden = self.states.forbidden.get(self.here, frozenset())
-        actions = tuple(a for a in self._valid() if a not in forbidden)
+        actions = tuple(a for a in self._list_valid() if a not in forbidden)
         return Observation(now.text, look, inventory, actions, now.score, now.step)

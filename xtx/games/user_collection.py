@@ -58,7 +58,7 @@ def add_games(
         return [addition]
     if profile is not None or hint:
         raise UserError(f"{path} is a folder; --profile and --score describe one story: name that story file")
-    files, additions = _stories_below(path)
+    files, additions = _find_stories_below(path)
     if not files and not additions:
         raise UserError(f"{path} holds no story files (names that end in .z3, .z4, .z5 or .z8)")
     for file in files:
@@ -85,7 +85,7 @@ class Refusal(UserError):
     """One file is not good enough; others may be."""
 
 
-def _stories_below(folder: Path) -> tuple[list[Path], list[Addition]]:
+def _find_stories_below(folder: Path) -> tuple[list[Path], list[Addition]]:
     """The story files in a folder and below it, and the folders that cannot be looked into."""
     found: list[Path] = []
     closed: list[Addition] = []
@@ -105,7 +105,7 @@ def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
     if entry is not None:
         if profile is not None or hint:
             raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile and --score")
-        changed = _put(known_games.user_folder() / entry.file, story.content)
+        changed = _put(known_games.find_user_folder() / entry.file, story.content)
         return Addition(path, "added" if changed else "there", entry.name)
     described = story.profile
     if described is None:
@@ -117,7 +117,7 @@ def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
         described = _with_hint(described, story, hint)
     name = described.name
     _check_name(name, story.md5)
-    target = known_games.user_folder() / f"{name}.z{story.content[0]}"
+    target = known_games.find_user_folder() / f"{name}.z{story.content[0]}"
     described = msgspec.structs.replace(described, file=target.name)
     changed = _put(target, story.content)
     changed |= _put(target.with_suffix(".json"), encode_profile(described))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xtx.core import State
 from xtx.memory.priority_episodes import Acceptance, BestScore, EpisodeRank
-from xtx.memory.used_ids import distinct_ids
+from xtx.memory.used_ids import find_distinct_ids
 
 ROW = np.dtype(
     [
@@ -104,11 +104,11 @@ class ReplayPart:
 
     def state(self) -> State:
         """Return an array for each column, in the order of the ring, for `load`."""
-        return {"columns": _columns(self._rows[: self._length]), "next": self._next}
+        return {"columns": _split_columns(self._rows[: self._length]), "next": self._next}
 
     def load(self, state: State) -> None:
         """Restore what `state` returned."""
-        rows = _from_columns(state["columns"], self._rows.dtype)
+        rows = _join_columns(state["columns"], self._rows.dtype)
         if len(rows) > self.capacity:
             raise ValueError(f"{len(rows)} rows were saved, but only {self.capacity} can be kept")
         self.clear()
@@ -149,13 +149,13 @@ class ReplayMemory:
         """
         if not 0.0 <= priority_share <= 1.0:
             raise ValueError("priority_share must lie between 0 and 1")
-        for_priority = _share(priority_share, capacity)
+        for_priority = _compute_share(priority_share, capacity)
         self.batch_size = batch_size
         self.dtype = dtype
         self.ordinary = ReplayPart(dtype, capacity - for_priority)
         self.priority = ReplayPart(dtype, for_priority)
         self.accept: Acceptance = accept if accept is not None else BestScore()
-        self._wanted = _share(priority_share, batch_size)
+        self._wanted = _compute_share(priority_share, batch_size)
         self._one_by_one = one_by_one
         # The 1 separates this random stream from others that are seeded with the run's seed.
         self._rng = np.random.default_rng((seed, 1))
@@ -221,7 +221,7 @@ class ReplayMemory:
         With the column `next_actions` alone they are the ids of action sets.
         """
         parts = [self.ordinary, self.priority, *self._running]
-        return distinct_ids(part.column(name) for name in columns for part in parts)
+        return find_distinct_ids(part.column(name) for name in columns for part in parts)
 
     def state(self) -> State:
         """Return everything for `load`. The integers under `random` have 128 bits: Python's JSON keeps them, an array
@@ -232,7 +232,7 @@ class ReplayMemory:
             "accept": self.accept.state(),
             "ordinary": self.ordinary.state(),
             "priority": self.priority.state(),
-            "running": _columns(np.concatenate(running)),
+            "running": _split_columns(np.concatenate(running)),
             "running_lengths": np.array([len(rows) for rows in running], np.int64),
         }
 
@@ -242,25 +242,25 @@ class ReplayMemory:
         self.accept.load(state["accept"])
         self.ordinary.load(state["ordinary"])
         self.priority.load(state["priority"])
-        running = _from_columns(state["running"], self.dtype)
+        running = _join_columns(state["running"], self.dtype)
         ends = np.cumsum(state["running_lengths"])
         for episode, rows in zip(self._running, np.split(running, ends[:-1]), strict=True):
             episode.clear()
             episode.extend(rows)
 
 
-def _share(share: float, whole: int) -> int:
+def _compute_share(share: float, whole: int) -> int:
     """Return floor(share * whole), after rounding errors are removed: 0.29 * 100 is 29, not 28."""
     return math.floor(round(share * whole, 9))
 
 
-def _columns(rows: Rows) -> dict[str, NDArray[Any]]:
+def _split_columns(rows: Rows) -> dict[str, NDArray[Any]]:
     """Return a copy of each column."""
     assert rows.dtype.names is not None
     return {name: rows[name].copy() for name in rows.dtype.names}
 
 
-def _from_columns(columns: dict[str, NDArray[Any]], dtype: np.dtype[np.void]) -> Rows:
+def _join_columns(columns: dict[str, NDArray[Any]], dtype: np.dtype[np.void]) -> Rows:
     """Join columns to rows. Raises `ValueError` if they are not those of `dtype`."""
     if set(columns) != set(dtype.names or ()):
         raise ValueError(f"the saved columns are {sorted(columns)}, the memory's {sorted(dtype.names or ())}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from xtx.core import State
 from xtx.memory.prefix_table import COLUMNS, PrefixTable, SharedPrefix, Steps
-from xtx.memory.used_ids import distinct_ids
+from xtx.memory.used_ids import find_distinct_ids
 
 Floats = NDArray[np.float64]
 
@@ -66,7 +66,7 @@ def prefix_lengths(scores: Sequence[int] | NDArray[np.integer], terminated: bool
 def score_probabilities(scores: NDArray[np.integer], beta1: float) -> Floats:
     """Return P(u) for each of the distinct scores, in proportion to exp(beta1 * standardised u)."""
     once = np.ones(len(scores), np.int64)
-    return np.exp(_log_softmax(beta1 * _standardised(scores, once)))
+    return np.exp(_log_softmax(beta1 * _standardise(scores, once)))
 
 
 def length_log_probabilities(lengths: NDArray[np.integer], counts: NDArray[np.integer], beta2: float) -> Floats:
@@ -74,10 +74,10 @@ def length_log_probabilities(lengths: NDArray[np.integer], counts: NDArray[np.in
 
     Each prefix of the multiset has a weight of exp(-beta2 * standardised length), so a length has that times its count.
     """
-    return _log_softmax(np.log(counts) - beta2 * _standardised(lengths, counts))
+    return _log_softmax(np.log(counts) - beta2 * _standardise(lengths, counts))
 
 
-def _standardised(values: NDArray[np.integer], counts: NDArray[np.integer]) -> Floats:
+def _standardise(values: NDArray[np.integer], counts: NDArray[np.integer]) -> Floats:
     """Return (value - mean) / std of a multiset given by distinct values; std with n - 1, or 1 if all are equal."""
     n = int(counts.sum())
     deviations = values.astype(np.float64) - float(counts @ values) / n
@@ -180,7 +180,7 @@ class TrajectoryStore:
         """Draw k prefixes with replacement; None while there are none."""
         if not self._groups:
             return None
-        distinct, chances = self._scores()
+        distinct, chances = self._list_scores()
         scores = self._rng.choice(distinct, self.k, p=chances).tolist()
         prefixes = [self._draw(score) for score in scores]
         return Buffer(prefixes, scores, target_score=max(scores), l_max=max(map(len, prefixes)))
@@ -188,15 +188,15 @@ class TrajectoryStore:
     def probabilities(self) -> dict[tuple[int, int], float]:
         """Return the probability of a draw for each score and length that ever occurred."""
         found = {}
-        for score, chance in zip(*self._scores(), strict=True):
-            lengths, logs = self._lengths(int(score))
+        for score, chance in zip(*self._list_scores(), strict=True):
+            lengths, logs = self._list_lengths(int(score))
             for length, log in zip(lengths, logs, strict=True):
                 found[int(score), int(length)] = float(chance * np.exp(log))
         return found
 
     def live_texts(self) -> NDArray[np.int64]:
         """Return the distinct text ids in all stored prefixes, ascending."""
-        return distinct_ids([self._prefixes.all_steps()])
+        return find_distinct_ids([self._prefixes.all_steps()])
 
     def state(self) -> State:
         """Return everything for `load`. The integers under `random` have 128 bits: Python's JSON keeps them, an array
@@ -233,14 +233,14 @@ class TrajectoryStore:
             group.count, group.seen = count, seen
             group.kept = list(islice(kept, size))
 
-    def _scores(self) -> tuple[NDArray[np.int64], Floats]:
+    def _list_scores(self) -> tuple[NDArray[np.int64], Floats]:
         """Return the distinct scores that can be drawn, ascending, and their probabilities."""
         scores = np.array(sorted(self._groups), np.int64)
         if self.floor is not None and (scores >= self.floor).any():
             scores = scores[scores >= self.floor]
         return scores, score_probabilities(scores, self.beta1) if len(scores) else np.zeros(0)
 
-    def _lengths(self, score: int) -> tuple[NDArray[np.int64], Floats]:
+    def _list_lengths(self, score: int) -> tuple[NDArray[np.int64], Floats]:
         """Return the distinct lengths of a score's prefixes, ascending, and their log-probabilities."""
         groups = self._groups[score]
         lengths = np.array(sorted(groups), np.int64)
@@ -250,7 +250,7 @@ class TrajectoryStore:
     def _draw(self, score: int) -> Steps:
         """Draw a prefix that leads to a score; of the nearest length if all of the drawn length were dropped."""
         groups = self._groups[score]
-        lengths, logs = self._lengths(score)
+        lengths, logs = self._list_lengths(score)
         length = int(self._rng.choice(lengths, p=np.exp(logs)))
         if not groups[length].kept:
             self.replaced_draws += 1
@@ -269,7 +269,7 @@ class TrajectoryStore:
         self.drops += 1
         candidates = []
         for score, groups in self._groups.items():
-            for length, log in zip(*self._lengths(score), strict=True):
+            for length, log in zip(*self._list_lengths(score), strict=True):
                 if log < NEGLIGIBLE and groups[int(length)].kept:
                     candidates.append((float(log), score, int(length)))
         for _, score, length in sorted(candidates):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def distinct_ids(arrays: Iterable[NDArray[np.integer]]) -> NDArray[np.int64]:
+def find_distinct_ids(arrays: Iterable[NDArray[np.integer]]) -> NDArray[np.int64]:
     """Return the distinct ids in the arrays, ascending, without negative ones, which stand for "no text"."""
     arrays = [array for array in arrays if array.size]
     # A flag for every possible id instead of sorting: there are millions of entries, but only thousands of ids.

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from xtx.kernels.cpu.gru import PrefixTree, last_states
+from xtx.kernels.cpu.gru import PrefixTree, compute_last_states
 from xtx.text.text_table import START
 
 
@@ -24,7 +24,7 @@ class Encoder(nn.Module):
 
     def forward(self, plan: PrefixTree, embedding: Tensor) -> Tensor:
         """Return the codes of all texts of a plan, [texts, hidden]."""
-        return last_states(plan, embedding, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return compute_last_states(plan, embedding, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def step(self, inputs: Tensor, state: Tensor) -> Tensor:
         """Return the state after one more token, [n, hidden]. inputs: embeddings [n, width]; state: [n, hidden]"""

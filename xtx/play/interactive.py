@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.core import Agent, Observation, UserError
-from xtx.games.catalog.known_games import user_folder
+from xtx.games.catalog.known_games import find_user_folder
 from xtx.games.zmachine.typed_input import fault, find_interpreter_word, plain
 from xtx.play.agent_advice import list_likeliest
 from xtx.play.played_game import PlayedGame
@@ -44,7 +44,7 @@ class Keyboard:
         self.interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self._history: Path | None = None
         if self.interactive:
-            self._history = user_folder().parent / "history"
+            self._history = find_user_folder().parent / "history"
             # Only here: it writes to the terminal as soon as it is loaded.
             import readline
 

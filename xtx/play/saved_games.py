@@ -15,7 +15,7 @@ import msgspec
 from xtx.core import UserError
 from xtx.files.atomic_writes import write_user_file
 from xtx.files.bounded_reads import BadFileError, read_bounded
-from xtx.games.catalog.known_games import user_folder
+from xtx.games.catalog.known_games import find_user_folder
 
 _MAGIC = b"xtx saved game 1\n"
 _DIGEST = 16
@@ -39,7 +39,7 @@ class SavedGame(msgspec.Struct, frozen=True):
 
 def find_folder(game: str) -> Path:
     """The folder of a game's saved games."""
-    return user_folder().parent / "saves" / game
+    return find_user_folder().parent / "saves" / game
 
 
 def list_saved_games(game: str) -> list[str]:

@@ -30,17 +30,17 @@ def start_child(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]
         return subprocess.Popen(words, **options)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    return start() if in_main_thread else _lasting_thread().submit(start).result()
+    return start() if in_main_thread else _get_lasting_thread().submit(start).result()
 
 
 @cache
-def _lasting_thread() -> ThreadPoolExecutor:
+def _get_lasting_thread() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(1, "xtx-child-processes")
 
 
-os.register_at_fork(after_in_child=_lasting_thread.cache_clear)  # a fork has no other threads
+os.register_at_fork(after_in_child=_get_lasting_thread.cache_clear)  # a fork has no other threads
 
 
 def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL, status: int = 1) -> None:

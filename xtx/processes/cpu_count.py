@@ -7,12 +7,12 @@ import sys
 
 if sys.platform == "linux":
 
-    def usable_processors() -> list[int]:
+    def list_usable_processors() -> list[int]:
         """The numbers of the processors that this process may run on."""
         return sorted(os.sched_getaffinity(0))
 
 else:
 
-    def usable_processors() -> list[int]:
+    def list_usable_processors() -> list[int]:
         """The numbers of the processors that this process may run on."""
         return list(range(os.cpu_count() or 1))

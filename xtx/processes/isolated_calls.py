@@ -25,7 +25,7 @@ from typing import Any
 
 from xtx.core import UserError
 from xtx.processes.child_processes import describe_end, set_up_emulator_process, start_child
-from xtx.processes.cpu_count import usable_processors
+from xtx.processes.cpu_count import list_usable_processors
 from xtx.processes.out_of_memory import explain_lack_of_memory
 
 Report = Callable[[int, int], None]
@@ -124,7 +124,7 @@ def run_in_children(
     at_once: most processes at a time; one for each processor if not given. patience: seconds without any message after
     which the running calls fail; None for no limit. on_wait: called about once a second while there is no message.
     """
-    max_running = at_once or len(usable_processors())
+    max_running = at_once or len(list_usable_processors())
     waiting = list(enumerate(calls))[::-1]
     running: dict[int, _Child] = {}
     with selectors.DefaultSelector() as selector:

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from xtx.processes.cpu_count import usable_processors
+from xtx.processes.cpu_count import list_usable_processors
 from xtx.search_versions import search_versions
 
 _PACKAGES = ("xtx", "torch", "numpy", "jericho", "lmdb", "safetensors", "msgspec")
@@ -26,7 +26,7 @@ def collect_versions() -> dict[str, object]:
         "python": platform.python_version(),
         "packages": packages,
         "machine": platform.platform(),
-        "processors": len(usable_processors()),
+        "processors": len(list_usable_processors()),
         "git": describe_commit(),
         "searching": search_versions(),
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError, warn
-from xtx.games.catalog.known_games import user_folder
+from xtx.games.catalog.known_games import find_user_folder
 from xtx.sweep.local_processes import LocalExecutor, count_processors
 from xtx.sweep.run_plan import STAR, PlannedRun, SweepGame, find_games
 from xtx.sweep.run_process import SweepRunResources
@@ -53,7 +53,8 @@ def find_stories(spec: SweepSpec, *, available: bool) -> list[SweepGame]:
     there = [game for game in games if not game.missing]
     if not available or not there:
         raise UserError(
-            f"{line}; put {'it' if len(missing) == 1 else 'them'} into {user_folder()} or a folder named in XTX_GAMES"
+            f"{line}; put {'it' if len(missing) == 1 else 'them'} into {find_user_folder()} "
+            + "or a folder named in XTX_GAMES"
             + ("" if available else ", or leave them out with --available")
         )
     warn(f"{line}; left out")

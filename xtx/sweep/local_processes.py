@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.processes.child_processes import describe_end
-from xtx.processes.cpu_count import usable_processors
+from xtx.processes.cpu_count import list_usable_processors
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import FINISHED, STOPPED, USER_ERROR, SweepRunResources, start_process
 from xtx.sweep.scheduler import AttemptOutcome, RunEvent
@@ -107,4 +107,4 @@ def classify_exit(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcom
 
 def count_processors() -> int:
     """Return the number of processors that this process may use."""
-    return len(usable_processors())
+    return len(list_usable_processors())

@@ -16,8 +16,8 @@ from xtx.config.bounds import check_settings
 from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError, warn
-from xtx.games.catalog.known_games import default_game, is_story_path
-from xtx.processes.cpu_count import usable_processors
+from xtx.games.catalog.known_games import find_default_game, is_story_path
+from xtx.processes.cpu_count import list_usable_processors
 from xtx.terminal.shell_command import format_command
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class RunResources:
 
 def resolve_game_name(game: str) -> str:
     """Return a name of the game that is also valid in another working folder."""
-    return str(Path(game).absolute()) if is_story_path(game) else game or default_game()
+    return str(Path(game).absolute()) if is_story_path(game) else game or find_default_game()
 
 
 def check_config(config: RunConfig) -> None:
@@ -123,7 +123,7 @@ def search_threads(num_envs: int, workers: int | None) -> int:
     All envs wait for the slowest search, so no processor should be idle, and usually less than half of the envs meet a
     new state in a step. (On 16 processors twelve threads were faster than eight in two of three measurements.)
     """
-    processors = len(usable_processors())
+    processors = len(list_usable_processors())
     each = processors // max(1, min(num_envs, workers or processors))
     return min(12, processors, 6 * each) if processors > 1 else 1
 

@@ -495,6 +495,6 @@ def test_kinds_that_blocked_games_are_offered(
     emulator.reset(emulator.bindings.walkthrough_seed)
     for command in emulator.bindings.walkthrough[: step - 1]:
         emulator.step(command)
-    found = game.findings_in(emulator.save())
+    found = game.find_in_state(emulator.save())
     game.close()
     assert action in found.actions

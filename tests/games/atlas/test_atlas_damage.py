@@ -21,7 +21,7 @@ from xtx.games.atlas.archive import pack, unpack
 from xtx.games.atlas.atlas_process import ProcessDiedError, run_task, verify_atlas
 from xtx.games.atlas.lmdb_check import find_damage
 from xtx.games.atlas.store import Atlas
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.game_vector import GameVector
 
@@ -240,7 +240,7 @@ def test_packed_files_of_the_present_have_a_ratio_far_below_the_limit() -> None:
 
 def test_an_entry_that_is_no_finding_is_searched_again(tmp_path: Path) -> None:
     """Its checksum is right, as after `--add` of a file from elsewhere."""
-    spec = GameSpec(str(find_story(default_game()).path), atlas=str(tmp_path / "atlas"))
+    spec = GameSpec(str(find_story(find_default_game()).path), atlas=str(tmp_path / "atlas"))
     game = StoryGame(spec)
     actions = game.reset().actions
     game.close()
@@ -256,7 +256,7 @@ def test_an_entry_that_is_no_finding_is_searched_again(tmp_path: Path) -> None:
 
 def test_workers_survive_a_damaged_atlas(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The first one dies of it; the next sets it aside. No command is forbidden for that."""
-    spec = GameSpec(str(find_story(default_game()).path), atlas=str(tmp_path / "atlas"))
+    spec = GameSpec(str(find_story(find_default_game()).path), atlas=str(tmp_path / "atlas"))
     with GameVector(spec, 1, 1) as games:
         first = games.reset()
     damage_lengths(tmp_path / "atlas")

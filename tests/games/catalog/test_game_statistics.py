@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xtx.games.catalog.game_statistics import RewardSteps, steps_between_rewards, vocabulary
+from xtx.games.catalog.game_statistics import RewardSteps, count_steps_between_rewards, vocabulary
 
 # Mean and largest, as the paper prints them. Pentari's mean does not come out (docs/fidelity.md).
 PAPER = {
@@ -27,17 +27,17 @@ PAPER = {
 
 def test_largest_leaves_out_both_ends_and_mean_counts_them() -> None:
     rewards = [0, 0, 0, 5, 0, 5, 0, 0, 0, 0]
-    assert steps_between_rewards(rewards) == RewardSteps(mean=5.0, largest=2, rewards=2)
+    assert count_steps_between_rewards(rewards) == RewardSteps(mean=5.0, largest=2, rewards=2)
 
 
 def test_points_lost_are_rewards_too() -> None:
-    assert steps_between_rewards([1, 0, -1, 0, 0, 1]) == RewardSteps(mean=2.0, largest=3, rewards=3)
+    assert count_steps_between_rewards([1, 0, -1, 0, 0, 1]) == RewardSteps(mean=2.0, largest=3, rewards=3)
 
 
 def test_one_reward_or_none() -> None:
-    assert steps_between_rewards([0, 3, 0]) == RewardSteps(mean=3.0, largest=0, rewards=1)
-    assert steps_between_rewards([0, 0]) is None
-    assert steps_between_rewards([]) is None
+    assert count_steps_between_rewards([0, 3, 0]) == RewardSteps(mean=3.0, largest=0, rewards=1)
+    assert count_steps_between_rewards([0, 0]) is None
+    assert count_steps_between_rewards([]) is None
 
 
 def test_vocabulary() -> None:
@@ -56,7 +56,7 @@ def test_the_papers_figures_come_out(name: str, real_story: Callable[[str], Path
     for command in emulator.bindings.walkthrough:
         emulator.step(command)
         scores.append(emulator.score)
-    steps = steps_between_rewards([after - before for before, after in pairwise(scores)])
+    steps = count_steps_between_rewards([after - before for before, after in pairwise(scores)])
     emulator.close()
     assert steps is not None
     assert (round(steps.mean), steps.largest) == PAPER[name]

@@ -60,7 +60,7 @@ def jericho_facts() -> list[dict[str, Any]]:
 
 def own_story(folder: Path, name: str = "mine", profile: bool = True) -> Path:
     """A story that nobody knows: the embedded adventure with another serial number, and its profile beside it."""
-    game = known_games.find_story(known_games.default_game())
+    game = known_games.find_story(known_games.find_default_game())
     assert game.profile is not None
     content = game.content[:0x12] + name.encode().ljust(6)[:6] + game.content[0x18:]
     path = folder / f"{name}.z5"
@@ -76,7 +76,7 @@ def md5_of(content: bytes) -> str:
 
 
 def embedded_file() -> Path:
-    return known_games.find_story(known_games.default_game()).path
+    return known_games.find_story(known_games.find_default_game()).path
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, name: str, content: bytes) -> None:
@@ -86,7 +86,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, name: str, content: bytes) -> None:
         for entry in known_games.entries()
         if not entry.embedded
     )
-    monkeypatch.setattr(known_games, "_jericho_entries", lambda: changed)
+    monkeypatch.setattr(known_games, "_read_jericho_entries", lambda: changed)
 
 
 # --- facts ----------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_names_and_stories_are_distinct() -> None:
     known = known_games.entries()
     assert len({entry.name for entry in known}) == len({entry.md5 for entry in known}) == len(known) >= 58
     assert {entry.name for entry in known if entry.paper} == PAPER
-    assert known_games.default_game() in [entry.name for entry in known if entry.embedded]
+    assert known_games.find_default_game() in [entry.name for entry in known if entry.embedded]
 
 
 def test_extra_actions() -> None:
@@ -134,7 +134,7 @@ def test_extra_actions() -> None:
 
 
 def test_the_embedded_adventure_is_always_there() -> None:
-    name = known_games.default_game()
+    name = known_games.find_default_game()
     story = known_games.find_story(name)
     assert story.profile is not None
     assert story.profile.name == name
@@ -148,7 +148,7 @@ def test_searched_folders(where: str, tmp_path: Path, monkeypatch: pytest.Monkey
     pretend(monkeypatch, "zork1", content)
     first, second = tmp_path / "first", tmp_path / "second"
     monkeypatch.setenv("XTX_GAMES", os.pathsep.join([str(first), "", str(second)]))
-    folder = {"first": first, "second": second, "user": known_games.user_folder()}[where]
+    folder = {"first": first, "second": second, "user": known_games.find_user_folder()}[where]
     folder.mkdir(parents=True)
     (folder / "zork1.z5").write_bytes(content)
     for typed in ("zork1", "Zork1", "zork1.z5", "ZORK1.Z5", "zork1.z3"):
@@ -157,11 +157,11 @@ def test_searched_folders(where: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_user_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert known_games.user_folder() == tmp_path / "xtx" / "games"
+    assert known_games.find_user_folder() == tmp_path / "xtx" / "games"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for unset in ("", "relative"):
         monkeypatch.setenv("XDG_DATA_HOME", unset)
-        assert known_games.user_folder() == tmp_path / "home" / ".local" / "share" / "xtx" / "games"
+        assert known_games.find_user_folder() == tmp_path / "home" / ".local" / "share" / "xtx" / "games"
 
 
 def test_another_release_is_passed_over_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_a_missing_game_says_where_to_put_and_get_it() -> None:
     with pytest.raises(UserError) as caught:
         known_games.find_story("curses")
     text = str(caught.value)
-    wanted = ("curses.z5", str(known_games.user_folder()), "XTX_GAMES", "xtx games add", "Jericho game suite")
+    wanted = ("curses.z5", str(known_games.find_user_folder()), "XTX_GAMES", "xtx games add", "Jericho game suite")
     assert all(part in text for part in wanted)
     assert "Interactive Fiction Archive" in text
     assert "\n" not in text
@@ -203,7 +203,7 @@ def test_a_missing_game_says_where_to_put_and_get_it() -> None:
 
 def test_a_mistyped_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XTX_GAMES", os.pathsep.join([str(tmp_path), str(tmp_path / "gmes")]))
-    assert known_games.absent_folders() == (tmp_path / "gmes",)
+    assert known_games.list_absent_folders() == (tmp_path / "gmes",)
     with pytest.raises(UserError, match="gmes, which is no folder"):
         known_games.find_story("curses")
 
@@ -252,17 +252,17 @@ def test_add_a_story_that_jericho_knows(tmp_path: Path, monkeypatch: pytest.Monk
     pretend(monkeypatch, "zork1", content)
     (added,) = add_games(tmp_path / "any.z5")
     assert (added.outcome, added.detail) == ("added", "zork1")
-    assert known_games.find_story("zork1").path == known_games.user_folder() / "zork1.z5"
+    assert known_games.find_story("zork1").path == known_games.find_user_folder() / "zork1.z5"
     (again,) = add_games(tmp_path / "any.z5")
     assert again.outcome == "there"
-    assert os.listdir(known_games.user_folder()) == ["zork1.z5"]
+    assert os.listdir(known_games.find_user_folder()) == ["zork1.z5"]
 
 
 def test_add_mends_a_damaged_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = own_story(tmp_path, "any", profile=False)
     pretend(monkeypatch, "zork1", path.read_bytes())
-    known_games.user_folder().mkdir(parents=True)
-    (known_games.user_folder() / "zork1.z5").write_bytes(b"half")
+    known_games.find_user_folder().mkdir(parents=True)
+    (known_games.find_user_folder() / "zork1.z5").write_bytes(b"half")
     assert add_games(path)[0].outcome == "added"
     assert known_games.find_story("zork1").content == path.read_bytes()
 
@@ -272,7 +272,7 @@ def test_add_with_profile(tmp_path: Path) -> None:
     profile = path.with_suffix(".json").rename(tmp_path / "other.json")
     assert add_games(path, profile)[0].detail == "mine"
     story = known_games.find_story("mine")
-    assert story.path == known_games.user_folder() / "mine.z5"
+    assert story.path == known_games.find_user_folder() / "mine.z5"
     assert story.profile == read_profile(profile)
     # From now on the story is known wherever it lies.
     assert known_games.find_story(str(path)).profile == story.profile
@@ -332,7 +332,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, "zork1", path.read_bytes())
     with pytest.raises(UserError, match="add it without --profile"):
         add_games(path, good)
-    assert not known_games.user_folder().exists()
+    assert not known_games.find_user_folder().exists()
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +344,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="No space left on device"):
         add_games(path)
-    assert os.listdir(known_games.user_folder()) == []
+    assert os.listdir(known_games.find_user_folder()) == []
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

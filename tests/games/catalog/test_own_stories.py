@@ -51,7 +51,7 @@ class Player:
     def state(self) -> bytes:
         """All bytes that make up the world."""
         ram = self.ram()
-        tree = ram[self.header.first_object : self.header.object_address(self.profile.objects + 1)]
+        tree = ram[self.header.first_object : self.header.compute_object_address(self.profile.objects + 1)]
         tree.reshape(-1, self.header.object_size)[:, : self.header.attribute_bytes] &= self.mask
         return ram[self.world].tobytes()
 

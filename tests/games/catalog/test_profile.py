@@ -17,12 +17,12 @@ from xtx.games.catalog.profile import (
     End,
     Profile,
     Word,
-    grammar_templates,
-    overshadowed_readings,
-    profile_from_debug,
+    find_overshadowed_readings,
+    find_unlisted_templates,
+    make_profile_from_debug,
+    read_grammar_templates,
     read_profile,
     read_walkthrough,
-    unlisted_templates,
     write_profile,
 )
 
@@ -118,7 +118,7 @@ def test_words_are_signed_and_big_endian() -> None:
 def test_the_shipped_profile_names_the_shipped_story(shipped: Profile) -> None:
     content = (DATA / shipped.file).read_bytes()
     assert (shipped.name, shipped.title, shipped.max_score) == ("lowwater", "Low Water", 75)
-    assert list(shipped.grammar) == grammar_templates(content, topics=False)
+    assert list(shipped.grammar) == read_grammar_templates(content, topics=False)
     assert all(start < end <= 0x10000 for start, end in shipped.volatile)
     kept = (shipped.score, shipped.end, shipped.location)
     inside = [word for word in kept if word and any(a <= word.address < b for a, b in shipped.volatile)]
@@ -158,7 +158,7 @@ def test_a_story_without_inform_grammar_is_refused(shipped: Profile) -> None:
     start = int.from_bytes(content[0x0E:0x10], "big")
     content[start : start + 400] = bytes(400)
     with pytest.raises(ValueError, match="no Inform 6 grammar"):
-        grammar_templates(bytes(content))
+        read_grammar_templates(bytes(content))
 
 
 @pytest.mark.roms
@@ -174,7 +174,7 @@ def test_grammar_agrees_with_jerichos(game: str) -> None:
     env = FrotzEnv(str(path))
     theirs = _spelled(template for template in env.bindings["grammar"].split(";") if template)
     env.close()
-    ours = _spelled(grammar_templates(path.read_bytes()))
+    ours = _spelled(read_grammar_templates(path.read_bytes()))
     assert len(theirs & ours) > 150
     # talk, which Jericho's list has for some games only
     talk = {"answer", "ask", "consult", "l", "look", "read", "say", "scream", "shout", "speak", "tell", "yell"}
@@ -186,23 +186,25 @@ def test_grammar_agrees_with_jerichos(game: str) -> None:
 def test_templates_that_a_list_lacks(shipped: Profile) -> None:
     """Not those for talk; and any reading of a template stands for it."""
     content = (DATA / shipped.file).read_bytes()
-    assert unlisted_templates(content, shipped.grammar) == []
+    assert find_unlisted_templates(content, shipped.grammar) == []
     listed = [t for t in shipped.grammar if not t.startswith("lullay")]
-    assert unlisted_templates(content, listed) == [t for t in shipped.grammar if t.startswith("lullay")]
-    assert unlisted_templates(content, sorted(_spelled(shipped.grammar))) == []
+    assert find_unlisted_templates(content, listed) == [t for t in shipped.grammar if t.startswith("lullay")]
+    assert find_unlisted_templates(content, sorted(_spelled(shipped.grammar))) == []
 
 
 def test_a_reading_that_means_something_else() -> None:
     """What is dropped on something is put there; for throwing it takes another word."""
     listed = ["drop/throw OBJ at/on OBJ", "drop/put/throw OBJ on OBJ", "take OBJ"]
-    assert list(overshadowed_readings(listed, {"drop OBJ on OBJ", "put OBJ on OBJ", "take OBJ"})) == ["drop OBJ at OBJ"]
-    assert list(overshadowed_readings(listed, {"throw OBJ at OBJ", "put OBJ on OBJ", "take OBJ"})) == []
-    assert list(overshadowed_readings(listed, {"take OBJ"})) == []  # left out on purpose
+    assert list(find_overshadowed_readings(listed, {"drop OBJ on OBJ", "put OBJ on OBJ", "take OBJ"})) == [
+        "drop OBJ at OBJ"
+    ]
+    assert list(find_overshadowed_readings(listed, {"throw OBJ at OBJ", "put OBJ on OBJ", "take OBJ"})) == []
+    assert list(find_overshadowed_readings(listed, {"take OBJ"})) == []  # left out on purpose
 
 
 def test_topics_are_holes_beside_an_object(shipped: Profile) -> None:
     content = (DATA / shipped.file).read_bytes()
-    more = _spelled(grammar_templates(content)) - _spelled(shipped.grammar)
+    more = _spelled(read_grammar_templates(content)) - _spelled(shipped.grammar)
     assert {"ask OBJ about OBJ", "tell OBJ about OBJ", "look up OBJ in OBJ"} <= more
     assert not more & {"bother OBJ", "set OBJ to OBJ"}
 
@@ -210,12 +212,12 @@ def test_topics_are_holes_beside_an_object(shipped: Profile) -> None:
 def test_debugging_information_that_is_none() -> None:
     content = (DATA / "lowwater.z5").read_bytes()
     with pytest.raises(ValueError, match="not XML"):
-        profile_from_debug(content, b"no", file="lowwater.z5")
+        make_profile_from_debug(content, b"no", file="lowwater.z5")
     with pytest.raises(ValueError, match="object tree"):
-        profile_from_debug(content, b"<inform-story-file/>", file="lowwater.z5")
+        make_profile_from_debug(content, b"<inform-story-file/>", file="lowwater.z5")
     section = b"<story-file-section><type>object tree</type><end-address>900</end-address></story-file-section>"
     with pytest.raises(ValueError, match="Story"):
-        profile_from_debug(content, b"<x>" + section + b"</x>", file="lowwater.z5")
+        make_profile_from_debug(content, b"<x>" + section + b"</x>", file="lowwater.z5")
 
 
 def test_walkthrough_files(tmp_path: Path) -> None:
@@ -245,12 +247,12 @@ def test_profile_of_a_new_story(tmp_path: Path, version: int) -> None:
         cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
     story, debug = (tmp_path / "small.z").read_bytes(), (tmp_path / "gameinfo.dbg").read_bytes()
-    profile = profile_from_debug(story, debug, file="small.z", special=("tide", "absent"))
+    profile = make_profile_from_debug(story, debug, file="small.z", special=("tide", "absent"))
     assert (profile.name, profile.title, profile.max_score) == ("small", "SMALL", 5)
     assert len(profile.special) == 2
     assert Word(profile.special[0]).read(story) == 3
     with pytest.raises(ValueError, match="another story"):
-        profile_from_debug((DATA / "lowwater.z5").read_bytes(), debug, file="small.z")
+        make_profile_from_debug((DATA / "lowwater.z5").read_bytes(), debug, file="small.z")
     assert not any(a <= profile.special[0] < b for a, b in profile.volatile)
     assert {"dance", "dance with OBJ"} <= set(profile.grammar)
 

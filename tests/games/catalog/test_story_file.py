@@ -13,13 +13,13 @@ import pytest
 
 from xtx.cli.main import main
 from xtx.core import UserError
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Status
 
 
 def good() -> bytearray:
-    return bytearray(find_story(default_game()).content)
+    return bytearray(find_story(find_default_game()).content)
 
 
 def empty() -> bytes:
@@ -244,7 +244,7 @@ def test_other_formats_are_named_also_without_a_folder(
 def test_a_story_in_a_package(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"inside{suffix}"
     path.write_bytes(packed(b"ZCOD", bytes(good())))
-    plain = find_story(default_game())
+    plain = find_story(find_default_game())
     story = find_story(str(path))
     assert (story.content, story.md5, story.is_packaged) == (plain.content, plain.md5, True)
     emulators = [Emulator(each) for each in (plain, story)]
@@ -261,7 +261,7 @@ def test_a_story_in_a_package(suffix: str, tmp_path: Path, capsys: pytest.Captur
 def test_names_that_mislead_the_emulator(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(bytes(good()))
-    one, other = Emulator(find_story(default_game())), Emulator(find_story(name))
+    one, other = Emulator(find_story(find_default_game())), Emulator(find_story(name))
     assert one.reset(1) == other.reset(1)
     assert one.save().ram == other.save().ram
     one.close()

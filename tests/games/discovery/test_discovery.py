@@ -16,7 +16,7 @@ from xtx.cli.training.training_session import TrainOptions, prepare
 from xtx.config.settings import RunConfig
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import Profile, Word, read_profile
-from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
+from xtx.games.catalog.profile_format import as_fields, encode_profile, make_profile_key
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover, find_title
 from xtx.games.discovery.isolated_discovery import discover_in_child
@@ -27,7 +27,7 @@ from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_v
 from xtx.games.emulator.printed_score import read_number
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.user_collection import add_games
-from xtx.games.zmachine.infocom_grammar import infocom_templates
+from xtx.games.zmachine.infocom_grammar import read_infocom_templates
 
 UNKNOWN = Path(__file__).parents[4] / "shared" / "unknown-stories"
 
@@ -41,7 +41,7 @@ def stranger(folder: Path, content: bytes, name: str = "stranger.z5") -> Path:
 
 @pytest.fixture(scope="module")
 def known() -> Story:
-    return known_games.find_story(known_games.default_game())
+    return known_games.find_story(known_games.find_default_game())
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_add_verify_export_and_back(
     assert exported.walkthrough == known.profile.walkthrough
     assert main(["games", "info", "stranger"]) == 0
     assert "found: score" in capsys.readouterr().out
-    for file in known_games.user_folder().glob("stranger.*"):
+    for file in known_games.find_user_folder().glob("stranger.*"):
         file.unlink()
     assert main(["games", "add", str(path), "--profile", "out.json"]) == 0
     assert known_games.find_story("stranger").profile == exported
@@ -179,8 +179,8 @@ def test_training_without_a_score_says_so(
 
 
 def test_names_that_are_taken_get_a_number(known: Story, tmp_path: Path) -> None:
-    path = stranger(tmp_path, known.content, f"{known_games.default_game()}.z5")
-    assert add_games(path)[0].detail == f"{known_games.default_game()}-2"
+    path = stranger(tmp_path, known.content, f"{known_games.find_default_game()}.z5")
+    assert add_games(path)[0].detail == f"{known_games.find_default_game()}-2"
 
 
 def test_keys_of_earlier_profiles_stay(known: Story) -> None:
@@ -188,8 +188,8 @@ def test_keys_of_earlier_profiles_stay(known: Story) -> None:
     assert profile is not None
     new = {"printed_score", "opening", "prompt", "findings", "verified"}
     assert not new & as_fields(profile).keys()
-    assert profile_key(profile) == profile_key(msgspec.structs.replace(profile, verified=False))
-    assert profile_key(profile) != profile_key(msgspec.structs.replace(profile, printed_score="(1)"))
+    assert make_profile_key(profile) == make_profile_key(msgspec.structs.replace(profile, verified=False))
+    assert make_profile_key(profile) != make_profile_key(msgspec.structs.replace(profile, printed_score="(1)"))
 
 
 def test_a_bad_pattern_in_a_profile(known: Story, tmp_path: Path) -> None:
@@ -303,13 +303,13 @@ def infocom_story(fixed: bool, padding: int) -> bytes:
 
 @pytest.mark.parametrize(("fixed", "padding"), [(True, 0), (True, 1), (False, 0), (False, 1)])
 def test_infocom_grammar(fixed: bool, padding: int) -> None:
-    assert infocom_templates(infocom_story(fixed, padding)) == ["take OBJ", "put OBJ in OBJ"]
+    assert read_infocom_templates(infocom_story(fixed, padding)) == ["take OBJ", "put OBJ in OBJ"]
 
 
 def test_no_infocom_grammar(known: Story) -> None:
     for content in (known.content, bytes(infocom_story(True, 0)[:START]) + bytes(0x300)):
         with pytest.raises(ValueError, match=r"grammar|dictionary|verbs"):
-            infocom_templates(content)
+            read_infocom_templates(content)
 
 
 # --- real stories ---------------------------------------------------------------------------------------------------

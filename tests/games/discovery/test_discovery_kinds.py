@@ -16,9 +16,9 @@ from zcode import CODE, Code, assemble
 
 from xtx.cli.main import main
 from xtx.core import UserError
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.catalog.profile import Profile
-from xtx.games.catalog.profile_format import as_fields, encode_profile, profile_key
+from xtx.games.catalog.profile_format import as_fields, encode_profile, make_profile_key
 from xtx.games.catalog.story_file import read_story
 from xtx.games.discovery.discover import discover
 from xtx.games.discovery.isolated_discovery import discover_in_child
@@ -125,9 +125,9 @@ def test_a_story_in_another_language_is_asked_in_its_own_words(compile_story: Co
     english = msgspec.structs.replace(profile, spoken={})
     assert "spoken" not in as_fields(english)  # profiles of earlier versions keep their keys
     assert (
-        profile_key(english)
-        != profile_key(profile)
-        == profile_key(msgspec.json.decode(encode_profile(profile), type=Profile))
+        make_profile_key(english)
+        != make_profile_key(profile)
+        == make_profile_key(msgspec.json.decode(encode_profile(profile), type=Profile))
     )
 
 
@@ -211,7 +211,7 @@ def test_a_story_that_cannot_be_played_does_not_keep_others_of_its_folder_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_story(tmp_path, leave)
-    (tmp_path / "well.z5").write_bytes(find_story(default_game()).content)
+    (tmp_path / "well.z5").write_bytes(find_story(find_default_game()).content)
     assert main(["games", "add", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("refused: ") and "cannot be played" in said[0] and "lowwater" in said[1]

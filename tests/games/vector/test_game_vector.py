@@ -14,7 +14,7 @@ import pytest
 from vectors import HANG, LOW_WATER, TOY, TRAP, low_water_way, random_walk, vector
 
 from xtx.core import Observation, Step, UserError
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.emulator.emulator_seeds import Seeds
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector import worker_client as remote_module
@@ -215,7 +215,7 @@ def test_saved_states_go_on_in_another_vector() -> None:
     with vector(spec, 3, 1) as games:
         low_water_way(games, 10)
         states = games.save()
-    profile = find_story(default_game()).profile
+    profile = find_story(find_default_game()).profile
     assert profile is not None
     with vector(spec, 3, 3) as games:
         restored = games.restore(states)

@@ -114,7 +114,9 @@ def test_what_must_be_searched_follows_unasked_and_what_is_known_does_not() -> N
 
 def test_a_worker_lost_between_a_step_and_its_search_is_not_blamed_for_the_step() -> None:
     host, page, _games = toy_host()
-    answers = worker._answers(host, WorkerRequest([MoveCall(0, "sing", False), MoveCall(1, "sing", False, early=True)]))
+    answers = worker._answer_message(
+        host, WorkerRequest([MoveCall(0, "sing", False), MoveCall(1, "sing", False, early=True)])
+    )
     next(answers)
     assert page.call == -1 and page.start == page.trace.progress
     next(answers)

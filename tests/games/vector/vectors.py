@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from xtx.core import Step
-from xtx.games.catalog.known_games import default_game, find_story
+from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
 
 HANG = str(Path(__file__).parents[3] / "stories" / "hang" / "hang.z5")
 TOY = GameSpec("toy:corridor-6")
 TRAP = GameSpec("toy:trap-6")
-LOW_WATER = str(find_story(default_game()).path)
+LOW_WATER = str(find_story(find_default_game()).path)
 
 Walk = list[list[Step]]
 
@@ -79,7 +79,7 @@ def random_walk(
 
 def low_water_way(games: GameVector, steps: int, before: Callable[[int], None] = lambda number: None) -> Walk:
     """The walkthrough of the embedded adventure, each game one step behind the one before it."""
-    profile = find_story(default_game()).profile
+    profile = find_story(find_default_game()).profile
     assert profile is not None
     games.reset(seeds=[7 + i for i in range(len(games))])
     walk = []

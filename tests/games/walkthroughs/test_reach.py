@@ -16,9 +16,9 @@ from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.walkthroughs.player import rename
 from xtx.games.walkthroughs.reach import (
     FOLLOWS,
-    _new_name,
-    _parts,
-    _variants,
+    _find_new_name,
+    _list_variants,
+    _split_command,
     classify_miss,
     measure_reach,
     play_reach,
@@ -91,22 +91,26 @@ def test_a_step_that_is_left_out_says_what_it_costs(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_list_is_told_apart_into_commands() -> None:
-    assert _parts("give bag, coin and map to troll") == ["give bag to troll", "give coin to troll", "give map to troll"]
-    assert _parts("remove hat and drop it") == ["remove hat", "drop it"]
-    assert _parts("north") == ["north"]
+    assert _split_command("give bag, coin and map to troll") == [
+        "give bag to troll",
+        "give coin to troll",
+        "give map to troll",
+    ]
+    assert _split_command("remove hat and drop it") == ["remove hat", "drop it"]
+    assert _split_command("north") == ["north"]
 
 
 def test_another_name_stands_for_one_that_the_player_makes_up() -> None:
-    assert _new_name("write oak on cube", "write ash on cube") == ("oak", "ash")
-    assert _new_name("write oak on cube", "put ash on cube") is None
-    assert _new_name("take oak", "take ash") is None
+    assert _find_new_name("write oak on cube", "write ash on cube") == ("oak", "ash")
+    assert _find_new_name("write oak on cube", "put ash on cube") is None
+    assert _find_new_name("take oak", "take ash") is None
     assert rename(["put OAK cube in box", "oaken door"], ("oak", "ash")) == ["put ash cube in box", "oaken door"]
 
 
 def test_several_actions_are_tried_in_other_orders() -> None:
-    assert _variants(("a", "b"), can_wait=False) == [("b", "a")]
-    assert ("wait", "a", "b") in _variants(("a", "b"), can_wait=True)
-    assert _variants(("a",), can_wait=True) == []
+    assert _list_variants(("a", "b"), can_wait=False) == [("b", "a")]
+    assert ("wait", "a", "b") in _list_variants(("a", "b"), can_wait=True)
+    assert _list_variants(("a",), can_wait=True) == []
 
 
 def _without_down(found: Findings) -> Findings:

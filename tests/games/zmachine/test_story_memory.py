@@ -141,7 +141,7 @@ class Forest:
     def __init__(self, version: int, parents: list[int]) -> None:
         self.count = len(parents)
         self.tree = ObjectTree(b"", header(version), self.count)
-        self.ram = np.zeros(self.tree.header.object_address(self.count + 1) + 50, dtype=np.uint8)
+        self.ram = np.zeros(self.tree.header.compute_object_address(self.count + 1) + 50, dtype=np.uint8)
         self.children: list[list[int]] = [[] for _ in range(self.count + 1)]
         for number, parent in enumerate(parents, 1):
             if 0 < parent < number:  # only older objects hold younger ones: no circles

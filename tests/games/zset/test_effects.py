@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtx.games.emulator.frotz import Verdict, Verdicts
-from xtx.games.zset.effects import effects_of
+from xtx.games.zset.effects import number_effects
 
 SOME = 1 << 64
 
@@ -48,7 +48,7 @@ def test_effects_as_by_hand(seed: int, count: int, numbers: int, mixed: bool, id
     rng = np.random.default_rng(seed)
     tried = columns(rng, count, numbers, mixed)
     usual = rng.integers(0, 4, idle).astype(np.uint64)
-    found = effects_of(tried, usual)
+    found = number_effects(tried, usual)
     assert (found.numbers.tolist(), found.touched.tolist(), found.chancy) == by_hand(tried, usual.tolist())
 
 
@@ -57,7 +57,7 @@ def test_parts_of_columns(skipped: int) -> None:
     """As the search has them: behind the verdicts on questions, whose watches count as usual."""
     tried = columns(np.random.default_rng(1), 400, 4, mixed=True)
     part = [verdicts.part(slice(skipped, None)) for verdicts in tried]
-    found = effects_of(part, tried[0].watches[:skipped])
+    found = number_effects(part, tried[0].watches[:skipped])
     expected = by_hand(part, tried[0].watches[:skipped].tolist())
     assert (found.numbers.tolist(), found.touched.tolist(), found.chancy) == expected
     assert len(found.touched) and found.chancy and np.count_nonzero(found.numbers)

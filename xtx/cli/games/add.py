@@ -13,7 +13,7 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from xtx.core import UserError, escape_controls
-from xtx.games.catalog.known_games import user_folder
+from xtx.games.catalog.known_games import find_user_folder
 from xtx.games.user_collection import Addition, add_games
 from xtx.terminal.shell_command import format_command
 
@@ -45,7 +45,7 @@ def run(args: Args) -> int:
     additions = add_games(args.path, args.profile, printed, address, _print_addition)
     added = sum(addition.outcome == "added" for addition in additions)
     if added:
-        print(f"{added} {'story' if added == 1 else 'stories'} copied into {user_folder()}")
+        print(f"{added} {'story' if added == 1 else 'stories'} copied into {find_user_folder()}")
     return 2 if all(addition.outcome == "refused" for addition in additions) else 0
 
 

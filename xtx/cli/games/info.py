@@ -12,7 +12,7 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from xtx.cli.games.survey import describe_layout
-from xtx.games.catalog.game_statistics import RewardSteps, steps_between_rewards, vocabulary
+from xtx.games.catalog.game_statistics import RewardSteps, count_steps_between_rewards, vocabulary
 from xtx.games.catalog.known_games import extra_actions, find_story
 from xtx.games.catalog.profile import Profile
 from xtx.games.discovery.isolated_discovery import describe_story, make_progress
@@ -60,7 +60,7 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
         texts.append(emulator.narration)
 
     holes = [template.count("OBJ") for template in emulator.bindings.templates]
-    steps = steps_between_rewards(rewards)
+    steps = count_steps_between_rewards(rewards)
     facts = {
         "story": str(story.path),
         "md5": story.md5,
@@ -98,7 +98,7 @@ def _survey(emulator: Emulator) -> str:
     """How far the survey of the story came."""
     from xtx.games.atlas.store import Atlas, default_path
     from xtx.games.canonical.shipped_layouts import read_shipped_layout
-    from xtx.games.known_layouts import known_layout
+    from xtx.games.known_layouts import recall_layout
 
     shipped, folder = read_shipped_layout(emulator), default_path()
     if shipped is not None:
@@ -106,7 +106,7 @@ def _survey(emulator: Emulator) -> str:
     found = None
     if folder.is_dir():
         with contextlib.closing(Atlas(folder)) as atlas:
-            found = known_layout(emulator, atlas)
+            found = recall_layout(emulator, atlas)
     return describe_layout(found) if found is not None else "not made yet; it takes some seconds when first played"
 
 

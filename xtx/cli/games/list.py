@@ -43,7 +43,8 @@ def run(_: Args) -> None:
     console.print(table)
     lines = [f"{here} of {len(known)} stories are here. Add yours: {format_command('games', 'add', 'FILE_OR_FOLDER')}"]
     lines += [
-        f"XTX_GAMES names {folder}, which is no folder that can be read." for folder in known_games.absent_folders()
+        f"XTX_GAMES names {folder}, which is no folder that can be read."
+        for folder in known_games.list_absent_folders()
     ]
     console.print("", *lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from xtx.core import UserError
 from xtx.files.bounded_reads import read_bounded
-from xtx.games.catalog.profile import profile_from_debug, read_walkthrough, write_profile
+from xtx.games.catalog.profile import make_profile_from_debug, read_walkthrough, write_profile
 from xtx.games.catalog.story_file import MAX_STORY_BYTES, check_story
 from xtx.terminal.shell_command import format_command
 
@@ -49,7 +49,7 @@ def run(args: Args) -> None:
     try:
         story = read_bounded(args.story, MAX_STORY_BYTES)
         check_story(story, str(args.story))
-        profile = profile_from_debug(
+        profile = make_profile_from_debug(
             story,
             read_bounded(args.debug, MAX_STORY_BYTES),
             file=args.story.name,

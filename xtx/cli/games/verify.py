@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from xtx.core import UserError
 from xtx.files.atomic_writes import write_user_file
 from xtx.files.bounded_reads import BadFileError, read_bounded
-from xtx.games.catalog.known_games import find_story, user_folder
+from xtx.games.catalog.known_games import find_story, find_user_folder
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.discovery.profile_check import Verification, verify_file
 from xtx.games.discovery.transcript import read_turns
@@ -66,7 +66,7 @@ def run(args: Args) -> int:
         print("not marked as verified: nothing could be compared; give a transcript, or commands that win")
         return 1
     companion = story.path.with_suffix(".json")
-    if companion.parent != user_folder() or not companion.is_file():
+    if companion.parent != find_user_folder() or not companion.is_file():
         print(f"to keep this: {format_command('games', 'add', story.path)}, then verify the game by its name")
         return 0
     profile = msgspec.structs.replace(

@@ -199,11 +199,11 @@ class GameFactsReader:
 def read_facts(game: str) -> GameFacts:
     """What a report wants to know of a game; plays its walkthrough. Raises `UserError` if it is not here."""
     # Not at the top: Jericho takes a second to load, and a wrong folder should be answered at once.
-    from xtx.games.catalog.game_statistics import steps_between_rewards
+    from xtx.games.catalog.game_statistics import count_steps_between_rewards
 
     name, maximum, first, actions, scores = _play_toy(game) if game.startswith("toy:") else _play_story(game)
     rewards = [after - before for before, after in zip([first, *scores], scores, strict=False)]
-    between = steps_between_rewards(rewards)
+    between = count_steps_between_rewards(rewards)
     return GameFacts(
         name=name,
         maximum=maximum,
@@ -227,10 +227,10 @@ def _play_toy(game: str) -> PlayedWalkthrough:
 
 
 def _play_story(game: str) -> PlayedWalkthrough:
-    from xtx.games.catalog.known_games import default_game
+    from xtx.games.catalog.known_games import find_default_game
 
     played: PlayedWalkthrough = call_in_child(
-        play_walkthrough, game or default_game(), name=game or default_game(), patience=PATIENCE
+        play_walkthrough, game or find_default_game(), name=game or find_default_game(), patience=PATIENCE
     )
     return played
 

@@ -15,7 +15,7 @@ from xtx.games.emulator.frotz import Emulator, Snapshot, Verdict, Verdicts
 from xtx.games.zmachine.story_memory import Ram
 from xtx.games.zset.command_list import Commands
 from xtx.games.zset.command_verdicts import judge_each
-from xtx.games.zset.effects import effects_of
+from xtx.games.zset.effects import number_effects
 from xtx.games.zset.engine import Engine
 
 RANDOM_STATES = ((38_216, 0, 0), (2_114, 0, 0), (7_498, 0, 0), (1_856, 0, 0))
@@ -239,7 +239,7 @@ class EffectJudge:
         commands = Commands.of(candidates)
         found = self.judge(state, commands.behind(asking), watched)
         behind = [verdicts.part(slice(len(asking), None)) for verdicts in found]
-        effect, touched, chancy = effects_of(behind, found[0].watches[: len(asking)])
+        effect, touched, chancy = number_effects(behind, found[0].watches[: len(asking)])
         if ignored is not None and self._engine is not None:
             effect = merge_effects(self._emulator, self._engine, state, RANDOM_STATES, candidates, effect, ignored)
         self.chance += (chancy / max(1, len(commands)) - self.chance) / 4

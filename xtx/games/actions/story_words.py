@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 
-from xtx.games.zmachine.debug_verbs import debugging_words
+from xtx.games.zmachine.debug_verbs import find_debugging_words
 from xtx.games.zmachine.story_memory import Dictionary
 from xtx.games.zmachine.typed_input import find_interpreter_word
 
@@ -87,7 +87,7 @@ class StoryWords:
     def words(self) -> tuple[str, ...]:
         """Every word that can be typed and is not an order to the program, as long as the dictionary has it."""
         spelled = (w for w in self.dictionary.words if SPELLED.fullmatch(w))
-        program = debugging_words(self.dictionary)
+        program = find_debugging_words(self.dictionary)
         return tuple(
             sorted(w for w in spelled if w not in program and not find_interpreter_word(w, self.dictionary.length))
         )

@@ -20,7 +20,7 @@ from xtx.games.actions.noisy_bytes import find_noise
 from xtx.games.actions.present_names import Present
 from xtx.games.actions.template_search import Findings, Searched, TemplateSearch
 from xtx.games.actions.whole_dictionary import WholeGrammar
-from xtx.games.canonical.canonical_state import prompt_of
+from xtx.games.canonical.canonical_state import read_prompt
 from xtx.games.canonical.scratch_bytes import find_scratch
 from xtx.games.emulator.frotz import Snapshot, Status, Verdict
 from xtx.games.zmachine.story_memory import read_initial_numbers, read_name_words, read_text_numbers
@@ -236,7 +236,7 @@ class WholeSearch:
         a spell is learned that is of use in one place."""
         if self._search.world is None:
             return ()
-        watched = self._search.world.watched_elsewhere(np.frombuffer(searched.state.ram, np.uint8))
+        watched = self._search.world.read_watched_elsewhere(np.frombuffer(searched.state.ram, np.uint8))
         if watched is None:
             return ()
         one = np.array([template.count("OBJ") == 1 for template in self._search.grammar.templates])
@@ -323,7 +323,7 @@ class WholeSearch:
 
     def _is_question(self, state: Snapshot) -> bool:
         """Whether the story waits for something else than a command: a yes or no, mostly."""
-        return self._search.world is not None and prompt_of(state) != self._search.world.layout.prompt
+        return self._search.world is not None and read_prompt(state) != self._search.world.layout.prompt
 
     def is_fatal(self, state: Snapshot, command: str) -> bool:
         """Whether the command ends the game without winning it, or does not end itself."""

@@ -89,7 +89,7 @@ def read_packed(path: Path) -> dict[bytes, bytes]:
         found = _without_unproven(unpack(read_bounded(path, MAX_BYTES)))
         good = all(len(key) == _KEY for key in found if not _is_deadly(key))
         for key in filter(_is_deadly, found):
-            _commands(found[key])
+            _collect_commands(found[key])
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (lzma.LZMAError, EOFError, ValueError) as error:  # msgspec's errors are among them
@@ -117,7 +117,7 @@ def _is_deadly(key: bytes) -> bool:
     return len(key) == _KEY + len(DEADLY) and key.startswith(DEADLY)
 
 
-def _commands(value: bytes | None) -> frozenset[str]:
+def _collect_commands(value: bytes | None) -> frozenset[str]:
     """Return the forbidden commands of an entry; none if there is no entry."""
     return frozenset() if value is None else frozenset(msgspec.msgpack.decode(value, type=list[str]))
 
@@ -134,14 +134,14 @@ def add_packed(atlas: Atlas, found: dict[bytes, bytes]) -> int:
         new.clear()
         for key, value in found.items():
             if _is_deadly(key):
-                ours, theirs = _commands(known(key)), _commands(value)
+                ours, theirs = _collect_commands(known(key)), _collect_commands(value)
                 if not theirs <= ours:
                     new[key] = msgspec.msgpack.encode(sorted(ours | theirs))
                     state = key.removeprefix(DEADLY)
                     new[state] = found.get(state) if ours <= theirs else None
                 continue
             # If the atlas forbids more commands in a state than the file does, the file's entry is not valid here.
-            is_valid = _commands(known(DEADLY + key)) <= _commands(found.get(DEADLY + key))
+            is_valid = _collect_commands(known(DEADLY + key)) <= _collect_commands(found.get(DEADLY + key))
             if key not in new and is_valid and known(key) is None:
                 new[key] = value
         return new

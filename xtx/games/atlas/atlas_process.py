@@ -80,7 +80,7 @@ def main() -> None:
     task, atlas, *files = sys.argv[1:]
     answer: dict[str, Any]
     try:
-        answer = {"result": _do(task, Path(atlas), *map(Path, files))}
+        answer = {"result": _carry_out(task, Path(atlas), *map(Path, files))}
     except UserError as error:
         answer = {"error": str(error)}
     except MemoryError:
@@ -88,7 +88,7 @@ def main() -> None:
     sys.stdout.write(json.dumps(answer))
 
 
-def _do(task: str, atlas: Path, *files: Path) -> dict[str, Any]:
+def _carry_out(task: str, atlas: Path, *files: Path) -> dict[str, Any]:
     if task == "verify":
         return _verify(atlas)
     # Not at the top, so that a verification, which any run may need, loads as little as possible.

@@ -18,7 +18,7 @@ SUFFIX = ".shipped"
 """Suffix of the data file; its stem is that of the story."""
 
 
-def shipped_findings(md5: str) -> dict[bytes, bytes]:
+def read_shipped_findings(md5: str) -> dict[bytes, bytes]:
     """Return the bundled entries for a story, given by its MD5, by atlas key; empty for other stories.
 
     With XTX_NO_SHIPPED in the environment always empty, for tests and measurements of the search.

@@ -87,7 +87,7 @@ def _read_meta(descriptor: int, offset: int) -> tuple[int, ...] | None:
     return meta if flags & _IS_META and meta[0] == _MAGIC and meta[1] == _VERSION else None
 
 
-def died_while_reading(lock: Path) -> bool:
+def has_died_while_reading(lock: Path) -> bool:
     """Return whether the lock file has an open transaction of a process that has ended: it was killed, or crashed on a
     damaged page.
 

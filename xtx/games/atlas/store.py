@@ -23,7 +23,7 @@ from xtx.core import UserError, warn
 from xtx.files.bounded_reads import explain_read_error
 from xtx.files.user_paths import find_cache_folder
 from xtx.games.atlas.atlas_process import verify_atlas
-from xtx.games.atlas.lmdb_check import died_while_reading, find_damage
+from xtx.games.atlas.lmdb_check import find_damage, has_died_while_reading
 
 DEADLY = b"+"
 """Prefix of a state's key: the value lists the commands that must never be tried in the state, because each of them
@@ -82,7 +82,7 @@ class Atlas:
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None if there is none or it is damaged."""
-        return _undamaged(self._read(key))
+        return _strip_checksum(self._read(key))
 
     def count(self, known: bool) -> None:
         """Count for the hit rate that a game reached a state, and whether it was known.
@@ -96,7 +96,7 @@ class Atlas:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Store a value."""
-        self._change(lambda transaction: transaction.put(key, _checksum(value) + value))
+        self._change(lambda transaction: transaction.put(key, _make_checksum(value) + value))
 
     def update(self, choose: Callable[[Callable[[bytes], bytes | None]], Mapping[bytes, bytes | None]]) -> None:
         """Change entries in one transaction.
@@ -106,12 +106,12 @@ class Atlas:
         """
 
         def change(transaction: lmdb.Transaction) -> None:
-            chosen = choose(lambda key: _undamaged(transaction.get(key)))
+            chosen = choose(lambda key: _strip_checksum(transaction.get(key)))
             for key, value in sorted(chosen.items()):
                 if value is None:
                     transaction.delete(key)
                 else:
-                    transaction.put(key, _checksum(value) + value)
+                    transaction.put(key, _make_checksum(value) + value)
 
         self._change(change)
 
@@ -122,7 +122,7 @@ class Atlas:
         )
         for name in (_FORMAT_KEY, _HITS, _MISSES):
             found.pop(name, None)
-        undamaged = ((key, _undamaged(value)) for key, value in found.items())
+        undamaged = ((key, _strip_checksum(value)) for key, value in found.items())
         return {key: value for key, value in undamaged if value is not None}
 
     def statistics(self) -> Statistics:
@@ -191,7 +191,7 @@ def _in_transaction(environment: lmdb.Environment, write: bool, act: Callable[[l
     while True:
         try:
             # If LMDB crashes on a damaged page, the read transaction stays in the table of readers, which
-            # `died_while_reading` detects. A write transaction alone has no entry there, so it gets a reader too.
+            # `has_died_while_reading` detects. A write transaction alone has no entry there, so it gets a reader too.
             with contextlib.ExitStack() as stack:
                 if write:
                     stack.enter_context(environment.begin())
@@ -202,21 +202,21 @@ def _in_transaction(environment: lmdb.Environment, write: bool, act: Callable[[l
             environment.set_mapsize(0)
 
 
-def _checksum(value: bytes) -> bytes:
+def _make_checksum(value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=_CHECKSUM).digest()
 
 
 def is_entry_whole(key: bytes, stored: bytes) -> bool:
     """Return whether a stored value has the right checksum; the atlas's own keys have none."""
-    return key in (_FORMAT_KEY, _HITS, _MISSES) or _undamaged(stored) is not None
+    return key in (_FORMAT_KEY, _HITS, _MISSES) or _strip_checksum(stored) is not None
 
 
-def _undamaged(stored: bytes | memoryview | None) -> bytes | None:
+def _strip_checksum(stored: bytes | memoryview | None) -> bytes | None:
     """Return a stored value without its checksum; None if that is wrong."""
     if stored is None:
         return None
     value = bytes(stored[_CHECKSUM:])
-    return value if _checksum(value) == stored[:_CHECKSUM] else None
+    return value if _make_checksum(value) == stored[:_CHECKSUM] else None
 
 
 _StoreKey = tuple[int, str]
@@ -241,7 +241,7 @@ def _acquire(path: Path) -> _StoreKey:
     """Open a store, or add a user to it if it is open in this process, and return its key."""
     key = os.getpid(), os.path.realpath(path)
     if key not in _open_stores:
-        _open_stores[key] = _OpenStore(_open(path), _inode(path))
+        _open_stores[key] = _OpenStore(_open(path), _read_inode(path))
     _open_stores[key].users += 1
     return key
 
@@ -260,10 +260,10 @@ def _renew(key: _StoreKey) -> None:
     shared, path = _open_stores[key], Path(key[1])
     shared.environment.close()
     shared.environment = _open(path, damaged=shared.file)
-    shared.file = _inode(path)
+    shared.file = _read_inode(path)
 
 
-def _inode(path: Path) -> int:
+def _read_inode(path: Path) -> int:
     """Return the inode of a store's data file."""
     return (path / "data.mdb").stat().st_ino
 
@@ -276,12 +276,12 @@ def _open(path: Path, damaged: int = -1) -> lmdb.Environment:
     path = Path(os.path.realpath(path))  # the folder itself, not a link to it, may be renamed
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent):
+        with _hold_lock(path.parent):
             path.mkdir(exist_ok=True)  # again: another process may have renamed it meanwhile
             if any(file.name not in ("data.mdb", "lock.mdb") for file in path.iterdir()):
                 raise UserError(f"{path} holds other files; give --atlas a new or an empty folder")
             with contextlib.suppress(*DAMAGE):
-                if not (path / "data.mdb").exists() or _inode(path) != damaged:
+                if not (path / "data.mdb").exists() or _read_inode(path) != damaged:
                     return _try_open(path)
             aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
             path.rename(aside)
@@ -295,7 +295,7 @@ def _open(path: Path, damaged: int = -1) -> lmdb.Environment:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _hold_lock(folder: Path) -> Iterator[None]:
     """Lock a folder within `with`: only one process at a time may check a store and replace it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -319,7 +319,7 @@ def _try_open(path: Path) -> lmdb.Environment:
     data, lock = path / "data.mdb", path / "lock.mdb"
     # Before LMDB maps the file: reading a damaged one may crash the process.
     damage = find_damage(data) if data.exists() else ""
-    if not damage and data.exists() and died_while_reading(lock):
+    if not damage and data.exists() and has_died_while_reading(lock):
         damage = verify_atlas(path)
     if damage:
         raise lmdb.CorruptedError(damage)

@@ -80,11 +80,11 @@ class Traces:
     def counting(self) -> npt.NDArray[np.bool_]:
         """Bytes that time changes, mostly by the same small step up or down."""
         counting = np.zeros(len(self.timed), dtype=bool)
-        counting[[address for address, steps in self._steps.items() if self._counts(steps)]] = True
+        counting[[address for address, steps in self._steps.items() if self._is_counter(steps)]] = True
         return counting
 
     @staticmethod
-    def _counts(steps: Counter[int]) -> bool:
+    def _is_counter(steps: Counter[int]) -> bool:
         step, times = steps.most_common(1)[0]
         return (step <= 10 or step >= 246) and times * 2 >= steps.total()
 
@@ -119,7 +119,7 @@ class Traces:
         touched = np.flatnonzero((memory != before).any(axis=0))
         after, first = memory[:, touched], before[touched]
         singles = np.flatnonzero(harmless[: len(commands)])
-        moved = np.array([self._moves(memory[i]) for i in singles], dtype=np.int64) - self._moves(before)
+        moved = np.array([self._count_moves(memory[i]) for i in singles], dtype=np.int64) - self._count_moves(before)
         time = self._note_time(after[singles], moved, touched, before)
         changed = (after != first) & ~time[touched]
         by_verb: dict[str, npt.NDArray[np.bool_]] = {}
@@ -133,7 +133,7 @@ class Traces:
         if by_verb:
             verbs[touched] = np.sum(list(by_verb.values()), axis=0)
         if with_pairs:
-            verbs += self._changed_by_pairs(state, commands, time)
+            verbs += self._find_changed_by_pairs(state, commands, time)
         self._verbs = np.maximum(self._verbs, verbs)
         looked_at = after[len(commands) :][harmless[len(commands) :]]
         if len(looked_at):
@@ -165,11 +165,11 @@ class Traces:
                 self._steps.setdefault(address, Counter())[(value - int(before[address])) & 0xFF] += 1
         return time
 
-    def _moves(self, ram: Ram) -> int:
+    def _count_moves(self, ram: Ram) -> int:
         """The number of moves in a memory, as far as its bytes are known."""
         return int.from_bytes(bytes(ram[list(self.emulator.world_memory.moves_addresses)]), "big")
 
-    def _changed_by_pairs(
+    def _find_changed_by_pairs(
         self, state: Snapshot, commands: Sequence[str], time: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64]:
         """By byte: how many pairs of commands changed it. The parser keeps the line before last too, and asks back with
@@ -179,14 +179,14 @@ class Traces:
         before = np.frombuffer(state.ram, np.uint8)
         by_verb: dict[str, npt.NDArray[np.bool_]] = {}
         for pair in pairs:
-            ram = self._after(state, pair)
+            ram = self._run_to_memory(state, pair)
             if ram is not None:
                 changed = (ram != before) & ~time
                 verb = pair[0][:9]
                 by_verb[verb] = by_verb[verb] | changed if verb in by_verb else changed
         return np.sum(list(by_verb.values()), axis=0) if by_verb else np.zeros(before.size, dtype=np.int64)
 
-    def _after(self, state: Snapshot, sequence: tuple[str, ...]) -> Ram | None:
+    def _run_to_memory(self, state: Snapshot, sequence: tuple[str, ...]) -> Ram | None:
         """RAM after the commands; None if the object tree changed, or the game ended."""
         emulator = self.emulator
         emulator.restore(state)
@@ -198,10 +198,10 @@ class Traces:
             if status is not Status.DONE or emulator.over:
                 return None
         ram = emulator.ram.copy()
-        difference = self._still(ram) ^ self._still(np.frombuffer(state.ram, np.uint8))
+        difference = self._remove_wanderers(ram) ^ self._remove_wanderers(np.frombuffer(state.ram, np.uint8))
         return None if (difference & self._world).any() else ram
 
-    def _still(self, ram: Ram) -> Ram:
+    def _remove_wanderers(self, ram: Ram) -> Ram:
         """A memory without the objects that move by themselves."""
         wanderers = self.emulator.world_memory.change.wanderers
         if not len(wanderers):

@@ -109,7 +109,7 @@ class World:
         self._fill: Ram = np.frombuffer(layout.fill, np.uint8) & ~self._mask
         self._counters = np.array(layout.counters, dtype=np.intp)
         self._equivalents = {
-            room: self._equivalents_in(room) for room in {room for room, _, _ in layout.equivalent_values}
+            room: self._find_equivalents_in(room) for room in {room for room, _, _ in layout.equivalent_values}
         }
         together = [byte for event in layout.scheduled_events for byte in event]
         self._scheduled = (
@@ -124,7 +124,7 @@ class World:
         self._watched[self._counters] = 0
         self._moves = emulator.world_memory.moves_addresses[0] if layout.move_timestamps else 0
         links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
-        self._homes = {roamer: self._places(links, roamer) for roamer in emulator.world_memory.roamers}
+        self._homes = {roamer: self._list_places(links, roamer) for roamer in emulator.world_memory.roamers}
 
     def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""
@@ -156,7 +156,7 @@ class World:
         pc, opcode, frames = layout.prompt
         usual = Snapshot(ram.tobytes(), layout.stack, pc, layout.sp, layout.fp, frames, opcode, rng, b"")
         state = emulator.save(with_ram=False)
-        if prompt_of(state) == layout.prompt:
+        if read_prompt(state) == layout.prompt:
             return usual
         # A prompt of another kind: what the parser remembers may matter, so nothing is left out.
         odd = msgspec.structs.replace(state, ram=emulator.ram.tobytes(), rng=rng, narration=b"")
@@ -193,13 +193,13 @@ class World:
             (flags, one), (other_flags, other) = (self._engine.step(state, "look") for state in (odd, usual))
             said = [clean(state.narration.decode("cp1252", "replace"))[:60] for state in (one, other)]
             unjudged = (flags | other_flags) & UNJUDGED
-            return not unjudged and said[0] == said[1] and prompt_of(one) == prompt_of(other)
+            return not unjudged and said[0] == said[1] and read_prompt(one) == read_prompt(other)
         present = emulator.save()
         results = []
         for state in (odd, usual):
             emulator.restore(state)
             status = emulator.step("look", CANDIDATE_LIMIT)
-            results.append((status, clean(emulator.narration)[:60], prompt_of(emulator.save(with_ram=False))))
+            results.append((status, clean(emulator.narration)[:60], read_prompt(emulator.save(with_ram=False))))
         emulator.restore(present)
         return results[0] == results[1] and results[0][0] is Status.DONE
 
@@ -223,7 +223,7 @@ class World:
         mask[self._counters] = 0
         return mask
 
-    def watched_elsewhere(self, ram: Ram) -> Ram | None:
+    def read_watched_elsewhere(self, ram: Ram) -> Ram | None:
         """The bytes that belong to the world in some room, but not in the one of a state with that RAM: what is learned
         here may count there. None if there are none."""
         here = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player), ())
@@ -247,14 +247,14 @@ class World:
         mask[[*memory.moves_addresses, *memory.score_addresses]] = 0
         return frozenset(np.flatnonzero(mask).tolist())
 
-    def _equivalents_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
+    def _find_equivalents_in(self, room: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
         """Addresses of the bytes with equivalent values in a room, and a row of new values for each."""
         found = [(address, table) for where, address, table in self.layout.equivalent_values if where == room]
         tables = np.frombuffer(b"".join(table for _, table in found), np.uint8).reshape(len(found), 256)
         return np.array([address for address, _ in found], dtype=np.intp), tables
 
     @staticmethod
-    def _places(links: npt.NDArray[np.int64], roamer: int) -> list[int]:
+    def _list_places(links: npt.NDArray[np.int64], roamer: int) -> list[int]:
         """Where an object was at the beginning of the game, then the places beside that, the next one first."""
         home = int(links[roamer, 0])
         beside = np.flatnonzero(links[:, 0] == links[home, 0]).tolist()
@@ -277,6 +277,6 @@ class World:
         tree.insert(ram, links, roamer, home)
 
 
-def prompt_of(state: Snapshot) -> tuple[int, int, int]:
+def read_prompt(state: Snapshot) -> tuple[int, int, int]:
     """What distinguishes kinds of prompts: program counter, opcode and number of frames."""
     return state.pc, state.opcode, state.frames

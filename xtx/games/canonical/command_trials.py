@@ -23,7 +23,7 @@ from xtx.games.emulator.printed_text import clean
 from xtx.games.zmachine.story_memory import Ram
 from xtx.games.zset.command_responses import find_prompt_prefix
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
-from xtx.processes.cpu_count import usable_processors
+from xtx.processes.cpu_count import list_usable_processors
 
 RNG = (1_000_003, 0, 0)
 """Random numbers to come, the same in all trials."""
@@ -99,7 +99,7 @@ class Trials:
         self.copies: list[int] = []
         """Bytes that hold the score too."""
         self._engines: list[Engine] = []
-        for _ in range(min(_MOST_THREADS, len(usable_processors())) if ENGINE not in self.avoid else 0):
+        for _ in range(min(_MOST_THREADS, len(list_usable_processors())) if ENGINE not in self.avoid else 0):
             try:
                 self._engines.append(Engine.of(emulator))
             except ValueError:  # a story that it cannot run
@@ -142,7 +142,7 @@ class Trials:
         influence on the results or on the work that is counted."""
         self.emulator.note(ENGINE)
         if self._pool is None or len(items) < 2:
-            return [self._counted(self._trials[0], function, item) for item in items]
+            return [self._run_counted(self._trials[0], function, item) for item in items]
         free: SimpleQueue[Trial] = SimpleQueue()
         for trial in self._trials:
             free.put(trial)
@@ -161,7 +161,7 @@ class Trials:
             results.append(result)
         return results
 
-    def _counted(self, trial: Trial, function: Callable[[Trial, Item], Result], item: Item) -> Result:
+    def _run_counted(self, trial: Trial, function: Callable[[Trial, Item], Result], item: Item) -> Result:
         before = trial.work
         result = function(trial, item)
         self.budget.spend(trial.work - before)
@@ -171,7 +171,7 @@ class Trials:
         """What the commands do to the world from a state: see `Trial.outcomes`."""
         return self.each(lambda trial, each: trial.outcomes(each, commands, watched), [state])[0]
 
-    def outcomes_from(self, states: Sequence[Snapshot], commands: Sequence[str]) -> list[npt.NDArray[np.uint64]]:
+    def try_outcomes_from(self, states: Sequence[Snapshot], commands: Sequence[str]) -> list[npt.NDArray[np.uint64]]:
         """The same from each of several states."""
         return self.each(lambda trial, state: trial.outcomes(state, commands), states)
 

@@ -69,57 +69,61 @@ class EquivalentValueSearch:
 
     def find(self, suspects: Iterable[int], room_bytes: Mapping[int, Iterable[int]]) -> tuple[ValueTable, ...]:
         """Return the tables of the suspected bytes. `room_bytes`, by room: bytes that count there only."""
-        worth = [address for address in suspects if self._gain(address, 0)]
+        worth = [address for address in suspects if self._count_gain(address, 0)]
         # What is worth most comes first, should there be no time for all.
-        worth.sort(key=lambda address: -self._gain(address, 0))
+        worth.sort(key=lambda address: -self._count_gain(address, 0))
         only_here = {address for bytes_ in room_bytes.values() for address in bytes_}
         found = self._verify(
-            [table for address in worth if address not in only_here for table in self._everywhere(address)]
+            [table for address in worth if address not in only_here for table in self._search_everywhere(address)]
         )
-        return self._verify([*found, *(table for address in worth for table in self._in_rooms(address, found))])
+        return self._verify([*found, *(table for address in worth for table in self._search_in_rooms(address, found))])
 
-    def _everywhere(self, address: int) -> list[ValueTable]:
+    def _search_everywhere(self, address: int) -> list[ValueTable]:
         """A table for a byte all over the game, if there is one."""
-        if not self._may_compare() or len(self._varied(address)) < _EVERYWHERE or self._gain(address, 0) < _GAIN:
+        if (
+            not self._may_compare()
+            or len(self._find_varied(address)) < _EVERYWHERE
+            or self._count_gain(address, 0) < _GAIN
+        ):
             return []
-        table = self._table(address, self._rows(0), self._memory[:, address], _ENOUGH)
+        table = self._make_table(address, self._find_rows(0), self._memory[:, address], _ENOUGH)
         return [] if table is None else [(0, address, table)]
 
-    def _in_rooms(self, address: int, everywhere: Sequence[ValueTable]) -> list[ValueTable]:
+    def _search_in_rooms(self, address: int, everywhere: Sequence[ValueTable]) -> list[ValueTable]:
         """Tables for a byte in single rooms, after those all over the game: first where it is worth the most."""
         column, found = self._memory[:, address], []
         for _, _, table in (table for table in everywhere if table[1] == address):
             column = np.frombuffer(table, np.uint8)[column]
-        rooms = [room for room in self._varied(address) if len(self._rows(room)) >= _ENOUGH_HERE]
-        gains = {room: self._gain(address, room) for room in rooms}
+        rooms = [room for room in self._find_varied(address) if len(self._find_rows(room)) >= _ENOUGH_HERE]
+        gains = {room: self._count_gain(address, room) for room in rooms}
         rooms.sort(key=lambda room: -gains[room])
         for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MANY):
             if not self._may_compare():
                 break
-            rows = self._rows(room)
-            replaced = self._table(address, rows, column[rows], _ENOUGH_HERE)
+            rows = self._find_rows(room)
+            replaced = self._make_table(address, rows, column[rows], _ENOUGH_HERE)
             if replaced is not None:
                 found.append((room, address, replaced))
         return found
 
-    def _rows(self, room: int) -> npt.NDArray[np.intp]:
+    def _find_rows(self, room: int) -> npt.NDArray[np.intp]:
         """The states in a room; all for 0."""
         return np.flatnonzero((self._rooms == room) | (room == 0))
 
-    def _gain(self, address: int, room: int) -> int:
+    def _count_gain(self, address: int, room: int) -> int:
         """How many fewer states there would be in a room if a byte did not count."""
-        memory = self._narrow[self._rows(room)]
+        memory = self._narrow[self._find_rows(room)]
         memory[:, self._varying == address] = 0
         return len(memory) - len({row.tobytes() for row in memory})
 
-    def _varied(self, address: int) -> list[int]:
+    def _find_varied(self, address: int) -> list[int]:
         """The rooms in which a byte has more than one value."""
         values: dict[int, set[int]] = defaultdict(set)
         for room, value in zip(self._rooms.tolist(), self._memory[:, address].tolist(), strict=True):
             values[room].add(value)
         return [room for room, seen in sorted(values.items()) if len(seen) > 1]
 
-    def _table(
+    def _make_table(
         self, address: int, rows: npt.NDArray[np.intp], column: npt.NDArray[np.uint8], enough: int
     ) -> bytes | None:
         """What the values that a byte has in some states are to be replaced by there; None if all of them matter."""
@@ -127,14 +131,14 @@ class EquivalentValueSearch:
         table = bytearray(range(256))
         kinds: list[int] = []
         for value in values[np.argsort(-counts, kind="stable")].tolist():
-            alike = next((kind for kind in kinds if self._alike(address, rows, column, value, kind, enough)), None)
+            alike = next((kind for kind in kinds if self._are_alike(address, rows, column, value, kind, enough)), None)
             if alike is None:
                 kinds.append(value)
             else:
                 table[value] = alike
         return bytes(table) if len(kinds) < len(values) else None
 
-    def _alike(
+    def _are_alike(
         self,
         address: int,
         rows: npt.NDArray[np.intp],
@@ -147,17 +151,17 @@ class EquivalentValueSearch:
         if (one ^ other) & int(self._covered[address]):
             return False
         kinds = rows[column == one], rows[column == other], rows[(column != one) & (column != other)]
-        chosen = [i for kind in kinds for i in self._spread(kind)]
+        chosen = [i for kind in kinds for i in self._choose_spread_out(kind)]
         if len(chosen) < enough or not self._may_compare():
             return False
         for begin in range(0, len(chosen), CHUNK // 2):
             some = chosen[begin : begin + CHUNK // 2]
-            looks = self._looks([(i, self._with(i, address, value)) for value in (one, other) for i in some])
+            looks = self._read_looks([(i, self._with(i, address, value)) for value in (one, other) for i in some])
             if looks[: len(some)] != looks[len(some) :] or not self._may_compare():
                 return False
         return True
 
-    def _spread(self, rows: npt.NDArray[np.intp]) -> list[int]:
+    def _choose_spread_out(self, rows: npt.NDArray[np.intp]) -> list[int]:
         """Some of the states: the first ones, of which most is known, and others from all over."""
         some = rows.tolist()
         first, others = some[: _SOME // 2], some[_SOME // 2 :]
@@ -168,7 +172,7 @@ class EquivalentValueSearch:
         ram[address] = value
         return bytes(ram)
 
-    def _looks(self, states_tried: Sequence[tuple[int, bytes]]) -> list[Hashable]:
+    def _read_looks(self, states_tried: Sequence[tuple[int, bytes]]) -> list[Hashable]:
         """What states look like, each given by the number of the state that it was made of, and its RAM."""
         new = [pair for pair in dict.fromkeys(states_tried) if pair not in self._seen]
         states = [(index, msgspec.structs.replace(self._states[index], ram=ram)) for index, ram in new]
@@ -187,7 +191,7 @@ class EquivalentValueSearch:
                 here = {i: [table for table in tables if table[0] in (0, self._rooms[i])] for i in some}
                 replaced = {i: _replace_values(self._states[i].ram, here[i]) for i in some}
                 different = [i for i in some if replaced[i] != self._states[i].ram]
-                self._looks([(i, ram) for i in different for ram in (self._states[i].ram, replaced[i])])
+                self._read_looks([(i, ram) for i in different for ram in (self._states[i].ram, replaced[i])])
                 for i in different:
                     while (wrong := self._find_wrong(i, here[i])) is not None:
                         before = _replace_values(self._states[i].ram, here[i][:wrong])
@@ -208,13 +212,13 @@ class EquivalentValueSearch:
         replaced = _replace_values(ram, tables)
         if replaced == ram:
             return None
-        truth, look = self._looks([(index, ram), (index, replaced)])
+        truth, look = self._read_looks([(index, ram), (index, replaced)])
         if look == truth:
             return None
         without, needed = 0, len(tables)  # halving
         while needed - without > 1:
             middle = (without + needed) // 2
-            if self._looks([(index, _replace_values(ram, tables[:middle]))])[0] != truth:
+            if self._read_looks([(index, _replace_values(ram, tables[:middle]))])[0] != truth:
                 needed = middle
             else:
                 without = middle

@@ -92,7 +92,7 @@ class IdleBytes:
             return self._layout
         usual = {a: int(np.bincount(self._memory[:, a]).argmax()) for a in suspects}
         tried = self._try(suspects, usual)
-        for address, others in self._tables(suspects).items():
+        for address, others in self._find_tables(suspects).items():
             tried.affected_rooms[address] |= (
                 set().union(*(tried.affected_rooms[a] for a in others)) & tried.tested[address]
             )
@@ -110,7 +110,7 @@ class IdleBytes:
 
     def _try(self, suspects: Sequence[int], usual: Mapping[int, int]) -> _Tried:
         tried = _Tried()
-        for questions in self._in_chunks(suspects, usual, tried):
+        for questions in self._split_into_chunks(suspects, usual, tried):
             if self._trials.budget.is_spent:
                 tried.add(questions, tried.untried)
                 continue
@@ -122,7 +122,9 @@ class IdleBytes:
                     tried.affected_rooms[address].add(question.room)
         return tried
 
-    def _in_chunks(self, suspects: Sequence[int], usual: Mapping[int, int], tried: _Tried) -> Iterator[list[_Question]]:
+    def _split_into_chunks(
+        self, suspects: Sequence[int], usual: Mapping[int, int], tried: _Tried
+    ) -> Iterator[list[_Question]]:
         thorough = self._choose_states(usual, _ROOMS)
         chosen = sorted(self._choose_states(usual, len(self._memory)), key=lambda i: (i not in thorough, i))
         for begin in range(0, len(chosen), CHUNK):
@@ -143,7 +145,7 @@ class IdleBytes:
         watched = self._world.watched(self._memory[index])
         return _Question(state, self._rooms[index], tuple(suspects), commands, watched)
 
-    def _tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
+    def _find_tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
         """By suspect: those that lie in the same table, it seems. If one square of a board matters, all do."""
         tables, end = [[-_TABLE_GAP - 1]], self._trials.emulator.header.globals + 480
         for address in suspects:

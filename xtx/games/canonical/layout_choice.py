@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.canonical.byte_roles import NONSENSE, Traces, find_score_copies, find_ticking
-from xtx.games.canonical.canonical_state import Layout, World, prompt_of
+from xtx.games.canonical.canonical_state import Layout, World, read_prompt
 from xtx.games.canonical.command_trials import IDLE, RNG, Trial, Trials
 from xtx.games.canonical.move_timestamps import find_breaks, find_timestamps, read_word, write_word
 from xtx.games.canonical.survey_budget import Budget
@@ -79,7 +79,7 @@ class LayoutChoice:
         return Layout(
             mask=mask.tobytes(), fill=first.ram, counters=tuple(counters), running=_RUNNING[0],
             idle=(), scheduled_events=(), room_bytes={}, equivalent_values=(), thorough=False,
-            prompt=prompt_of(usual),
+            prompt=read_prompt(usual),
             stack=usual.stack, sp=usual.sp, fp=usual.fp,
         )  # fmt: skip
 
@@ -171,7 +171,7 @@ class LayoutChoice:
         """How often the commands do something else from the canonical states."""
         commands = [c for c in commands if c not in self.trials.avoid]
         befores = [msgspec.structs.replace(state, rng=RNG) for state in states]
-        found = self.trials.outcomes_from([*befores, *self._make_canonical(layout, befores)], commands)
+        found = self.trials.try_outcomes_from([*befores, *self._make_canonical(layout, befores)], commands)
         pairs = zip(found[: len(states)], found[len(states) :], strict=True)
         return sum(int((truth != canonical).sum()) for truth, canonical in pairs)
 
@@ -235,7 +235,7 @@ class LayoutChoice:
             while (
                 len(memory) < _RUN + 3
                 and not emulator.over
-                and prompt_of(emulator.save(with_ram=False)) == prompt_of(usual)
+                and read_prompt(emulator.save(with_ram=False)) == read_prompt(usual)
             ):
                 if self.walks.step(IDLE[0], CANDIDATE_LIMIT) is not Status.DONE:
                     break

@@ -33,7 +33,7 @@ def add_scheduled_events(trials: Trials, layout: Layout, states: Sequence[Snapsh
     memory = np.array([np.frombuffer(before.ram, np.uint8) for before in befores])
     for idle in (IDLE, _WAITING):
         commands = [c for c in idle if c not in trials.avoid]
-        truths = trials.outcomes_from(befores, commands)
+        truths = trials.try_outcomes_from(befores, commands)
         happens = np.array([truth.any() for truth in truths])
         known = layout.scheduled_events
         for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
@@ -51,7 +51,7 @@ def add_scheduled_events(trials: Trials, layout: Layout, states: Sequence[Snapsh
 def _locate_player(emulator: Emulator, state: Snapshot) -> ScheduledEvent:
     """Return addresses and values of the bytes that hold the player's parent in the object tree."""
     header = emulator.header
-    address = header.object_address(emulator.player) + header.attribute_bytes
+    address = header.compute_object_address(emulator.player) + header.attribute_bytes
     return tuple((a, state.ram[a]) for a in range(address, address + (1 if header.small else 2)))
 
 

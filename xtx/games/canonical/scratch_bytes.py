@@ -28,7 +28,7 @@ _FEWEST_NAMES = 3
 command."""
 
 
-def harmless_commands(
+def list_harmless_commands(
     names: Sequence[str], more: Sequence[str] = (), excluded: Collection[str] = ()
 ) -> list[tuple[str, str]]:
     """Commands that hardly ever change the world, and differ in what a parser remembers of them, each with its verb."""
@@ -52,16 +52,16 @@ def find_scratch(
     """Which bytes of RAM hold what was typed, in a state in which the `names` can be used; `more` are commands that
     leave the object tree alone there. The emulator may be left in some other state."""
     before = np.frombuffer(state.ram, np.uint8)
-    commands, verbs = zip(*harmless_commands(names, more, excluded), strict=True)
+    commands, verbs = zip(*list_harmless_commands(names, more, excluded), strict=True)
     if engine is not None and ENGINE not in excluded:
         emulator.note(ENGINE)
         flags, memory = engine.finals(state, commands)
         done = (flags & (UNJUDGED | Verdict.CHANGED | Verdict.STOPPED)) == 0
     else:
-        done, memory = _in_emulator(emulator, state, commands)
+        done, memory = _try_in_emulator(emulator, state, commands)
     found = np.zeros(len(before), dtype=bool)
     rows, of = np.flatnonzero(done), np.array(verbs)[done]
-    places = _near_changes(memory, before)
+    places = _find_near_changes(memory, before)
     kept = memory[rows[:, None], places]
     differs = (kept != before[places]).any(axis=0)
     changed, kept = places[differs], kept[:, differs]
@@ -73,7 +73,7 @@ def find_scratch(
     return found
 
 
-def _near_changes(memory: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+def _find_near_changes(memory: npt.NDArray[np.uint8], before: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
     """The places of all bytes that differ from `before` in some row, and of some beside them: eight bytes are compared
     at once."""
     whole = len(before) // 8 * 8
@@ -101,7 +101,7 @@ def _follows_form(memory: npt.NDArray[np.uint8], verbs: npt.NDArray[np.str_]) ->
     return np.asarray(alike & (firsts != firsts[0]).any(axis=0))
 
 
-def _in_emulator(
+def _try_in_emulator(
     emulator: Emulator, state: Snapshot, commands: Sequence[str]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
     """Which of the commands come to an end and leave the object tree alone, and RAM after each."""

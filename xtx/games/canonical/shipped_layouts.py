@@ -42,14 +42,14 @@ def read_shipped_layout(emulator: Emulator) -> Layout | None:
     shipped = read_shipped().get(emulator.story.md5)
     if shipped is None or emulator.story.profile is not None:
         return None
-    fill = _first_memory(emulator)
+    fill = _read_first_memory(emulator)
     fill[list(shipped.differences)] = list(shipped.differences.values())
     return msgspec.structs.replace(shipped.layout, fill=fill.tobytes())
 
 
 def strip_layout(emulator: Emulator, layout: Layout) -> ShippedLayout:
     """The layout as it is shipped."""
-    fill, first = np.frombuffer(layout.fill, np.uint8), _first_memory(emulator)
+    fill, first = np.frombuffer(layout.fill, np.uint8), _read_first_memory(emulator)
     differences = {int(a): int(fill[a]) for a in np.flatnonzero(fill != first)}
     return ShippedLayout(msgspec.structs.replace(layout, fill=b""), differences)
 
@@ -60,7 +60,7 @@ def pack_layouts(layouts: Mapping[str, ShippedLayout]) -> bytes:
     return lzma.compress(msgspec.msgpack.encode(contents), preset=9)
 
 
-def _first_memory(emulator: Emulator) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _read_first_memory(emulator: Emulator) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     emulator.reset(emulator.bindings.walkthrough_seed)
     return emulator.ram.copy()
 

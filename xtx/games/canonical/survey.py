@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.canonical.byte_roles import NONSENSE, PAIRS, Traces
-from xtx.games.canonical.canonical_state import Layout, World, prompt_of
+from xtx.games.canonical.canonical_state import Layout, World, read_prompt
 from xtx.games.canonical.command_trials import IDLE, RNG, Trial, Trials
 from xtx.games.canonical.equivalent_values import EquivalentValueSearch
 from xtx.games.canonical.idle_bytes import IdleBytes
@@ -81,8 +81,8 @@ class _Survey:
         budget = self.budget
         budget.begin("walking through the game", 0.1)
         states, commands, memory, scores = self.walks.walk()
-        usual = max(states, key=lambda s: sum(prompt_of(s) == prompt_of(t) for t in states))
-        ordinary = [i for i, state in enumerate(states) if prompt_of(state) == prompt_of(usual)]
+        usual = max(states, key=lambda s: sum(read_prompt(s) == read_prompt(t) for t in states))
+        ordinary = [i for i, state in enumerate(states) if read_prompt(state) == read_prompt(usual)]
         chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
         profile = self.emulator.story.profile
         if (profile is not None and profile.volatile) or not self.trials.can_try:
@@ -144,7 +144,7 @@ class _Survey:
             index, state = asked
             watched = world.watched(np.frombuffer(state.ram, np.uint8))
             outcomes = trial.outcomes(state, commands[index], watched, kinds=True)
-            return trial.answers(state, IDLE[:2]), _pattern(outcomes).tobytes()
+            return trial.answers(state, IDLE[:2]), _number_by_kind(outcomes).tobytes()
 
         def appearances(asked: Sequence[tuple[int, Snapshot]]) -> list[tuple[tuple[str, ...], bytes]]:
             for index, state in asked:
@@ -161,7 +161,7 @@ class _Survey:
         return msgspec.structs.replace(layout, equivalent_values=search.find(suspects, layout.room_bytes))
 
 
-def _pattern(outcomes: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+def _number_by_kind(outcomes: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Which commands do the same, whatever it is: for each the first of those, -1 where nothing is done."""
     _, first, same = np.unique(outcomes, return_index=True, return_inverse=True)
     return np.where(outcomes == 0, -1, first[same])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.canonical.canonical_state import Layout, prompt_of
+from xtx.games.canonical.canonical_state import Layout, read_prompt
 from xtx.games.canonical.command_trials import IDLE, Trials
 from xtx.games.canonical.survey_budget import FROTZ_WEIGHT, Budget
 from xtx.games.emulator.frotz import BASIC_ACTIONS, CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Snapshot, Status
@@ -84,9 +84,9 @@ class SurveyWalks:
                 if emulator.over or self.step(self.random.choice(commands)) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
-                if prompt_of(state) == layout.prompt:
+                if read_prompt(state) == layout.prompt:
                     states.append(state)
-        return states[:count] or [state for state in self.walked if prompt_of(state) == layout.prompt]
+        return states[:count] or [state for state in self.walked if read_prompt(state) == layout.prompt]
 
     def wait_in_rooms(self, layout: Layout) -> list[Snapshot]:
         """States in which nothing is done for some turns in rooms that have bytes of their own: many of those are
@@ -94,7 +94,7 @@ class SurveyWalks:
         emulator, places, states = self.emulator, set(layout.room_bytes), []
         for start in self.walked:
             room = emulator.tree.room(np.frombuffer(start.ram, np.uint8), emulator.player)
-            if room not in places or prompt_of(start) != layout.prompt:
+            if room not in places or read_prompt(start) != layout.prompt:
                 continue
             places.remove(room)
             emulator.restore(start)
@@ -102,7 +102,7 @@ class SurveyWalks:
                 if self.step(IDLE[0]) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
-                if prompt_of(state) == layout.prompt:
+                if read_prompt(state) == layout.prompt:
                     states.append(state)
             if self.budget.is_spent:
                 break

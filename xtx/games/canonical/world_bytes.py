@@ -25,7 +25,7 @@ def select_kept_bytes(emulator: Emulator) -> npt.NDArray[np.bool_]:
     """The bytes that belong to the world whatever was seen. Not attributes of objects that Jericho does not know:
     most are noise (a room was visited), but not all."""
     kept = np.zeros(emulator.header.dynamic_size, dtype=np.uint8)
-    kept[emulator.header.first_object : emulator.header.object_address(emulator.tree.count + 1)] = 1
+    kept[emulator.header.first_object : emulator.header.compute_object_address(emulator.tree.count + 1)] = 1
     emulator.tree.entries(kept)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
     kept[list(emulator.world_memory.special)] = 1
     return kept.astype(bool)

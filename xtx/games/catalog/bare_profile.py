@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from xtx.games.catalog.finding import Finding
-from xtx.games.catalog.profile import Profile, grammar_templates
-from xtx.games.zmachine.infocom_grammar import infocom_templates
+from xtx.games.catalog.profile import Profile, read_grammar_templates
+from xtx.games.zmachine.infocom_grammar import read_infocom_templates
 from xtx.games.zmachine.story_memory import Header, count_objects
 
 SEED = 1
@@ -22,7 +22,7 @@ _COMMON_TEMPLATES = (
 """What is tried in a story if its grammar cannot be read."""
 
 
-def bare_profile(content: bytes, md5: str, path: Path) -> Profile:
+def make_bare_profile(content: bytes, md5: str, path: Path) -> Profile:
     """The profile of a story as far as its file says it."""
     header, name = Header.read(content), name_of(path)
     return Profile(
@@ -39,7 +39,7 @@ def bare_profile(content: bytes, md5: str, path: Path) -> Profile:
     )
 
 
-def file_findings(content: bytes) -> tuple[Finding, ...]:
+def list_file_findings(content: bytes) -> tuple[Finding, ...]:
     """How good what the file says is."""
     count = _count_objects(content, Header.read(content))
     return _find_grammar(content)[1], Finding("objects", str(count), "likely", "read from the object table")
@@ -57,7 +57,7 @@ def name_of(path: Path) -> str:
 
 
 def _find_grammar(story: bytes) -> tuple[tuple[str, ...], Finding]:
-    for compiler, read in (("Inform", grammar_templates), ("Infocom", infocom_templates)):
+    for compiler, read in (("Inform", read_grammar_templates), ("Infocom", read_infocom_templates)):
         with suppress(ValueError, IndexError):
             templates = tuple(read(story))
             if templates:

@@ -19,7 +19,7 @@ class RewardSteps:
     rewards: int
 
 
-def steps_between_rewards(rewards: Sequence[int]) -> RewardSteps | None:
+def count_steps_between_rewards(rewards: Sequence[int]) -> RewardSteps | None:
     """The distances between rewards, given the reward of every step of a walkthrough; None if all are zero.
 
     The two numbers count differently, because the paper's do (docs/fidelity.md): the mean is all steps, with those

@@ -21,7 +21,7 @@ import msgspec
 from xtx.core import UserError
 from xtx.files.bounded_reads import BadFileError, read_bounded
 from xtx.files.user_paths import find_cache_folder
-from xtx.games.catalog.bare_profile import bare_profile
+from xtx.games.catalog.bare_profile import make_bare_profile
 from xtx.games.catalog.profile import Profile, read_profile
 from xtx.games.catalog.story_file import MAX_STORY_BYTES, Story, check_places, read_story
 from xtx.games.catalog.story_formats import BLORB_SUFFIXES, FOREIGN_SUFFIXES
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Whether it comes with xtx."""
 
 
-def user_folder() -> Path:
+def find_user_folder() -> Path:
     """The folder into which `xtx games add` copies stories."""
     base = os.environ.get("XDG_DATA_HOME", "")
     # The XDG rules: a path that is empty or relative counts as not set.
@@ -63,10 +63,10 @@ def user_folder() -> Path:
 def folders() -> tuple[Path, ...]:
     """The folders that are searched for stories, in order: those in XTX_GAMES, the user's, the package's."""
     listed = os.environ.get("XTX_GAMES", "").split(os.pathsep)
-    return (*(Path(folder).expanduser() for folder in listed if folder), user_folder(), DATA)
+    return (*(Path(folder).expanduser() for folder in listed if folder), find_user_folder(), DATA)
 
 
-def absent_folders() -> tuple[Path, ...]:
+def list_absent_folders() -> tuple[Path, ...]:
     """The folders named in XTX_GAMES that are not there, or cannot be read."""
     return tuple(f for f in folders()[:-2] if not (os.path.isdir(f) and os.access(f, os.R_OK | os.X_OK)))
 
@@ -84,7 +84,7 @@ def is_story_path(text: str) -> bool:
     return os.sep in text or (named and path.is_file())
 
 
-def story_files(folder: Path) -> list[Path]:
+def list_story_files(folder: Path) -> list[Path]:
     """The files in a folder that are called as stories are, by name; none if the folder cannot be read."""
     try:
         return sorted(path for path in folder.iterdir() if is_story_name(path) and path.is_file())
@@ -97,34 +97,34 @@ def entries() -> tuple[Entry, ...]:
 
     Where two have the same name, the one that comes first counts.
     """
-    found = {entry.name: entry for entry in _jericho_entries()}
+    found = {entry.name: entry for entry in _read_jericho_entries()}
     for folder in (DATA, *folders()):
-        for _, profile in _profiles(folder):
-            found.setdefault(profile.name, _from_profile(profile, embedded=folder == DATA))
+        for _, profile in _read_profiles(folder):
+            found.setdefault(profile.name, _make_entry(profile, embedded=folder == DATA))
     return tuple(found.values())
 
 
-def default_game() -> str:
+def find_default_game() -> str:
     """The name of the adventure that comes with xtx."""
-    for _, profile in _profiles(DATA):
+    for _, profile in _read_profiles(DATA):
         return profile.name
     raise UserError("this copy of xtx lacks its own adventure: install it again, or name a game")
 
 
 def extra_actions(name: str) -> tuple[str, ...]:
     """The commands that the paper added to a game's grammar; none for most games."""
-    return _extra_actions().get(name, ())
+    return _read_extra_actions().get(name, ())
 
 
 def find_story(name_or_path: str) -> Story:
     """The story of that name, or in that file, with its profile where it needs one. Raises `UserError`."""
     if is_story_path(name_or_path):
-        return _described(read_story(Path(name_or_path)))
+        return _add_profile(read_story(Path(name_or_path)))
     entry = find_entry(name_or_path)
     found, notes = locate(entry)
     if found is None:
-        raise UserError(_missing(entry, notes))
-    return _described(read_story(found))
+        raise UserError(_format_missing(entry, notes))
+    return _add_profile(read_story(found))
 
 
 def find_entry(name: str) -> Entry:
@@ -145,7 +145,7 @@ def locate(entry: Entry) -> tuple[Path | None, list[str]]:
     notes: list[str] = []
     for folder in folders():
         path = folder / entry.file
-        md5 = _md5(path)
+        md5 = _find_md5(path)
         if md5 == entry.md5:
             return path, notes
         if md5:
@@ -153,8 +153,8 @@ def locate(entry: Entry) -> tuple[Path | None, list[str]]:
         elif os.path.exists(path):
             notes.append(f"{path} cannot be read")
     for folder in folders():
-        for path in story_files(folder):
-            if _md5(path) == entry.md5:
+        for path in list_story_files(folder):
+            if _find_md5(path) == entry.md5:
                 return path, notes
     return None, notes
 
@@ -162,7 +162,7 @@ def locate(entry: Entry) -> tuple[Path | None, list[str]]:
 def find_profile(md5: str) -> Profile | None:
     """The profile of the story with that md5, among those in the searched folders."""
     for folder in folders():
-        for _, profile in _profiles(folder):
+        for _, profile in _read_profiles(folder):
             if profile.md5 == md5:
                 return profile
     return None
@@ -170,10 +170,10 @@ def find_profile(md5: str) -> Profile | None:
 
 def supported(md5: str) -> Entry | None:
     """Return Jericho's game of the story with that md5."""
-    return next((entry for entry in _jericho_entries() if entry.md5 == md5), None)
+    return next((entry for entry in _read_jericho_entries() if entry.md5 == md5), None)
 
 
-def _described(story: Story) -> Story:
+def _add_profile(story: Story) -> Story:
     """The story with a profile where Jericho does not know it: at the least with what its file says."""
     if supported(story.md5) is not None or story.profile is not None:
         return story
@@ -184,10 +184,10 @@ def _described(story: Story) -> Story:
         except ValueError as error:
             raise UserError(f"the profile of {story.path} does not fit ({error}); add the story again") from None
     profile = profile or _find_kept(story)
-    return replace(story, profile=profile or bare_profile(story.content, story.md5, story.path))
+    return replace(story, profile=profile or make_bare_profile(story.content, story.md5, story.path))
 
 
-def found_file(md5: str) -> Path:
+def locate_found_profile(md5: str) -> Path:
     """Where a profile is kept that was found of a story which was not added."""
     return find_cache_folder() / "found" / f"{md5}-{DISCOVERY_VERSION}.json"
 
@@ -195,38 +195,38 @@ def found_file(md5: str) -> Path:
 def _find_kept(story: Story) -> Profile | None:
     """What was found before of a story that was not added."""
     with contextlib.suppress(ValueError):
-        profile = read_profile(found_file(story.md5))
+        profile = read_profile(locate_found_profile(story.md5))
         check_places(profile, story.content)
         return profile if profile.md5 == story.md5 else None
     return None
 
 
-def _missing(entry: Entry, notes: list[str]) -> str:
+def _format_missing(entry: Entry, notes: list[str]) -> str:
     return "; ".join(
         [
-            f"{entry.name} is not here: put {entry.file} into {user_folder()} or a folder named in XTX_GAMES, "
+            f"{entry.name} is not here: put {entry.file} into {find_user_folder()} or a folder named in XTX_GAMES, "
             f"or run: {format_command('games', 'add', 'FILE_OR_FOLDER')}",
             f"the community has it in the Jericho game suite (md5 {entry.md5}), "
             "and many free stories are in the Interactive Fiction Archive",
-            *(f"XTX_GAMES names {folder}, which is no folder that can be read" for folder in absent_folders()),
+            *(f"XTX_GAMES names {folder}, which is no folder that can be read" for folder in list_absent_folders()),
             *notes,
         ]
     )
 
 
 @cache
-def _jericho_entries() -> tuple[Entry, ...]:
+def _read_jericho_entries() -> tuple[Entry, ...]:
     return msgspec.json.decode((DATA / "catalog.json").read_bytes(), type=tuple[Entry, ...])
 
 
 @cache
-def _extra_actions() -> dict[str, tuple[str, ...]]:
+def _read_extra_actions() -> dict[str, tuple[str, ...]]:
     return msgspec.json.decode((DATA / "extra_actions.json").read_bytes(), type=dict[str, tuple[str, ...]])
 
 
-def _profiles(folder: Path) -> Iterator[tuple[Path, Profile]]:
+def _read_profiles(folder: Path) -> Iterator[tuple[Path, Profile]]:
     """The stories in a folder that have a good profile beside them. Bad ones are reported when they are played."""
-    for path in story_files(folder):
+    for path in list_story_files(folder):
         companion = path.with_suffix(".json")
         if companion.is_file():
             try:
@@ -235,7 +235,7 @@ def _profiles(folder: Path) -> Iterator[tuple[Path, Profile]]:
                 continue
 
 
-def _from_profile(profile: Profile, embedded: bool) -> Entry:
+def _make_entry(profile: Profile, embedded: bool) -> Entry:
     return Entry(
         name=profile.name,
         file=profile.file,
@@ -247,16 +247,16 @@ def _from_profile(profile: Profile, embedded: bool) -> Entry:
     )
 
 
-def _md5(path: Path) -> str:
+def _find_md5(path: Path) -> str:
     """The md5 of a file; empty if it cannot be read, or is too large for a story."""
     try:
         status = path.stat()
-        return _md5_of(path, status.st_size, status.st_mtime_ns)
+        return _compute_md5(path, status.st_size, status.st_mtime_ns)
     except (OSError, BadFileError):
         return ""
 
 
 @cache
-def _md5_of(path: Path, size: int, changed: int) -> str:
+def _compute_md5(path: Path, size: int, changed: int) -> str:
     # Size and time of change are there for the cache alone: a file that was replaced is read again.
     return hashlib.md5(read_bounded(path, MAX_STORY_BYTES), usedforsecurity=False).hexdigest()

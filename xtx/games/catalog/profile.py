@@ -152,7 +152,7 @@ GrammarLine = tuple[int, tuple[Token, ...]]
 """The action with its flags, and the tokens."""
 
 
-def grammar_templates(story: bytes, topics: bool = True) -> list[str]:
+def read_grammar_templates(story: bytes, topics: bool = True) -> list[str]:
     """The templates of all commands that an Inform 6 story's grammar knows, fewest holes first.
 
     Verbs that mean the same stand together ("get/take OBJ"), and so do prepositions ("in/into"). With `topics`, free
@@ -161,10 +161,10 @@ def grammar_templates(story: bytes, topics: bool = True) -> list[str]:
     Raises `ValueError` for a story without an Inform grammar.
     """
     try:
-        entries = list(_dictionary(story))
+        entries = list(_read_dictionary_entries(story))
         verbs = {number: word_ for word_, flags, number, _ in reversed(entries) if flags & _VERB}
-        tables = _tables(story, len(set(verbs)))
-        directions = _direction_filters(entries, tables)
+        tables = _read_tables(story, len(set(verbs)))
+        directions = _find_direction_filters(entries, tables)
     except IndexError:
         raise ValueError("the dictionary or the grammar points outside the story") from None
     words: defaultdict[tuple[int, tuple[Token, ...]], set[str]] = defaultdict(set)
@@ -175,7 +175,7 @@ def grammar_templates(story: bytes, topics: bool = True) -> list[str]:
         shapes = {
             tuple(text for text, _, _ in tokens): (action, tokens)
             for action, tokens in tables[number]
-            if _fillable(tokens, directions, topics)
+            if _can_fill(tokens, directions, topics)
         }
         for line in shapes.values():
             words[line].add(word_)
@@ -189,24 +189,24 @@ _TALK = frozenset(
 )  # fmt: skip
 
 
-def unlisted_templates(story: bytes, listed: Iterable[str]) -> list[str]:
+def find_unlisted_templates(story: bytes, listed: Iterable[str]) -> list[str]:
     """The templates of an Inform 6 story's grammar that none of the listed ones stands for.
 
     Not those for talking and looking things up: they are many, and without the right topic nothing comes of them.
     Raises `ValueError` for a story without an Inform grammar.
     """
-    known = {command for template in listed for command in _readings(template)}
+    known = {command for template in listed for command in _split_readings(template)}
     return [
         template
-        for template in grammar_templates(story)
-        if known.isdisjoint(_readings(template)) and _TALK.isdisjoint(template.split()[0].split("/"))
+        for template in read_grammar_templates(story)
+        if known.isdisjoint(_split_readings(template)) and _TALK.isdisjoint(template.split()[0].split("/"))
     ]
 
 
-def overshadowed_readings(listed: Sequence[str], chosen: Collection[str]) -> Iterator[str]:
+def find_overshadowed_readings(listed: Sequence[str], chosen: Collection[str]) -> Iterator[str]:
     """One reading of its own for each listed template of which only a reading was chosen that another one has too, so
     that the parser takes it for that: "drop OBJ on OBJ" is putting down, and "drop OBJ at OBJ" throwing."""
-    readings = [list(_readings(template)) for template in listed]
+    readings = [list(_split_readings(template)) for template in listed]
     owners = Counter(reading for one in readings for reading in set(one))
     for one in readings:
         used = [reading for reading in one if reading in chosen]
@@ -215,12 +215,12 @@ def overshadowed_readings(listed: Sequence[str], chosen: Collection[str]) -> Ite
             yield from [r for r in one if owners[r] == 1 and r.split()[0] == verb][:1]
 
 
-def _readings(template: str) -> Iterator[str]:
+def _split_readings(template: str) -> Iterator[str]:
     """The template with each choice of its alternatives."""
     return map(" ".join, product(*(part.split("/") for part in template.split())))
 
 
-def _dictionary(story: bytes) -> Iterator[tuple[str, int, int, int]]:
+def _read_dictionary_entries(story: bytes) -> Iterator[tuple[str, int, int, int]]:
     """Each dictionary word with its three bytes of data: flags, verb number, preposition number."""
     header = Header.read(story)
     start = header.dictionary
@@ -236,11 +236,11 @@ def _dictionary(story: bytes) -> Iterator[tuple[str, int, int, int]]:
         yield text, data[0], data[1], data[2] if len(data) > 2 else 0
 
 
-def _tables(story: bytes, verbs: int) -> dict[int, list[GrammarLine]]:
+def _read_tables(story: bytes, verbs: int) -> dict[int, list[GrammarLine]]:
     """The grammar lines by verb number. The header does not say which of two layouts Inform used: one fits."""
     start = word(story, 0x0E)
     addresses = [word(story, start + 2 * i) for i in range(verbs)]
-    for read in (_lines_gv2, _lines_gv1):
+    for read in (_read_lines_gv2, _read_lines_gv1):
         try:
             lines, ends = zip(*(read(story, address) for address in addresses), strict=True)
         except (ValueError, IndexError):
@@ -250,7 +250,7 @@ def _tables(story: bytes, verbs: int) -> dict[int, list[GrammarLine]]:
     raise ValueError("no Inform 6 grammar found in the story")
 
 
-def _lines_gv2(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
+def _read_lines_gv2(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
     """The lines of one verb and the address after them, in the layout of Inform since 6.10."""
     header = Header.read(story)
     lines: list[GrammarLine] = []
@@ -276,10 +276,10 @@ def _lines_gv2(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
     return lines, address
 
 
-def _lines_gv1(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
+def _read_lines_gv1(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
     """The lines of one verb and the address after them, in Inform's older layout."""
     prepositions: defaultdict[int, list[str]] = defaultdict(list)
-    for text, flags, _, number in _dictionary(story):
+    for text, flags, _, number in _read_dictionary_entries(story):
         if flags & _PREPOSITION:
             prepositions[number].append(text)
     lines: list[GrammarLine] = []
@@ -306,14 +306,16 @@ def _lines_gv1(story: bytes, address: int) -> tuple[list[GrammarLine], int]:
     return lines, address + count * _GV1_LINE
 
 
-def _direction_filters(entries: Iterable[tuple[str, int, int, int]], tables: dict[int, list[GrammarLine]]) -> set[int]:
+def _find_direction_filters(
+    entries: Iterable[tuple[str, int, int, int]], tables: dict[int, list[GrammarLine]]
+) -> set[int]:
     """The routines by which the verb "go" tells a direction from a thing: directions need no template."""
     go = [number for text, flags, number, _ in entries if text == "go" and flags & _VERB]
     lines = [line for number in go for line in tables.get(number, ())]
     return {data for _, tokens in lines for _, kind, data in tokens if kind == _FILTER}
 
 
-def _fillable(tokens: tuple[Token, ...], directions: set[int], topics: bool) -> bool:
+def _can_fill(tokens: tuple[Token, ...], directions: set[int], topics: bool) -> bool:
     """Whether names of objects can fill all the holes of a line, and there are at most two."""
     holes = [(kind, data) for _, kind, data in tokens if kind]
     if len(holes) > 2 or any(kind == 1 and data in _NUMBERS for kind, data in holes):
@@ -335,7 +337,7 @@ _WORLD = {
 _NOISE = ("workflag", "visited")
 
 
-def profile_from_debug(
+def make_profile_from_debug(
     story: bytes,
     debug_xml: bytes,
     *,
@@ -351,7 +353,7 @@ def profile_from_debug(
     """The profile of a story compiled with Inform 6 and its library.
 
     `special` names the variables and arrays that belong to the world; names the story does not have
-    are passed over. `topics` is that of `grammar_templates`. Raises `ValueError` if the debugging information is
+    are passed over. `topics` is that of `read_grammar_templates`. Raises `ValueError` if the debugging information is
     damaged or belongs to another story.
     """
     try:
@@ -377,14 +379,14 @@ def profile_from_debug(
             location=Word(facts.spans["location"][0]),
             special=tuple(address for key in special for address in range(*facts.spans.get(key, (0, 0)))),
             ignored_attributes=tuple(sorted(facts.attributes[key] for key in _NOISE if key in facts.attributes)),
-            volatile=_joined(
+            volatile=_join_spans(
                 [
                     *(facts.spans[key] for key in facts.library - _WORLD),
-                    *_individual_properties(story, header, facts.objects.get("LibraryExtensions", 0)),
+                    *_read_individual_properties(story, header, facts.objects.get("LibraryExtensions", 0)),
                 ]
             ),
             word_length=6 if header.small else 9,
-            grammar=tuple(grammar_templates(story, topics)),
+            grammar=tuple(read_grammar_templates(story, topics)),
             seed=seed,
             walkthrough=tuple(walkthrough),
         )
@@ -399,35 +401,35 @@ class _DebugNames:
 
     def __init__(self, debug: ElementTree.Element) -> None:
         files = {s.get("index"): Path(s.findtext("given-path", "")).stem.lower() for s in debug.findall("source")}
-        self.constants = {n: int(e.findtext("value", "0")) for n, e in _named(debug, "constant")}
-        self.objects = {n: int(e.findtext("value", "0")) for n, e in _named(debug, "object")}
-        self.attributes = {n: int(e.findtext("value", "0")) for n, e in _named(debug, "attribute")}
+        self.constants = {n: int(e.findtext("value", "0")) for n, e in _find_named(debug, "constant")}
+        self.objects = {n: int(e.findtext("value", "0")) for n, e in _find_named(debug, "object")}
+        self.attributes = {n: int(e.findtext("value", "0")) for n, e in _find_named(debug, "attribute")}
         self.spans: dict[str, tuple[int, int]] = {}
         """First address and the address after the last, of variables and arrays."""
         self.library: set[str] = set()
         """The variables and arrays that the library or the compiler declared."""
-        for name, element in _named(debug, "global-variable"):
+        for name, element in _find_named(debug, "global-variable"):
             address = int(element.findtext("address", "0"))
             self.spans[name] = address, address + 2
-        for name, element in _named(debug, "array"):
+        for name, element in _find_named(debug, "array"):
             address = int(element.findtext("value", "0"))
             self.spans[name] = address, address + int(element.findtext("byte-count", "0"))
         for tag in ("global-variable", "array"):
-            for name, element in _named(debug, tag):
+            for name, element in _find_named(debug, tag):
                 source = element.findtext("source-code-location/file-index")
                 # the compiler's sys__glob* are other names for the first of the story's own variables
                 if (source is None and not name.startswith("sys__")) or files.get(source) in _LIBRARY_FILES:
                     self.library.add(name)
 
 
-def _individual_properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, int]]:
+def _read_individual_properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, int]]:
     """Where an object keeps the properties it does not share; nothing for object 0.
 
     The parser of library 6.12 keeps its place in the typed line in such a property, and so in no variable.
     """
     if number == 0:
         return
-    table = word(story, header.object_address(number) + header.object_size - 2)
+    table = word(story, header.compute_object_address(number) + header.object_size - 2)
     entry = table + 1 + 2 * story[table]
     while story[entry]:
         long = story[entry] & 0x80
@@ -441,12 +443,12 @@ def _individual_properties(story: bytes, header: Header, number: int) -> Iterato
         entry = data + size
 
 
-def _named(debug: ElementTree.Element, tag: str) -> Iterator[tuple[str, ElementTree.Element]]:
+def _find_named(debug: ElementTree.Element, tag: str) -> Iterator[tuple[str, ElementTree.Element]]:
     for element in debug.findall(tag):
         yield element.findtext("identifier", ""), element
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _join_spans(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """The same addresses in as few ranges as possible, in order."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):

@@ -30,7 +30,7 @@ def as_fields(profile: Profile) -> dict[str, Any]:
     return fields
 
 
-def profile_key(profile: Profile) -> bytes:
+def make_profile_key(profile: Profile) -> bytes:
     """All of a profile that bears on how a game goes, for the keys of the atlas."""
     fields = {name: value for name, value in as_fields(profile).items() if name not in _NO_PART_OF_PLAY}
     return msgspec.msgpack.encode(fields)

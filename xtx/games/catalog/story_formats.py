@@ -65,7 +65,7 @@ def is_blorb(content: bytes) -> bool:
 
 def read_blorb(content: bytes) -> bytes:
     """The Z-code story in a Blorb package. Raises `ValueError` with the rest of a sentence about the package."""
-    for kind, chunk in _chunks(content):
+    for kind, chunk in _read_chunks(content):
         if kind == b"ZCOD":
             return chunk
         if kind in _EXECUTABLES:
@@ -76,7 +76,7 @@ def read_blorb(content: bytes) -> bytes:
     raise ValueError("is a Blorb package without a story in it")
 
 
-def _chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _read_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Type and content of each chunk of a package."""
     start = 12
     while start + 8 <= len(content):

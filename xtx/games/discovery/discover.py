@@ -11,13 +11,13 @@ import msgspec
 
 from xtx.core import UserError
 from xtx.games.canonical.survey_budget import Budget, Progress
-from xtx.games.catalog.bare_profile import SEED, bare_profile, file_findings
+from xtx.games.catalog.bare_profile import SEED, list_file_findings, make_bare_profile
 from xtx.games.catalog.finding import Finding
 from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.story_file import Story
 from xtx.games.discovery.ending import find_end
 from xtx.games.discovery.player import find_player
-from xtx.games.discovery.probe import Probe, commonest_prompt
+from xtx.games.discovery.probe import Probe, find_commonest_prompt
 from xtx.games.discovery.score import find_scoring
 from xtx.games.discovery.walk import find_opening, walk
 from xtx.games.emulator.frotz import Emulator
@@ -32,9 +32,9 @@ BUDGET = 2_000_000_000
 def discover(story: Story, on_progress: Progress | None = None) -> Profile:
     """What can be found out about a story. Runs it, so it must be called in a process of its own. The same story always
     gives the same profile. Raises `UserError` for a story that ends by itself."""
-    profile = bare_profile(story.content, story.md5, story.path)
+    profile = make_bare_profile(story.content, story.md5, story.path)
     spoken = find_spoken_words(read_dictionary(story.content, Header.read(story.content)))
-    profile = msgspec.structs.replace(profile, findings=file_findings(story.content), spoken=spoken)
+    profile = msgspec.structs.replace(profile, findings=list_file_findings(story.content), spoken=spoken)
     emulator = Emulator(replace(story, profile=profile))
     engine = None
     try:
@@ -59,7 +59,7 @@ def _discover(profile: Profile, probe: Probe) -> Profile:
         return msgspec.structs.replace(profile, findings=(*profile.findings, missing))
     first = emulator.save()
     answers = [answer for c in ("look", "wait", "inventory") if (answer := probe.run(first, c)) is not None]
-    prompt = commonest_prompt(answers)
+    prompt = find_commonest_prompt(answers)
     states = walk(probe, first)
     budget.begin("looking for the score", 0.45)
     scoring = find_scoring(probe, states)

@@ -23,7 +23,7 @@ def find_end(probe: Probe, states: Sequence[Snapshot]) -> tuple[End | None, Find
         usual = probe.run(state, _COMMAND)
         if usual is None:
             continue
-        for number, value in enumerate(probe.global_values(state)):
+        for number, value in enumerate(probe.read_global_values(state)):
             if value or probe.budget.is_spent:
                 continue  # it is 0 while the game goes on
             told = _list_end_texts(probe, state, number, usual.prompt)

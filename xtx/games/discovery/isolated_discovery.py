@@ -11,9 +11,9 @@ import msgspec
 from xtx.core import UserError
 from xtx.files.atomic_writes import write_user_file
 from xtx.games.canonical.survey_budget import Progress
-from xtx.games.catalog.bare_profile import bare_profile, file_findings
+from xtx.games.catalog.bare_profile import list_file_findings, make_bare_profile
 from xtx.games.catalog.finding import Finding
-from xtx.games.catalog.known_games import found_file
+from xtx.games.catalog.known_games import locate_found_profile
 from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.catalog.story_file import Story, read_story
@@ -39,7 +39,7 @@ def describe_story(story: Story, on_progress: Progress | None = None) -> Story:
     try:
         profile = _discover_in_child(story, on_progress)
         with suppress(UserError):  # a cache that cannot be written is no cache
-            write_user_file(found_file(story.md5), encode_profile(profile))
+            write_user_file(locate_found_profile(story.md5), encode_profile(profile))
     except UnplayableStoryError:
         raise
     except UserError as error:
@@ -89,8 +89,8 @@ def make_progress(report: Report) -> Progress:
 def _fall_back(story: Story, error: UserError) -> Profile:
     """Return what a story's file says, with the error that ended its discovery among the findings."""
     trouble = Finding("commands", "not tried", "not found", str(error))
-    findings = (*file_findings(story.content), trouble)
-    return msgspec.structs.replace(bare_profile(story.content, story.md5, story.path), findings=findings)
+    findings = (*list_file_findings(story.content), trouble)
+    return msgspec.structs.replace(make_bare_profile(story.content, story.md5, story.path), findings=findings)
 
 
 def discover_file(report: Report, path: str) -> bytes:

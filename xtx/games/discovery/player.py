@@ -23,19 +23,19 @@ _MOST_THINGS = 4
 def find_player(probe: Probe, tree: ObjectTree, states: Sequence[Snapshot]) -> tuple[int | None, Finding]:
     """The player's object number."""
     votes: Counter[int] = Counter()
-    things = _things(tree)
+    things = _find_things(tree)
     for state in states[:_MOST_STATES]:
-        held = sorted({value for value in probe.global_values(state) if 0 < value <= tree.count})
-        found = _listed(probe, tree, state, held, things)
+        held = sorted({value for value in probe.read_global_values(state) if 0 < value <= tree.count})
+        found = _count_listed(probe, tree, state, held, things)
         if not found:
-            found = _listed(probe, tree, state, [o for o in range(1, tree.count + 1) if o not in held], things)
+            found = _count_listed(probe, tree, state, [o for o in range(1, tree.count + 1) if o not in held], things)
         votes.update(found)
     if votes:
         (best, most), *others = votes.most_common()
         sure = most > 1 and all(count < most for _, count in others)
         how = "inventory lists what is put into it"
         return best, Finding("player", _name(tree, best), "sure" if sure else "likely", how)
-    moved = _moving(probe, tree, states)
+    moved = _find_moving(probe, tree, states)
     if moved:
         how = "it moves with every way that is gone"
         return moved, Finding("player", _name(tree, moved), "likely", how)
@@ -46,7 +46,7 @@ def _name(tree: ObjectTree, number: int) -> str:
     return f"object {number} ({tree.names[number]})" if tree.names[number] else f"object {number}"
 
 
-def _things(tree: ObjectTree) -> list[int]:
+def _find_things(tree: ObjectTree) -> list[int]:
     """Objects that can be named, most words first: those are things and seldom rooms. Then the last ones of the table,
     since the first ones are mostly the compiler's."""
     owners = Counter(number for numbers in read_name_words(tree).values() for number in numbers)
@@ -54,7 +54,7 @@ def _things(tree: ObjectTree) -> list[int]:
     return [*named, *(number for number in range(tree.count, 0, -1) if number not in owners)]
 
 
-def _listed(
+def _count_listed(
     probe: Probe, tree: ObjectTree, state: Snapshot, places: Sequence[int], things: Sequence[int]
 ) -> Counter[int]:
     """The objects of which `inventory` lists what is put into them: for how many things. Of objects that lie in each
@@ -72,8 +72,8 @@ def _listed(
         for place in places:
             if place == thing or probe.budget.is_spent:
                 continue
-            text = _inventory(probe, _moved(tree, state, links, thing, place))
-            if text and text != _plain(usual.text) and text not in said.setdefault(place, set()):
+            text = _read_inventory(probe, _move_thing(tree, state, links, thing, place))
+            if text and text != _join_words(usual.text) and text not in said.setdefault(place, set()):
                 said[place].add(text)
                 shown.append(place)
         found.update(p for p in shown if not any(p in tree.below(links, other) for other in shown if other != p))
@@ -87,16 +87,16 @@ def _is_told(tree: ObjectTree, thing: int, text: str) -> bool:
     return bool(tree.names[thing]) and tree.names[thing].lower() in text.lower()
 
 
-def _inventory(probe: Probe, state: Snapshot) -> str:
+def _read_inventory(probe: Probe, state: Snapshot) -> str:
     answer = probe.run_altered(state, "inventory")
-    return _plain(answer.text) if answer is not None else ""
+    return _join_words(answer.text) if answer is not None else ""
 
 
-def _plain(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _moved(tree: ObjectTree, state: Snapshot, links: npt.NDArray[np.int64], thing: int, place: int) -> Snapshot:
+def _move_thing(tree: ObjectTree, state: Snapshot, links: npt.NDArray[np.int64], thing: int, place: int) -> Snapshot:
     """The state with a thing put into an object."""
     ram, links = np.frombuffer(state.ram, np.uint8).copy(), links.copy()
     tree.unlink(ram, links, thing)
@@ -104,7 +104,7 @@ def _moved(tree: ObjectTree, state: Snapshot, links: npt.NDArray[np.int64], thin
     return msgspec.structs.replace(state, ram=ram.tobytes())
 
 
-def _moving(probe: Probe, tree: ObjectTree, states: Sequence[Snapshot]) -> int:
+def _find_moving(probe: Probe, tree: ObjectTree, states: Sequence[Snapshot]) -> int:
     """The object that most often has another parent after a way was gone; 0 for none."""
     moved: Counter[int] = Counter()
     for state in states:

@@ -78,7 +78,7 @@ class Probe:
         ram[address : address + 2] = (value & 0xFFFF).to_bytes(2, "big")
         return msgspec.structs.replace(state, ram=bytes(ram))
 
-    def global_values(self, state: Snapshot) -> list[int]:
+    def read_global_values(self, state: Snapshot) -> list[int]:
         """The values of all global variables, without a sign."""
         table: Ram = np.frombuffer(state.ram, np.uint8)[self.globals : self.globals + 2 * self.number_of_globals]
         values: list[int] = table.view(">u2").tolist()
@@ -103,7 +103,7 @@ def has_same_words(one: str, other: str) -> bool:
     return one.split() == other.split()
 
 
-def commonest_prompt(answers: Sequence[ProbeAnswer]) -> tuple[int, int] | None:
+def find_commonest_prompt(answers: Sequence[ProbeAnswer]) -> tuple[int, int] | None:
     """The prompt at which most of the answers end."""
     prompts = [answer.prompt for answer in answers]
     return max(prompts, key=prompts.count) if prompts else None

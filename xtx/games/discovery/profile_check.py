@@ -92,7 +92,7 @@ class _Play:
         if told:
             self._check(now - before == told)
         if now != before or told:
-            printed = self._printed_score()
+            printed = self._read_printed_score()
             if printed is not None:
                 self._check(printed == now)
 
@@ -100,7 +100,7 @@ class _Play:
         self.checks += 1
         self.mistakes += not is_right
 
-    def _printed_score(self) -> int | None:
+    def _read_printed_score(self) -> int | None:
         """The score as the story prints it in the present state, which is the same afterwards."""
         emulator = self.emulator
         said = emulator.narration

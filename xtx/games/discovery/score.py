@@ -77,26 +77,26 @@ class _Shown:
 def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     """The score, the number of moves and the points that there are to get, from some states of a story."""
     text = _read_answer(probe, states[0])
-    shown = [_variables_shown(probe, state) for state in states[:_MOST_STATES]]
+    shown = [_find_variables_shown(probe, state) for state in states[:_MOST_STATES]]
     score, score_finding = _find_common_variable(probe, shown, "score", "shown by the command score")
     moves, moves_finding = _find_common_variable(probe, shown, "moves", "shown by the command score")
-    fixed = _fixed_by_version(probe)
+    fixed = _find_fixed_by_version(probe)
     if fixed:
         how = "version 3 fixes it" + ("; shown by the command score" if score == fixed[0] else "")
         score, score_finding = fixed[0], Finding("score", _name(probe, fixed[0]), "sure", how)
         moves, moves_finding = fixed[1], Finding("moves", _name(probe, fixed[1]), "sure", "version 3 fixes it")
     if score is None or moves is None:
-        in_status = [_variables_shown(probe, state, in_status=True) for state in states[:_MOST_STATES]]
+        in_status = [_find_variables_shown(probe, state, in_status=True) for state in states[:_MOST_STATES]]
         if score is None:
             score, score_finding = _find_common_variable(probe, in_status, "score", "shown in the status line")
         if moves is None:
             others = [[one for one in each if _place(probe, one.number) != score] for each in in_status]
             moves, moves_finding = _find_common_variable(probe, others, "moves", "shown in the status line")
     if moves is None:
-        moves, moves_finding = _ticking(probe, states[0])
+        moves, moves_finding = _find_ticking(probe, states[0])
     printed = next((p for p in PRINTED if re.search(p, text)), "")
     if score is None and printed:
-        score, score_finding = _elsewhere(probe, states, printed)
+        score, score_finding = _find_elsewhere(probe, states, printed)
     elif score is None and _NO_SCORE.search(text):
         score_finding = Finding("score", "none", "sure", "the story says that it keeps no score")
     most = _MAXIMUM.search(text) if score is not None or printed else None
@@ -110,7 +110,7 @@ def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     return Scoring(score, moves, max_score, "" if score is not None else printed, findings)
 
 
-def _fixed_by_version(probe: Probe) -> tuple[Word, Word] | None:
+def _find_fixed_by_version(probe: Probe) -> tuple[Word, Word] | None:
     """Score and moves in version 3, where the interpreter draws the status line itself and so must know them; nothing
     in later versions, and where the story shows the time of day instead."""
     header = probe.emulator.header
@@ -133,10 +133,10 @@ def _read_answer(probe: Probe, state: Snapshot, altered: bool = False, in_status
     return _NOTE.sub("", answer.text)
 
 
-def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[Word | None, Finding]:
+def _find_elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[Word | None, Finding]:
     """The word of memory, among those that are no global variables and are as the score is now, that is printed as the
     score when it is altered. Without one the score is read from what is printed."""
-    now = _printed_value(printed, _read_answer(probe, states[0])) or 0
+    now = _read_printed_value(printed, _read_answer(probe, states[0])) or 0
     ram = states[0].ram
     found: list[int] = []
     variables = range(probe.globals, probe.globals + 2 * probe.number_of_globals)
@@ -147,7 +147,8 @@ def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[
         if len(found) > 1 or probe.budget.is_spent:
             break
         if int.from_bytes(ram[address : address + 2], "big", signed=True) == now and all(
-            _printed_value(printed, _read_answer(probe, probe.with_word(state, address, value), altered=True)) == value
+            _read_printed_value(printed, _read_answer(probe, probe.with_word(state, address, value), altered=True))
+            == value
             for state in states[:2]
             for value in _ELSEWHERE
         ):
@@ -159,7 +160,7 @@ def _elsewhere(probe: Probe, states: Sequence[Snapshot], printed: str) -> tuple[
     return None, Finding("score", "read from what is printed", "likely", how)
 
 
-def _printed_value(pattern: str, text: str) -> int | None:
+def _read_printed_value(pattern: str, text: str) -> int | None:
     found = re.search(pattern, text) if pattern else None
     return read_number(found[1]) if found else None
 
@@ -172,7 +173,7 @@ def _place(probe: Probe, number: int) -> Word:
     return Word(probe.globals + 2 * number)
 
 
-def _variables_shown(probe: Probe, state: Snapshot, in_status: bool = False) -> list[_Shown]:
+def _find_variables_shown(probe: Probe, state: Snapshot, in_status: bool = False) -> list[_Shown]:
     """The global variables of which an answer shows the value, one number of it each."""
     usual = _read_answer(probe, state, in_status=in_status)
     found: list[_Shown] = []
@@ -233,18 +234,18 @@ def _find_common_variable(
     return place, Finding(role, _name(probe, place), "sure" if sure else "likely", how)
 
 
-def _ticking(probe: Probe, state: Snapshot) -> tuple[Word | None, Finding]:
+def _find_ticking(probe: Probe, state: Snapshot) -> tuple[Word | None, Finding]:
     """The variable that goes up by one at every turn and at nothing else; the one with the least value, since a game
     begins with few moves."""
-    rows, at = [probe.global_values(state)], state
+    rows, at = [probe.read_global_values(state)], state
     for command in ("wait", "wait", "wait", "look"):
         answer = probe.run(at, command)
         if answer is None:
             break
         at = answer.state
-        rows.append(probe.global_values(at))
+        rows.append(probe.read_global_values(at))
     nonsense = probe.run(at, "xyzzyplugh")
-    still = probe.global_values(nonsense.state) if nonsense is not None else rows[-1]
+    still = probe.read_global_values(nonsense.state) if nonsense is not None else rows[-1]
     fitting = [
         number
         for number in range(probe.number_of_globals)

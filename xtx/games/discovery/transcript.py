@@ -33,11 +33,11 @@ def read_turns(content: str) -> list[TranscriptTurn]:
 
 def measure_likeness(expected: str, printed: str) -> float:
     """The share of the expected words that were printed, from 0 to 1; 1 where none were expected."""
-    words = _words(expected)
-    return sum(word in _words(printed) for word in words) / len(words) if words else 1.0
+    words = _split_words(expected)
+    return sum(word in _split_words(printed) for word in words) / len(words) if words else 1.0
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9']+", text.lower()))
 
 

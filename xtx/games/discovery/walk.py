@@ -52,7 +52,7 @@ def _follow_usual_answers(emulator: Emulator) -> tuple[str, ...] | None:
         if _takes_commands(emulator, state):
             return tuple(typed)
         choices = _REPLIES if state.wants_line else _KEYS
-        answer = _first_that_leads_on(emulator, state, choices, seen)
+        answer = _find_first_that_leads_on(emulator, state, choices, seen)
         if answer is None:
             return None
         typed.append(answer)
@@ -104,7 +104,7 @@ def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
     return len(texts) == 1
 
 
-def _first_that_leads_on(
+def _find_first_that_leads_on(
     emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[_WaitingPlace]
 ) -> str | None:
     """The first of some answers that leads to a prompt where the story has not waited yet; the emulator is there."""
@@ -127,7 +127,7 @@ def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_Waiti
 def walk(probe: Probe, first: Snapshot) -> list[Snapshot]:
     """States in some of the rooms near the first one, each room once, the first state before all others."""
     start = probe.run(first, "look")
-    states, seen = [first], {_room_line(start)} if start is not None else set()
+    states, seen = [first], {_read_room_line(start)} if start is not None else set()
     for state in states:  # which grows meanwhile
         if len(states) >= _MOST_STATES or probe.budget.is_spent:
             break
@@ -136,15 +136,15 @@ def walk(probe: Probe, first: Snapshot) -> list[Snapshot]:
             if after is None or has_same_words(after.text, "") or after.prompt != (first.pc, first.frames):
                 continue
             look = probe.run(after.state, "look")
-            if look is None or look.prompt != after.prompt or _room_line(look) in seen:
+            if look is None or look.prompt != after.prompt or _read_room_line(look) in seen:
                 continue
-            seen.add(_room_line(look))
+            seen.add(_read_room_line(look))
             states.append(after.state)
             if len(states) >= _MOST_STATES:
                 break
     return states
 
 
-def _room_line(look: ProbeAnswer) -> str:
+def _read_room_line(look: ProbeAnswer) -> str:
     """The first line of what `look` prints, which is the room's name mostly."""
     return next((line.strip() for line in look.text.split("\n") if line.strip()), "")

@@ -56,7 +56,7 @@ which never end, and what follows a line's end is kept for the next line, beyond
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
 
 
-def _typed(command: str) -> bytes:
+def _encode_typed(command: str) -> bytes:
     """The command as it is typed: plain ASCII, with a question mark for what is not."""
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
@@ -148,7 +148,7 @@ class Emulator:
     def step(self, command: str, limit: int = STEP_LIMIT) -> Status:
         """How the command ended. After anything but DONE only `restore` or `reset` may follow."""
         status = Status(
-            self._bridge_lib.bridge_step(self._bridge, _typed(command), limit, ctypes.byref(self._instructions))
+            self._bridge_lib.bridge_step(self._bridge, _encode_typed(command), limit, ctypes.byref(self._instructions))
         )
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
@@ -167,7 +167,7 @@ class Emulator:
         said: list[str | None] = []
         for begin in range(0, len(commands), _ASKED):
             some = commands[begin : begin + _ASKED]
-            joined = b"\0".join(map(_typed, some)) + b"\0"
+            joined = b"\0".join(map(_encode_typed, some)) + b"\0"
             used, done, stopped = ctypes.c_uint64(), -1, []
             while done < len(some):
                 self.restore(state)
@@ -394,7 +394,7 @@ class Emulator:
         diffs = np.zeros(count, dtype=np.uint64)
         watches = np.zeros(count, dtype=np.uint64)
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
-        joined = b"\0".join(map(_typed, commands)) + b"\0"
+        joined = b"\0".join(map(_encode_typed, commands)) + b"\0"
         state = self.save()
         done = 0
         while done < count:

@@ -96,17 +96,17 @@ class _HardenedFrotzEnv(jericho.FrotzEnv):  # type: ignore[misc]
             operations = (ctypes.c_void_p * 7).in_dll(lib, table)
             for place in places:
                 operations[place] = replacement.value
-        with _bounded_opening():
+        with _bound_opening():
             super().load(story_file, seed)
 
     def reset(self) -> Any:
         """Begin a new game, as Jericho does."""
-        with _bounded_opening():
+        with _bound_opening():
             return super().reset()
 
 
 @contextlib.contextmanager
-def _bounded_opening() -> Iterator[None]:
+def _bound_opening() -> Iterator[None]:
     """End this process by SIGVTALRM if the opening within does not end; `describe_end` says so then."""
     left, interval = signal.setitimer(signal.ITIMER_VIRTUAL, _OPENING_SECONDS)
     try:

@@ -11,7 +11,7 @@ from functools import cached_property
 import jericho
 from jericho.template_action_generator import TemplateActionGenerator
 
-from xtx.games.catalog.profile import overshadowed_readings, unlisted_templates
+from xtx.games.catalog.profile import find_overshadowed_readings, find_unlisted_templates
 from xtx.games.catalog.story_file import Story
 from xtx.games.zmachine.story_memory import Header, read_dictionary
 
@@ -70,9 +70,9 @@ class StoryBindings:
             return ()
         bindings = self._env.bindings
         listed = [template for template in str(bindings["grammar"]).split(";") if template]
-        missing = list(overshadowed_readings(listed, self.templates))
+        missing = list(find_overshadowed_readings(listed, self.templates))
         with contextlib.suppress(ValueError):  # a grammar that is not Inform's
-            missing += unlisted_templates(self._story.content, listed)
+            missing += find_unlisted_templates(self._story.content, listed)
         templates = TemplateActionGenerator({**bindings, "grammar": ";".join(missing)}).templates
         return tuple(t for t in templates if t not in self.templates)
 

@@ -98,7 +98,7 @@ class WorldMemory:
         outside = np.zeros(header.dynamic_size, dtype=np.uint8)
         outside[list(self.special)] = 0xFF
         if profile is not None:
-            outside[list(_span(profile.end))] = 0xFF
+            outside[list(_find_span(profile.end))] = 0xFF
             mask = self.tree_mask | outside
             return Change(mask, mask, np.array(profile.ignored_objects, dtype=np.uint16))
         masks = []
@@ -128,17 +128,17 @@ class WorldMemory:
     def score_addresses(self) -> tuple[int, ...]:
         profile = self._profile
         if profile is not None:
-            return tuple(_span(profile.score))
-        return self._addresses_behind(self._lib.get_score)
+            return tuple(_find_span(profile.score))
+        return self._list_addresses_behind(self._lib.get_score)
 
     @cached_property
     def moves_addresses(self) -> tuple[int, ...]:
         profile = self._profile
         if profile is not None:
-            return tuple(_span(profile.moves))
-        return self._addresses_behind(self._lib.get_moves)
+            return tuple(_find_span(profile.moves))
+        return self._list_addresses_behind(self._lib.get_moves)
 
-    def _addresses_behind(self, value: Callable[[], int]) -> tuple[int, ...]:
+    def _list_addresses_behind(self, value: Callable[[], int]) -> tuple[int, ...]:
         """The RAM bytes that a number of Jericho's depends on, found by turning every byte over once."""
         ram, before, found = self._read_ram(), value(), []
         for address in range(64, self._header.dynamic_size):
@@ -158,6 +158,6 @@ class WorldMemory:
         )  # fmt: skip
 
 
-def _span(place: Word | None) -> range:
+def _find_span(place: Word | None) -> range:
     """The addresses of a number's bytes; none for no number."""
     return range(0) if place is None else range(place.address, place.address + place.size)

@@ -21,7 +21,7 @@ from xtx.games.jericho.action_search import ActionSearch, find_search
 from xtx.games.jericho.frotz_library import FrotzLibrary
 from xtx.games.jericho.running_story import RunningStory
 from xtx.games.story_game import NO_ANSWER, GameSpec, encode_saved_game
-from xtx.processes.cpu_count import usable_processors
+from xtx.processes.cpu_count import list_usable_processors
 
 ZObject = jericho.ZObject
 DictionaryWord = jericho.DictionaryWord
@@ -63,7 +63,7 @@ class FrotzEnv:
         if actions not in ("templates", "whole"):
             raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
         self._atlas, self._actions, self.patience = atlas, actions, patience
-        self._search_threads = search_threads or min(12, len(usable_processors()))
+        self._search_threads = search_threads or min(12, len(list_usable_processors()))
         self._search: ActionSearch | None = None
         self._story: RunningStory | None = None
         self.load(story_file, seed)

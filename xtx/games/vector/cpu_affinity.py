@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from xtx.games.vector.requests import Task
 from xtx.games.vector.worker_client import WorkerClient
-from xtx.processes.cpu_count import usable_processors
+from xtx.processes.cpu_count import list_usable_processors
 
 current_processor: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
 
@@ -22,7 +22,7 @@ class Placement:
     def __init__(self, workers: int | None, games: int, tie: bool) -> None:
         """workers: number of workers; None for one for each processor. games: number of games, the most workers that
         there can be. tie: whether workers may be bound; not if other programs need the processors too."""
-        self._processors = usable_processors()
+        self._processors = list_usable_processors()
         self.workers = min(games, len(self._processors) if workers is None else workers)
         """Number of workers."""
         tied = self._processors if tie and self.workers == len(self._processors) else []

@@ -140,7 +140,7 @@ class GameHost:
             self._page.start = self._page.trace.progress
             self._page.call = number
             results.append(self._make_call(call))
-        (searched, searches), self._searched = self._searched, self._searching()
+        (searched, searches), self._searched = self._searched, self._search_timed()
         since, more = self._searched
         ahead, self._ahead = self._ahead, 0.0
         return Results(results, ahead + time.perf_counter() - began, since - searched, more - searches)
@@ -149,7 +149,7 @@ class GameHost:
         """Publish that no command is being tried."""
         self._page.start, self._page.call = self._page.trace.progress, -1
 
-    def _searching(self) -> tuple[float, int]:
+    def _search_timed(self) -> tuple[float, int]:
         """Return the seconds of searching so far, and the number of searches."""
         return sum(game.states.search_seconds for game in self._games), sum(
             game.states.searches for game in self._games
@@ -236,7 +236,7 @@ def _make_result(
     return CallResult(game.here, forbidden, step, actions=actions)
 
 
-def still_to_find(request: WorkerRequest, answer: Results) -> list[Call]:
+def list_still_to_find(request: WorkerRequest, answer: Results) -> list[Call]:
     """Return the searches that early moves left to do."""
     done = zip(request.calls, answer.results, strict=True)
     return [FindCall(call.game) for call, result in done if result.actions is None]

@@ -161,7 +161,7 @@ class GameVector:
         actions: one for each game, or a mapping from indices of games. last: indices of the games in which the step
         limit ends the episode with this step.
         """
-        return [result.step for result in self._move(self._chosen(actions), last, early=False)]
+        return [result.step for result in self._move(self._choose_actions(actions), last, early=False)]
 
     def move(self, actions: Sequence[str], last: Collection[int] = ()) -> list[Step]:
         """Make the first part of `step`: return the results without the valid actions of the new states.
@@ -169,7 +169,7 @@ class GameVector:
         The workers search those while the caller does something else; the next call must be `arrive`.
         """
         self._check_arrived()
-        chosen = self._chosen(actions)
+        chosen = self._choose_actions(actions)
         before = [(slot.here, len(slot.actions), slot.live) for slot in self._slots]
         try:
             results = self._move(chosen, last, early=True)
@@ -222,7 +222,7 @@ class GameVector:
         if self._split is None:
             raise ValueError("arrive() must follow move()")
         try:
-            return self._split.complete(self._answers(self._split.searches))
+            return self._split.complete(self._await_results(self._split.searches))
         except BaseException:
             self._end_searches()
             raise
@@ -230,7 +230,7 @@ class GameVector:
             self._split = None
             self._forbidden_actions.thaw()
 
-    def _chosen(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
+    def _choose_actions(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
         """Return the actions by the index of their game. Raises `ValueError` for a game without an episode."""
         if not isinstance(actions, list) and isinstance(actions, Mapping):  # the first check is fast, the second slow
             chosen = dict(actions)
@@ -308,9 +308,9 @@ class GameVector:
         if self._closed:
             raise ValueError("this vector is closed")
         self._check_arrived()
-        return self._answers(PendingRequest(calls) if self._pool is None else self._pool.send_calls(calls))
+        return self._await_results(PendingRequest(calls) if self._pool is None else self._pool.send_calls(calls))
 
-    def _answers(self, pending: PendingRequest) -> dict[int, CallResult]:
+    def _await_results(self, pending: PendingRequest) -> dict[int, CallResult]:
         """Wait for the results of calls, by game; report new verdicts."""
         if self._pool is None:
             return self._call_here(pending.calls)

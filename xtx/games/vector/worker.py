@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.vector.game_host import GameHost, still_to_find
+from xtx.games.vector.game_host import GameHost, list_still_to_find
 from xtx.games.vector.messages import (
     Failure,
     LookAhead,
@@ -79,7 +79,7 @@ def serve(channel: socket.socket, page: SharedPage) -> None:
             if isinstance(message, Setup):
                 host = GameHost(message, page)
             last = type(message.calls[0]) if isinstance(message, WorkerRequest) and message.calls else type(message)
-            for answer in _answers(host, message):
+            for answer in _answer_message(host, message):
                 channel.sendall(encode(answer))
         except ConnectionError:
             raise
@@ -94,7 +94,7 @@ def serve(channel: socket.socket, page: SharedPage) -> None:
         host.close()
 
 
-def _answers(host: GameHost | None, message: ParentMessage) -> Iterator[WorkerAnswer]:
+def _answer_message(host: GameHost | None, message: ParentMessage) -> Iterator[WorkerAnswer]:
     """Yield the answers to a message: one, two for early moves that need a search, or none to `LookAhead`."""
     if host is None:
         raise RuntimeError("a worker's first message must be its setup")
@@ -105,7 +105,7 @@ def _answers(host: GameHost | None, message: ParentMessage) -> Iterator[WorkerAn
         host.look_ahead(message)
         return
     answer = host.answer(message)
-    later = still_to_find(message, answer)
+    later = list_still_to_find(message, answer)
     if later:
         host.pause()  # a worker that is lost from here on was not lost at a command that is answered now
     yield answer

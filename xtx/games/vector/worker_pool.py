@@ -219,7 +219,7 @@ class WorkerPool:
             for number in self._wait(waiting):
                 answer, task = self.remotes[number].take(), tasks[number]
                 if answer is None:
-                    self._lost(task)
+                    self._handle_loss(task)
                     self._send(task)
                 else:
                     waiting.remove(number)
@@ -245,8 +245,8 @@ class WorkerPool:
         remote.send(WorkerRequest(task.calls, new, recalled, unproven), Phase.WORK)
 
     def _try_suspects(self, task: Task) -> None:
-        """Let a new worker execute alone the command at which the one before was lost; `_lost` blames it if this worker
-        is lost too."""
+        """Let a new worker execute alone the command at which the one before was lost; `_handle_loss` forbids it if
+        this worker is lost too."""
         while task.trouble is not None and (suspect := task.trouble.suspect) is not None:
             remote = self.remotes[task.remote]
             try:
@@ -256,7 +256,7 @@ class WorkerPool:
                     remote, Results, WorkerRequest([slot.make_rebuild_call()] if slot.live else []), Phase.REBUILD
                 )
             except _Lost:
-                self._lost(task)
+                self._handle_loss(task)
                 self._restart(task)
             else:
                 task.trouble.suspect = None
@@ -285,7 +285,7 @@ class WorkerPool:
                 self._placement.bind(remote)
                 return
             except _Lost:
-                self._lost(task)
+                self._handle_loss(task)
 
     def _exchange(
         self, remote: WorkerClient, kind: type[Kind], message: ParentMessage | None, phase: Phase = Phase.START
@@ -314,7 +314,7 @@ class WorkerPool:
                         remote.give_up_after(self._patience)
         return settled
 
-    def _lost(self, task: Task) -> None:
+    def _handle_loss(self, task: Task) -> None:
         """End a lost worker, and find out whether its current command is the cause.
 
         It is if the worker executed that command alone; otherwise the next worker is to do so. Raises `UserError` if

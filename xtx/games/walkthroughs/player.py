@@ -43,7 +43,7 @@ class Outcome:
         ours, theirs = np.frombuffer(self.world, np.uint8), np.frombuffer(other.world, np.uint8)
         return int(np.count_nonzero(ours != theirs)) + (self.score != other.score)
 
-    def memory_distance(self, other: Outcome) -> int:
+    def measure_memory_distance(self, other: Outcome) -> int:
         """In how many bytes of RAM the two states differ, also where no key knows of it."""
         ours, theirs = np.frombuffer(self.state.ram, np.uint8), np.frombuffer(other.state.ram, np.uint8)
         return int(np.count_nonzero(ours != theirs))
@@ -103,12 +103,12 @@ class Player:
 
     def texts(self, state: Snapshot) -> tuple[str, str]:
         """What can be read in a state."""
-        found = self._game.findings_in(state)
+        found = self._game.find_in_state(state)
         return found.look, found.inventory
 
     def offered(self, state: Snapshot) -> tuple[str, ...]:
         """The valid actions of a state, as an agent would get them."""
-        return self._game.findings_in(state).actions
+        return self._game.find_in_state(state).actions
 
     def replacements(
         self, start: Outcome, wanted: Outcome, offered: Sequence[str], most: int
@@ -143,12 +143,14 @@ class Player:
             reached = [(a, one) for a in self.offered(here.state) if (one := self.outcome(here.state, a)) is not None]
             if goal is None or goal.over or not reached:
                 return ()
-            action, here = min(reached, key=lambda one: (not one[1].is_same(goal), one[1].memory_distance(goal)))
+            action, here = min(
+                reached, key=lambda one: (not one[1].is_same(goal), one[1].measure_memory_distance(goal))
+            )
             before = goal
             played.append(action)
         return tuple(played)
 
-    def round_trip(self, start: Outcome, offered: Sequence[str]) -> tuple[str, ...]:
+    def find_round_trip(self, start: Outcome, offered: Sequence[str]) -> tuple[str, ...]:
         """Two offered actions of which the second undoes the first, so that only time passes; none if there are no
         such."""
         # What is taken can be dropped, mostly; other actions more seldom.
@@ -168,7 +170,7 @@ class Script:
 
     def __init__(self, emulator: Emulator, limit: int = 0) -> None:
         emulator.reset(emulator.bindings.walkthrough_seed)
-        self.commands = _spelled_out(emulator.bindings.walkthrough)[: limit or None]
+        self.commands = _spell_out_words(emulator.bindings.walkthrough)[: limit or None]
         self.states = [emulator.save()]
         self.best = emulator.score
         """The most points it has at any time."""
@@ -189,7 +191,7 @@ def rename(commands: Sequence[str], names: tuple[str, str] | None) -> list[str]:
     return [re.sub(rf"\b{re.escape(old)}\b", new, command, flags=re.IGNORECASE) for command in commands]
 
 
-def _spelled_out(walkthrough: Sequence[str]) -> list[str]:
+def _spell_out_words(walkthrough: Sequence[str]) -> list[str]:
     """The steps with what is to be done again in full: another action may have been played for it."""
     steps: list[str] = []
     for command in walkthrough:

@@ -149,11 +149,11 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
         choice = _Choice((command.lower(),), "", to_come)
         if command.lower() not in offered:
             played, kind = _choose(game, player, here, command, offered, works)
-            choice = _best_choice(player, script, number, here, offered, _Choice(played, kind, to_come))
+            choice = _find_best_choice(player, script, number, here, offered, _Choice(played, kind, to_come))
             idle = 0 if choice.played or choice.kind else idle + 1
             if idle == 2:
-                idle, both = 0, player.round_trip(here, offered)
-                there = _rest(player, script, number, here, _Choice(both, "", 0))
+                idle, both = 0, player.find_round_trip(here, offered)
+                there = _play_rest(player, script, number, here, _Choice(both, "", 0))
                 choice = there if both and there.to_come >= choice.to_come else choice
         else:
             idle = 0
@@ -183,7 +183,7 @@ class _Choice:
     """A word of the later steps, and the word that stands for it from now on: the player made up another name."""
 
 
-def _rest(player: Player, script: Script, number: int, here: Outcome, choice: _Choice) -> _Choice:
+def _play_rest(player: Player, script: Script, number: int, here: Outcome, choice: _Choice) -> _Choice:
     """The choice with the most points from here on if it is played and then the walkthrough behind a step as it is
     written, with its own random numbers; -1 if it cannot be played."""
     best, place = here.score, here
@@ -197,7 +197,7 @@ def _rest(player: Player, script: Script, number: int, here: Outcome, choice: _C
     return replace(choice, to_come=max(best, player.play_rest(place.state, script, number, choice.renamed)))
 
 
-def _best_choice(
+def _find_best_choice(
     player: Player,
     script: Script,
     number: int,
@@ -209,23 +209,23 @@ def _best_choice(
     the first choice, the same with another name, in another order or with some waiting, offered actions that lead to
     the same world, any offered action, those first that leave memory most like the step, or nothing at all."""
     wanted, command = first.to_come, script.commands[number - 1].lower()
-    best = _rest(player, script, number, here, first)
+    best = _play_rest(player, script, number, here, first)
     goal = player.outcome(here.state, command)
     if best.to_come >= wanted or goal is None:
         return best
-    others = [_Choice((action,), "", 0, new) for action in offered if (new := _new_name(command, action))]
-    parts = _parts(command)
+    others = [_Choice((action,), "", 0, new) for action in offered if (new := _find_new_name(command, action))]
+    parts = _split_command(command)
     if len(parts) > 1:
         in_parts = player.follow(here, parts)
-        others += [_Choice(played, "", 0) for played in (in_parts, *_variants(in_parts, "wait" in offered))]
-    others += [_Choice(played, "", 0) for played in _variants(first.played, "wait" in offered)]
+        others += [_Choice(played, "", 0) for played in (in_parts, *_list_variants(in_parts, "wait" in offered))]
+    others += [_Choice(played, "", 0) for played in _list_variants(first.played, "wait" in offered)]
     if len(first.played) == 1:
         others.append(_Choice(player.replacements(here, goal, offered, MAX_REPLACEMENTS) or (), "", 0))
     reached = [(a, after) for a in offered if (after := player.outcome(here.state, a)) is not None]
-    reached.sort(key=lambda one: one[1].memory_distance(goal))
+    reached.sort(key=lambda one: one[1].measure_memory_distance(goal))
     others += [_Choice((), "", 0), *(_Choice((action,), "", 0) for action, _ in reached)]
-    for other in chain(others, _two_steps(player, reached, goal)):
-        choice = _rest(player, script, number, here, other)
+    for other in chain(others, _try_two_steps(player, reached, goal)):
+        choice = _play_rest(player, script, number, here, other)
         if choice.to_come > best.to_come:
             best = choice
         if choice.to_come >= wanted:
@@ -233,7 +233,7 @@ def _best_choice(
     return replace(best, kind=first.kind or classify_miss(command, False, player.texts(here.state)))
 
 
-def _parts(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     """The commands that a list stands for: `give bag, coin and map to troll`, `remove hat and drop it`."""
     match = re.match(r"(\w+) (.+?)(| (?:to|in|into|on|onto|from|under|with) .+)$", command)
     if match is None:
@@ -247,7 +247,7 @@ def _parts(command: str) -> list[str]:
     ]
 
 
-def _two_steps(player: Player, reached: Sequence[tuple[str, Outcome]], goal: Outcome) -> Iterator[_Choice]:
+def _try_two_steps(player: Player, reached: Sequence[tuple[str, Outcome]], goal: Outcome) -> Iterator[_Choice]:
     """Two actions in a row that leave memory much like a step: the nearest ones, and what is nearest after them."""
     for action, place in reached[:_NEAREST_FIRST]:
         if place.over:
@@ -255,11 +255,11 @@ def _two_steps(player: Player, reached: Sequence[tuple[str, Outcome]], goal: Out
         there = [
             (a, after) for a in player.offered(place.state) if (after := player.outcome(place.state, a)) is not None
         ]
-        there.sort(key=lambda one: one[1].memory_distance(goal))
+        there.sort(key=lambda one: one[1].measure_memory_distance(goal))
         yield from (_Choice((action, other), "", 0) for other, _ in there[:_NEAREST_SECOND])
 
 
-def _new_name(command: str, action: str) -> tuple[str, str] | None:
+def _find_new_name(command: str, action: str) -> tuple[str, str] | None:
     """The word of a command for which an action has another one, before the same preposition: `write ash on cube`
     gives the cube a name as well as `write oak on cube`."""
     one, other = command.split(), action.split()
@@ -268,7 +268,7 @@ def _new_name(command: str, action: str) -> tuple[str, str] | None:
     return (one[1], other[1]) if one[-1][:6] in action or other[-1] in command else None
 
 
-def _variants(played: Sequence[str], can_wait: bool) -> list[tuple[str, ...]]:
+def _list_variants(played: Sequence[str], can_wait: bool) -> list[tuple[str, ...]]:
     """Several actions in other orders, and with some turns of waiting: chance may be kinder then."""
     if len(played) < 2:
         return []
@@ -297,21 +297,21 @@ def _choose(
         # but for letting time pass.
         idle = (action for action in _IDLE if action in offered)
         return next(((a,) for a in idle if _leads_to(player, here, a, wanted)), ()), FOLLOWS
-    same = _alike(verdicts, offered)
+    same = _find_alike(verdicts, offered)
     reached = [(action, after) for action in offered if (after := player.outcome(here.state, action)) is not None]
     fit = [(a, after) for a, after in reached if after.score == wanted.score and (a in same or after.is_same(wanted))]
     if fit:
         # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
-        return (min(fit, key=lambda one: (one[1].memory_distance(wanted), one[0] != "wait"))[0],), ""
+        return (min(fit, key=lambda one: (one[1].measure_memory_distance(wanted), one[0] != "wait"))[0],), ""
     if changes:
         # What tells the two worlds apart may be what the parser keeps: then all is the same afterwards.
         near = [
             (a, after)
             for a, after in reached
-            if a in _same_tree(verdicts, offered) and (after.score, after.over) == (wanted.score, wanted.over)
+            if a in _find_same_tree(verdicts, offered) and (after.score, after.over) == (wanted.score, wanted.over)
         ]
         # The one that names the same things first: what a person was told may show much later.
-        near.sort(key=lambda one: (-_shared_words(one[0], command), one[1].memory_distance(wanted)))
+        near.sort(key=lambda one: (-_count_shared_words(one[0], command), one[1].measure_memory_distance(wanted)))
         if near and not wanted.over and (_names_all(near[0][0], command) or _shows_same(game, near[0][1], wanted)):
             return (near[0][0],), ""
     # As in coverage.py: the object tree was touched and is as before, but something else changed.
@@ -323,7 +323,7 @@ def _choose(
     return (), classify_miss(command, bool(flag & Verdict.RANDOM), player.texts(here.state))
 
 
-def _shared_words(one: str, other: str) -> int:
+def _count_shared_words(one: str, other: str) -> int:
     """How many words two commands have in common, as far as short dictionaries tell them apart."""
     first, second = ({word[:6] for word in command.lower().split()[1:]} for command in (one, other))
     return len(first & second)
@@ -333,11 +333,11 @@ def _names_all(action: str, command: str) -> bool:
     """Whether an action has all the words of a command but the verb, as `answer yellow to jemima` has those of `say
     yellow`."""
     words = {word[:6] for word in command.lower().split()[1:]}
-    return bool(words) and _shared_words(action, command) == len(words)
+    return bool(words) and _count_shared_words(action, command) == len(words)
 
 
-def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
-    """The offered actions that change the same as the command in the object tree. `verdicts` as in `_alike`."""
+def _find_same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+    """The offered actions that change the same as the command in the object tree. `verdicts` as in `_find_alike`."""
     flags, diffs = verdicts.flags & Verdict.CHANGED, verdicts.diffs
     alike = (diffs[2:] == diffs[0]) & (flags[2:] == flags[0])
     return [offered[i] for i in np.flatnonzero(alike).tolist()]
@@ -345,7 +345,7 @@ def _same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
 
 def _shows_same(game: StoryGame, one: Outcome, other: Outcome) -> bool:
     """Whether `look`, `inventory` and valid actions are the same in two worlds."""
-    return game.findings_in(one.state) == game.findings_in(other.state)
+    return game.find_in_state(one.state) == game.find_in_state(other.state)
 
 
 def _leads_to(player: Player, here: Outcome, action: str, wanted: Outcome) -> bool:
@@ -354,7 +354,7 @@ def _leads_to(player: Player, here: Outcome, action: str, wanted: Outcome) -> bo
     return after is not None and after.is_same(wanted)
 
 
-def _alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
+def _find_alike(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
     """The offered actions that change the same as the command, in the object tree and beyond. `verdicts` are on the
     command, on `look`, and on the offered actions."""
     changed, diffs, watches = verdicts.flags & Verdict.CHANGED, verdicts.diffs, verdicts.watches

@@ -21,7 +21,7 @@ _VERBS = frozenset(
 """Some of these words are verbs like others in stories that were not: there one may trace a rune or go to a place."""
 
 
-def debugging_words(dictionary: Dictionary) -> frozenset[str]:
+def find_debugging_words(dictionary: Dictionary) -> frozenset[str]:
     """The debugging verbs of a story as its dictionary has them; none where it was not compiled for debugging."""
     if not all(dictionary.knows(word) for word in _SIGNS):
         return frozenset()
@@ -30,5 +30,5 @@ def debugging_words(dictionary: Dictionary) -> frozenset[str]:
 
 def without_debugging(templates: Iterable[str], dictionary: Dictionary) -> tuple[str, ...]:
     """The templates of a story's grammar but for those of debugging verbs."""
-    verbs = debugging_words(dictionary)
+    verbs = find_debugging_words(dictionary)
     return tuple(t for t in templates if t.split(" ", 1)[0][: dictionary.length] not in verbs)

@@ -32,15 +32,15 @@ _NAMED = 0.8
 """Share of the lines with prepositions that the dictionary must know; it lacks those that no player can type."""
 
 
-def infocom_templates(story: bytes) -> list[str]:
+def read_infocom_templates(story: bytes) -> list[str]:
     """The templates of all commands that an Infocom story's grammar knows, fewest holes first, in the manner of
-    `profile.grammar_templates`. Words are cut off after as many letters as the dictionary has.
+    `profile.read_grammar_templates`. Words are cut off after as many letters as the dictionary has.
 
     Raises `ValueError` for a story without such a grammar.
     """
     try:
-        verbs, prepositions = _words(story)
-        tables = _tables(story, prepositions)
+        verbs, prepositions = _read_words(story)
+        tables = _find_tables(story, prepositions)
     except IndexError:
         raise ValueError("the dictionary or the grammar points outside the story") from None
     if len(verbs.keys() & tables.keys()) < 2:
@@ -50,7 +50,7 @@ def infocom_templates(story: bytes) -> list[str]:
     for number, names in verbs.items():
         usable = sorted(name for name in names if _is_for_the_story(name, length))
         for line in tables.get(number, ()) if usable else ():
-            templates.add(" ".join(["/".join(usable), *_tail(line, prepositions)]))
+            templates.add(" ".join(["/".join(usable), *_spell_tail(line, prepositions)]))
     return sorted(templates, key=lambda template: (template.split().count(HOLE), template))
 
 
@@ -59,7 +59,7 @@ def _is_for_the_story(verb: str, length: int) -> bool:
     return verb[:1].isalpha() and verb not in whole and not find_interpreter_word(verb, length)
 
 
-def _tail(line: SyntaxLine, prepositions: dict[int, list[str]]) -> Iterator[str]:
+def _spell_tail(line: SyntaxLine, prepositions: dict[int, list[str]]) -> Iterator[str]:
     """What stands behind the verb."""
     objects, first, second = line
     for number, preposition in ((1, first), (2, second)):
@@ -69,7 +69,7 @@ def _tail(line: SyntaxLine, prepositions: dict[int, list[str]]) -> Iterator[str]
             yield HOLE
 
 
-def _words(story: bytes) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+def _read_words(story: bytes) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     """The words of each verb and of each preposition, by its number."""
     header = Header.read(story)
     start = header.dictionary
@@ -89,7 +89,7 @@ def _words(story: bytes) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     return verbs, {number: sorted(names) for number, names in prepositions.items()}
 
 
-def _tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[SyntaxLine]]:
+def _find_tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[SyntaxLine]]:
     """The lines by verb number."""
     start = Header.read(story).dynamic_size
     first = word(story, start)
@@ -98,7 +98,7 @@ def _tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[SyntaxL
         raise ValueError("no Infocom grammar found in the story")
     addresses = [word(story, start + 2 * i) for i in range(count)]
     known = {0, *prepositions}
-    for read in (_fixed_lines, _variable_lines):
+    for read in (_read_fixed_lines, _read_variable_lines):
         for padding in (0, 1):  # some tables end with a byte of their own
             tables = _read_tables(story, addresses, read, padding)
             named = sum(line[1] in known and line[2] in known for lines in tables for line in lines)
@@ -126,7 +126,7 @@ def _read_tables(story: bytes, addresses: Sequence[int], read: _TableReader, pad
     return tables
 
 
-def _fixed_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
+def _read_fixed_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
     """The lines of one verb and the address after them: number of objects, two prepositions, what else the objects must
     be, action."""
     lines: list[SyntaxLine] = []
@@ -137,7 +137,7 @@ def _fixed_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
     return lines, address + count * _FIXED_LINE
 
 
-def _variable_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
+def _read_variable_lines(story: bytes, address: int) -> tuple[list[SyntaxLine], int]:
     """The same in the layout that leaves out what a line does not need. Prepositions have six bits there."""
     lines: list[SyntaxLine] = []
     count, address = story[address], address + 1

@@ -81,7 +81,7 @@ class Header:
         """Address of object 1."""
         return self.objects + (31 if self.small else 63) * 2
 
-    def object_address(self, number: int) -> int:
+    def compute_object_address(self, number: int) -> int:
         """Return the address of an object."""
         return self.first_object + (number - 1) * self.object_size
 
@@ -123,12 +123,12 @@ def _spell(codes: list[int], memory: bytes | Ram, header: Header, depth: int) ->
             if len(following) == 2:
                 out.append(chr(following[0] << 5 | following[1]))
         else:
-            out.append(_letter(code, alphabet, memory, header))
+            out.append(_decode_letter(code, alphabet, memory, header))
         alphabet = 0
     return "".join(out)
 
 
-def _letter(code: int, alphabet: int, memory: bytes | Ram, header: Header) -> str:
+def _decode_letter(code: int, alphabet: int, memory: bytes | Ram, header: Header) -> str:
     if header.alphabet:
         return chr(memory[header.alphabet + 26 * alphabet + code - 6])
     return _ALPHABETS[alphabet][code - 6]
@@ -153,7 +153,7 @@ class ObjectTree:
         offset = self.header.object_size - 2
         names = [""]
         for number in range(1, self.count + 1):
-            table = word(self.story, self.header.object_address(number) + offset)
+            table = word(self.story, self.header.compute_object_address(number) + offset)
             named = 0 < table < len(self.story) and self.story[table] > 0
             names.append(decode_text(self.story, table + 1, self.header) if named else "")
         return tuple(names)
@@ -161,7 +161,7 @@ class ObjectTree:
     def entries(self, ram: Ram) -> Ram:
         """A view of the object table, one row an object (object 1 first)."""
         header = self.header
-        table = ram[header.first_object : header.object_address(self.count + 1)]
+        table = ram[header.first_object : header.compute_object_address(self.count + 1)]
         return table.reshape(self.count, header.object_size)
 
     def links(self, ram: Ram) -> npt.NDArray[np.int64]:
@@ -194,7 +194,7 @@ class ObjectTree:
         """The object that holds another; 0 for none."""
         if not 0 < number <= self.count:
             return 0
-        address = self.header.object_address(number) + self.header.attribute_bytes
+        address = self.header.compute_object_address(number) + self.header.attribute_bytes
         return int(ram[address]) if self.header.small else word(ram, address)
 
     def around(self, ram: Ram, number: int) -> list[int]:
@@ -213,7 +213,7 @@ class ObjectTree:
     @cached_property
     def _containers_of_rooms(self) -> frozenset[int]:
         """Objects that hold many others at the beginning, of which several hold something themselves."""
-        if len(self.story) < self.header.object_address(self.count + 1):
+        if len(self.story) < self.header.compute_object_address(self.count + 1):
             return frozenset()
         parents = self.links(np.frombuffer(self.story, np.uint8))[1:, 0]
         parents = np.where(parents <= self.count, parents, 0)
@@ -251,7 +251,7 @@ class ObjectTree:
 
     def _set_link(self, ram: Ram, links: npt.NDArray[np.int64], number: int, column: int, value: int) -> None:
         links[number, column] = value
-        address = self.header.object_address(number) + self.header.attribute_bytes
+        address = self.header.compute_object_address(number) + self.header.attribute_bytes
         if self.header.small:
             ram[address + column] = value
         else:
@@ -263,9 +263,9 @@ def count_objects(story: bytes, header: Header) -> int:
     """The number of objects, judged by where the first property table begins (the usual layout)."""
     lowest = min(len(story), header.dynamic_size)
     number = 1
-    while header.object_address(number + 1) <= lowest and number < 65535:
-        table = word(story, header.object_address(number) + header.object_size - 2)
-        if header.object_address(number) < table:
+    while header.compute_object_address(number + 1) <= lowest and number < 65535:
+        table = word(story, header.compute_object_address(number) + header.object_size - 2)
+        if header.compute_object_address(number) < table:
             lowest = min(lowest, table)
         number += 1
     return number - 1
@@ -290,7 +290,7 @@ class Dictionary:
         return text[: self.length] in self.nouns
 
 
-def _entries(story: bytes, header: Header) -> tuple[int, int, int]:
+def _read_dictionary_header(story: bytes, header: Header) -> tuple[int, int, int]:
     """Where the dictionary's first entry lies, how long entries are, and how many there are; (0, 0, 0) for none."""
     start = header.dictionary
     if not 64 <= start < len(story) - 4:
@@ -302,9 +302,9 @@ def _entries(story: bytes, header: Header) -> tuple[int, int, int]:
     return start + 3, story[start], count
 
 
-def _properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, bytes]]:
+def _read_properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, bytes]]:
     """The number and the content of each property of an object, as the story file has them; broken tables end it."""
-    table = word(story, header.object_address(number) + header.object_size - 2)
+    table = word(story, header.compute_object_address(number) + header.object_size - 2)
     if not 0 < table < len(story):
         return
     entry = table + 1 + 2 * story[table]
@@ -327,14 +327,14 @@ def read_name_words(tree: ObjectTree) -> dict[str, frozenset[int]]:
     are among them in Inform's stories only.
     """
     story, header = tree.story, tree.header
-    first, size, count = _entries(story, header)
+    first, size, count = _read_dictionary_header(story, header)
     letters = 4 if header.small else 6
     if size <= letters:
         return {}
     last = first + size * count
     owners: dict[int, set[int]] = {}
     for number in range(1, tree.count + 1):
-        for _, content in _properties(story, header, number):
+        for _, content in _read_properties(story, header, number):
             words = [word(content, i) for i in range(0, len(content) - 1, 2)]
             if len(content) % 2 == 0 and all(first <= w < last and (w - first) % size == 0 for w in words):
                 for address in words:
@@ -352,7 +352,7 @@ def read_initial_numbers(tree: ObjectTree) -> tuple[int, ...]:
     end = min(header.globals + 480, len(story) - 1)
     values = {word(story, address) for address in range(header.globals, end, 2)}
     # Variables hold tables that lie behind the object tree, mostly.
-    lowest = min(header.object_address(tree.count + 1), _LARGE_NUMBER)
+    lowest = min(header.compute_object_address(tree.count + 1), _LARGE_NUMBER)
     return tuple(sorted(v for v in values if max(tree.count, _SMALL_NUMBER) < v < lowest))
 
 
@@ -372,7 +372,7 @@ def read_text_numbers(story: bytes) -> tuple[int, ...]:
 def read_dictionary(story: bytes, header: Header) -> Dictionary:
     """The dictionary of a story."""
     length = 6 if header.small else 9
-    start, size, count = _entries(story, header)
+    start, size, count = _read_dictionary_header(story, header)
     # Behind a word's letters a byte says what kind of word it is; Inform kept Infocom's bit for nouns.
     letters, noun = (4, 0xA0) if header.small else (6, 0x80)
     words, nouns = set(), set()

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 from xtx.games.emulator.printed_text import clean
-from xtx.games.zset.command_verdicts import screen_of
+from xtx.games.zset.command_verdicts import extract_screen
 from xtx.games.zset.engine import ENGINE, Engine
 
 _TRIED = ("look", "inventory", "examine me", "examine north", "examine door")
@@ -28,13 +28,13 @@ def _read(emulator: Emulator, screen: bytes) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _word_pattern(word: str) -> re.Pattern[bytes]:
+def _make_word_pattern(word: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?<![A-Za-z])" + re.escape(word.encode()) + rb"(?![A-Za-z])")
 
 
 def _mark_word(screen: bytes, word: str, mark: bytes) -> bytes:
     """The screen with a mark in the place of a word."""
-    return _word_pattern(word).sub(mark, screen) if word.encode() in screen else screen
+    return _make_word_pattern(word).sub(mark, screen) if word.encode() in screen else screen
 
 
 def _replace_word(text: str, word: str, mark: str) -> str:
@@ -87,11 +87,11 @@ class CommandResponses:
         asked. The emulator is left in some other state."""
         asked = list(dict.fromkeys(command for command in commands if command not in excluded))
         if self._engine is None:
-            texts = self._by_emulator(state, asked)
+            texts = self._answer_by_emulator(state, asked)
         elif ENGINE in excluded:
             texts = [""] * len(asked)
         else:
-            texts = [self._read(screen) for screen in self._screens(self._engine, state, asked, excluded)]
+            texts = [self._read(screen) for screen in self._run_to_screens(self._engine, state, asked, excluded)]
         said = dict(zip(asked, texts, strict=True))
         return [said.get(command, "") for command in commands]
 
@@ -104,7 +104,7 @@ class CommandResponses:
             said = self.answers(state, [command for command, _ in commands], excluded)
             return [_replace_word(text, name, mark) for text, (_, name) in zip(said, commands, strict=True)]
         asked = [pair for pair in commands if pair[0] not in excluded] if excluded else commands
-        screens = self._screens(self._engine, state, [command for command, _ in asked], excluded)
+        screens = self._run_to_screens(self._engine, state, [command for command, _ in asked], excluded)
         read, marked = self._read, mark.encode()
         texts = [read(_mark_word(screen, name, marked)) for (_, name), screen in zip(asked, screens, strict=True)]
         if asked is commands:
@@ -112,10 +112,10 @@ class CommandResponses:
         found = {command: text for (command, _), text in zip(asked, texts, strict=True)}
         return [found.get(command, "") for command, _ in commands]
 
-    def _by_emulator(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
+    def _answer_by_emulator(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         return [clean(text or "") for text in self._emulator.read_responses(state, commands)]
 
-    def _screens(
+    def _run_to_screens(
         self, engine: Engine, state: Snapshot, commands: Sequence[str], excluded: Collection[str]
     ) -> list[bytes]:
         """What each command prints. Where the engine does not know how Frotz would show that (tables, long lines), it
@@ -125,11 +125,11 @@ class CommandResponses:
         self._emulator.note(ENGINE)
         screens = engine.read_responses(state, commands)
         return [
-            self._printed(engine, state, command) if screen is None else screen
+            self._extract_printed(engine, state, command) if screen is None else screen
             for command, screen in zip(commands, screens, strict=True)
         ]
 
-    def _printed(self, engine: Engine, state: Snapshot, command: str) -> bytes:
+    def _extract_printed(self, engine: Engine, state: Snapshot, command: str) -> bytes:
         self._emulator.note(ENGINE)
         after = engine.step(state, command)[1]
-        return screen_of(after) if after.pc else b""
+        return extract_screen(after) if after.pc else b""

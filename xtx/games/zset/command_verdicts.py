@@ -50,8 +50,8 @@ def judge_each(
     emulator is left in some other state."""
     first, *others = (msgspec.structs.replace(state, rng=rng) for rng in randoms)
     if engine is None:
-        judge: _Judge = partial(_in_frotz, emulator)
-        found = [judge(first, commands, watched), *(_unjudged(len(commands)) for _ in others)]
+        judge: _Judge = partial(_judge_in_frotz, emulator)
+        found = [judge(first, commands, watched), *(_make_unjudged(len(commands)) for _ in others)]
     else:
         judge = partial(_judge_rest, emulator, engine)
         emulator.note(ENGINE)
@@ -78,13 +78,13 @@ def take_turn(
     if not _has_ended(flags, after):
         return Status.LIMIT
     try:
-        emulator.show_text(after, screen_of(after))
+        emulator.show_text(after, extract_screen(after))
     except SnapshotError:
         return Status.LIMIT
     return Status.DONE
 
 
-def screen_of(after: Snapshot) -> bytes:
+def extract_screen(after: Snapshot) -> bytes:
     """The text of a state that `Engine.step` gave, as it would stand on Frotz's screen."""
     return b"\n" + after.narration.replace(b"\0", b"").replace(b"\r", b"\n")[:_SCREEN]
 
@@ -93,12 +93,12 @@ def _has_ended(flags: int, after: Snapshot) -> bool:
     return after.pc > 0 and (not flags & UNJUDGED or bool(flags & END_OPEN))
 
 
-def _in_frotz(emulator: Emulator, state: Snapshot, commands: Sequence[str], watched: Ram | None) -> Verdicts:
+def _judge_in_frotz(emulator: Emulator, state: Snapshot, commands: Sequence[str], watched: Ram | None) -> Verdicts:
     emulator.restore(state)
     return emulator.filter(commands, watched=watched)
 
 
-def _unjudged(count: int) -> Verdicts:
+def _make_unjudged(count: int) -> Verdicts:
     numbers = np.zeros((2, count), dtype=np.uint64)
     return Verdicts(np.full(count, UNJUDGED, dtype=np.uint8), *numbers)
 
@@ -123,24 +123,24 @@ def _judge_rest(
 ) -> Verdicts:
     """The verdicts on commands that the engine left open in a set: with what Jericho says of their texts, and by
     themselves."""
-    verdicts = _unjudged(len(commands))
+    verdicts = _make_unjudged(len(commands))
     for begin in range(0, len(commands), _CHUNK):
         some = commands[begin : begin + _CHUNK]
         emulator.note(ENGINE)
         found = engine.filter(state, some, watched=watched, endings=_read_endings(emulator, engine, state, some))
-        for ours, theirs in zip(_columns(verdicts), _columns(found), strict=True):
+        for ours, theirs in zip(_list_columns(verdicts), _list_columns(found), strict=True):
             ours[begin : begin + _CHUNK] = theirs
     spent = 0
     for i in np.flatnonzero(verdicts.flags & UNJUDGED).tolist():
         before = engine.counts["instructions"]
         alone = _judge_alone(emulator, engine, state, commands[i], watched) if spent < _ALONE else _STOPPED
         spent += engine.counts["instructions"] - before
-        for ours, theirs in zip(_columns(verdicts), _columns(alone), strict=True):
+        for ours, theirs in zip(_list_columns(verdicts), _list_columns(alone), strict=True):
             ours[i] = theirs[0]
     return verdicts
 
 
-def _columns(verdicts: Verdicts) -> tuple[npt.NDArray[np.generic], ...]:
+def _list_columns(verdicts: Verdicts) -> tuple[npt.NDArray[np.generic], ...]:
     return verdicts.flags, verdicts.diffs, verdicts.watches
 
 
@@ -171,7 +171,7 @@ def _judge_alone(emulator: Emulator, engine: Engine, state: Snapshot, command: s
     flags, after = engine.step(state, command)
     if not _has_ended(flags, after):
         return _STOPPED
-    ending = emulator.read_ending(after, screen_of(after)) if flags & END_OPEN else 0
+    ending = emulator.read_ending(after, extract_screen(after)) if flags & END_OPEN else 0
     endings = np.array([ending], dtype=np.uint8)
     found = engine.filter(state, [command], mode=Mode.ALONE, watched=watched, endings=endings)
     return _STOPPED if found.flags[0] & UNJUDGED else found

@@ -33,7 +33,7 @@ class _Column(ctypes.Structure):
     )
 
 
-def effects_of(tried: Sequence[Verdicts], idle: npt.NDArray[np.uint64]) -> NumberedEffects:
+def number_effects(tried: Sequence[Verdicts], idle: npt.NDArray[np.uint64]) -> NumberedEffects:
     """What the commands do that were tried under each of several random numbers; `idle` are hashes of watched changes
     that do not count."""
     first, count = tried[0], len(tried[0].flags)

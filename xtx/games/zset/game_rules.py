@@ -55,7 +55,7 @@ class Rules:
             special=tuple(watched[i] for i in range(count)),
             final=final,
             final_texts=texts,
-            cuts=tuple(sign for sign in _CUTS if _cuts_at(emulator, sign)),
+            cuts=tuple(sign for sign in _CUTS if _is_cut_at(emulator, sign)),
             ignores=tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions),  # type: ignore[arg-type]
         )
 
@@ -64,7 +64,7 @@ _CUTS = b">", b"["
 """Where Jericho cuts texts off, in some games or others."""
 
 
-def _cuts_at(emulator: Emulator, sign: bytes) -> bool:
+def _is_cut_at(emulator: Emulator, sign: bytes) -> bool:
     """Whether a text is cut off at a sign, whatever stands before and behind it."""
     around = ((b"\nYou fall.\n", b"x"), (b"\nYou fall.\n\n", b"  x"), (b"\nYou ", b" "))
     return any(
@@ -84,7 +84,7 @@ def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[tuple[bytes, int],
         return 1 if library.game_over() > 0 else 2 if library.victory() > 0 else 0
 
     texts = set()
-    for text in set(re.findall(rb"[\x20-\x7e\n\r\t]{3,2000}(?=\0)", _jericho_library().read_bytes())):
+    for text in set(re.findall(rb"[\x20-\x7e\n\r\t]{3,2000}(?=\0)", _locate_jericho_library().read_bytes())):
         if ended(text):
             # The compiler stores a text that is the end of another one only once: cut off what does not matter.
             while len(text) > 1 and ended(text[1:]):
@@ -106,7 +106,7 @@ def _ends(emulator: Emulator) -> tuple[tuple[int, ...], tuple[tuple[bytes, int],
     return tuple(found), tuple(sorted((t, min(m) if alone and len(m) == 1 else 0) for t, m in meanings.items()))
 
 
-def _jericho_library() -> Path:
+def _locate_jericho_library() -> Path:
     # Jericho loads a copy that it deletes at once.
     spec = find_spec("jericho")
     if spec is None or spec.origin is None:

@@ -67,9 +67,9 @@ def attend(pairs: Pairs, leaves: tuple[Tensor, ...]) -> Tensor:
         found: Tensor = _AttentionInC.apply(pairs.in_c(), *leaves)  # type: ignore[no-untyped-call]
         return found
     integers = pairs.in_c()
-    floats = _named(leaves)
-    out = _out(integers, floats)
-    _call("forward", integers, {**floats, "out": out, **_buffers(integers, floats, keep=False)}, keep=False)
+    floats = _name_tensors(leaves)
+    out = _make_output(integers, floats)
+    _call("forward", integers, {**floats, "out": out, **_make_buffers(integers, floats, keep=False)}, keep=False)
     return out
 
 
@@ -78,9 +78,9 @@ class _AttentionInC(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, integers: dict[str, Tensor], *leaves: Tensor) -> Tensor:
-        floats = _named(leaves)
-        out = _out(integers, floats)
-        ctx.kept = _buffers(integers, floats, keep=True)
+        floats = _name_tensors(leaves)
+        out = _make_output(integers, floats)
+        ctx.kept = _make_buffers(integers, floats, keep=True)
         _call("forward", integers, {**floats, "out": out, **ctx.kept}, keep=True)
         ctx.integers = integers
         ctx.save_for_backward(out, *leaves)
@@ -90,22 +90,22 @@ class _AttentionInC(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         out, *leaves = ctx.saved_tensors
-        floats = _named(leaves)
+        floats = _name_tensors(leaves)
         found = {f"grad_{name}": torch.zeros_like(leaf) for name, leaf in floats.items()}
         given = {"out": out, "grad_out": gradient.contiguous()}
         _call("backward", ctx.integers, {**floats, **ctx.kept, **given, **found}, keep=True)
         return None, *found.values()
 
 
-def _named(leaves: tuple[Tensor, ...] | list[Tensor]) -> dict[str, Tensor]:
+def _name_tensors(leaves: tuple[Tensor, ...] | list[Tensor]) -> dict[str, Tensor]:
     return {name: leaf.contiguous() for name, leaf in zip(_LEAVES, leaves, strict=True)}
 
 
-def _out(integers: dict[str, Tensor], floats: dict[str, Tensor]) -> Tensor:
+def _make_output(integers: dict[str, Tensor], floats: dict[str, Tensor]) -> Tensor:
     return floats["table"].new_empty(int(integers["context_words"].sum()), len(floats["bias"]))
 
 
-def _buffers(integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+def _make_buffers(integers: dict[str, Tensor], floats: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     """Allocate the intermediate results: with `keep` of all pairs, otherwise of the longest pair for each chunk."""
     words, memory = integers["context_words"].long(), integers["memory_words"].long()
     full = (memory + gru.GRAIN - 1) // gru.GRAIN * gru.GRAIN

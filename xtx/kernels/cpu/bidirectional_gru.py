@@ -64,22 +64,22 @@ class BidirectionalGru(nn.Module):
         is_active = step < lengths  # [longest, n]: which rows have a token at the step
         sizes = is_active.sum(dim=1)
         places = (starts + step)[is_active]
-        if inputs.device.type == "cpu" and (torch.is_grad_enabled() or self._fast(inputs)):
+        if inputs.device.type == "cpu" and (torch.is_grad_enabled() or self._is_fast(inputs)):
             # The backward direction begins at the end of each row, so both have the same active rows at every step.
             mirrored = (starts + lengths - 1 - step)[is_active]
-            if self._fast(inputs):
-                return self._in_c(inputs, which, torch.stack((places, mirrored)), sizes)
-            return self._unrolled(_each(inputs, which), places, mirrored, sizes.tolist())
+            if self._is_fast(inputs):
+                return self._run_in_c(inputs, which, torch.stack((places, mirrored)), sizes)
+            return self._run_unrolled(_select_inputs(inputs, which), places, mirrored, sizes.tolist())
         places = places.to(inputs.device)
         first = self.start.expand(-1, len(lengths), -1).contiguous()
-        packed, _ = self.gru(PackedSequence(_each(inputs, which).index_select(0, places), sizes), first)
+        packed, _ = self.gru(PackedSequence(_select_inputs(inputs, which).index_select(0, places), sizes), first)
         states: Tensor = packed.data
         return torch.empty_like(states).index_copy(0, places, states)
 
-    def _fast(self, inputs: Tensor) -> bool:
+    def _is_fast(self, inputs: Tensor) -> bool:
         return FAST and inputs.dtype == torch.float32 and self.gru.hidden_size % gru.GRAIN == 0
 
-    def _in_c(self, inputs: Tensor, which: Tensor | None, places: Tensor, sizes: Tensor) -> Tensor:
+    def _run_in_c(self, inputs: Tensor, which: Tensor | None, places: Tensor, sizes: Tensor) -> Tensor:
         (to_right, right, to_right_bias, right_bias), (to_left, left, to_left_bias, left_bias) = self.gru.all_weights
         given = nn.functional.linear(inputs, torch.cat((to_right, to_left)), torch.cat((to_right_bias, to_left_bias)))
         which = torch.arange(len(inputs)) if which is None else which
@@ -90,7 +90,7 @@ class BidirectionalGru(nn.Module):
         states: Tensor = _BidirectionalInC.apply(given, weight, bias, self.start, indices)  # type: ignore[no-untyped-call]
         return states
 
-    def _unrolled(self, inputs: Tensor, places: Tensor, mirrored: Tensor, sizes: list[int]) -> Tensor:
+    def _run_unrolled(self, inputs: Tensor, places: Tensor, mirrored: Tensor, sizes: list[int]) -> Tensor:
         (to_right, right, to_right_bias, right_bias), (to_left, left, to_left_bias, left_bias) = self.gru.all_weights
         given = torch.stack(
             (
@@ -106,7 +106,7 @@ class BidirectionalGru(nn.Module):
         return torch.cat([states[i].index_select(0, inverse) for i, inverse in enumerate(back)], dim=1)
 
 
-def _each(inputs: Tensor, which: Tensor | None) -> Tensor:
+def _select_inputs(inputs: Tensor, which: Tensor | None) -> Tensor:
     """Return the input of each token, [tokens, width]."""
     return inputs if which is None else inputs.index_select(0, which.to(inputs.device))
 

@@ -124,7 +124,7 @@ class PrefixTree:
         return torch.from_numpy(self._arrays["row_node"][: self.rows].astype(np.int64))
 
 
-def last_states(
+def compute_last_states(
     plan: PrefixTree,
     embedding: Tensor,
     w_ih: Tensor,
@@ -150,7 +150,7 @@ def last_states(
         raise ValueError(f"biases {tuple(b_ih.shape)} and {tuple(b_hh.shape)} are not those of a GRU of size {size}")
     x = linear(look_up(plan.words.to(embedding.device), embedding), w_ih, b_ih)
     if x.dtype != torch.float32 or x.device.type != "cpu":
-        return _plain(plan, x, w_hh, b_hh)
+        return _compute_plain(plan, x, w_hh, b_hh)
     missing = -size % GRAIN
     if missing:  # units that are always zero
         x = pad(x.view(-1, 3, size), (0, missing)).flatten(1)
@@ -164,7 +164,7 @@ def last_states(
     return last[:, :size] if missing else last
 
 
-def _plain(plan: PrefixTree, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
+def _compute_plain(plan: PrefixTree, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
     """Compute the last states with PyTorch, level by level: for other number types and devices."""
     states: list[Tensor] = []
     for word, parent in plan.levels():

@@ -230,7 +230,7 @@ def test_a_seed_that_is_there_again_is_listed_with_its_figures(tmp_path: Path) -
     row = next(line for line in text.splitlines() if line.startswith("| ↳ seed 0 again, not counted: b-longer |"))
     assert "| 90.0 |" in row and "800 ▾◐" in row, "marks of its own"
     titles = [block.title for block in build(read_board(tmp_path)).sections[-2].blocks if isinstance(block, Section)]
-    assert [title.endswith("not counted") for title in titles] == [False, True]
+    assert [title.endswith("not counted: b-longer") for title in titles] == [False, True]
 
 
 def test_marks_say_what_is_not_the_papers_or_the_present_programs(tmp_path: Path) -> None:

@@ -31,6 +31,18 @@ def test_other_settings_are_not_averaged(tmp_path: Path) -> None:
     assert labels == ["xtx", "xtx (q.hidden=16)"]  # those of the paper need no telling
 
 
+def test_an_agent_in_a_file_goes_by_the_files_name(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30], agent="/home/one/agents/mine.py:Mine", settings={})
+    write_run(tmp_path / "b", [30], agent="/home/one/agents/mine.py:Other", settings={}, steps=2000)
+    write_run(tmp_path / "c", [30], agent="/home/one/agents/mine.py:Other", settings={}, steps=1000)
+    assert {group.label for group in read_board(tmp_path).groups} == {
+        "mine.py:Mine", "mine.py:Other", "mine.py:Other (1,000 steps)",
+    }  # fmt: skip
+    write_run(tmp_path / "d", [40], agent="/home/two/mine.py:Mine", settings={})
+    labels = {group.label: group.avg.tolist() for group in read_board(tmp_path).groups if group.steps > 2000}
+    assert labels == {"/home/one/agents/mine.py:Mine": [30], "/home/two/mine.py:Mine": [40]}, "else they would be one"
+
+
 def test_other_lengths_are_not_averaged(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [30])
     write_run(tmp_path / "b", [10], seed=1, steps=1000)

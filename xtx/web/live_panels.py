@@ -10,6 +10,7 @@ from pathlib import Path
 
 from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.report.data import statistics
+from xtx.report.data.agent_names import shorten_agent
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import FIRST_AGENTS
 from xtx.report.formats.html import Piece, make_figure_html, make_transcript_html
@@ -71,7 +72,7 @@ def _panel_or_why(run: RunData, live: LiveState) -> list[Piece]:
 
 def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     config, name = run.config, f"now-{make_key(run.folder)}"
-    title = f"{Path(config.game).stem or 'lowwater'} · {config.agent} · seed {config.seed}"
+    title = f"{Path(config.game).stem or 'lowwater'} · {shorten_agent(config.agent)} · seed {config.seed}"
     if config.game.startswith("toy:"):
         title = title.replace(Path(config.game).stem, config.game, 1)
     yield Piece(f'<section><h3 id="{name}">{escape(title)}</h3>')
@@ -79,7 +80,7 @@ def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     yield Piece('<div class="panel">')
     if run.digest.episodes:
         colour = FIRST_AGENTS.index(config.agent) if config.agent in FIRST_AGENTS else len(FIRST_AGENTS)
-        figure = make_figure_html(make_learning_figure(run, f"now-{name}", config.agent, colour))
+        figure = make_figure_html(make_learning_figure(run, f"now-{name}", shorten_agent(config.agent), colour))
         yield Piece(f'<div data-piece="{name}-curve">{figure}</div>', f"{name}-curve")
     yield Piece('<div class="playing">')
     yield Piece(_envs(run, live, f"{name}-envs"), f"{name}-envs")
@@ -93,7 +94,9 @@ def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
         )
         drawn = make_figure_html(Figure(f"map-{name}", plot, caption))
         yield Piece(f'<div data-piece="{name}-map">{drawn}</div>', f"{name}-map")
-    links = " · ".join(f'<a href="/runs/{make_key(run.folder)}/{file}">{file}</a>' for file in FILES)
+    links = " · ".join(
+        f'<a href="/runs/{make_key(run.folder)}/{file}">{file}</a>' for file in FILES if (run.folder / file).is_file()
+    )
     yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
 
 

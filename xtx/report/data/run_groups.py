@@ -18,6 +18,7 @@ from xtx.config.settings import (
     RunConfig,
     make_xtx_settings,
 )
+from xtx.report.data.agent_names import shorten_agents
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
 from xtx.report.data.paper_tables import read_paper
@@ -83,7 +84,7 @@ class Group:
 
     variant: Variant
     agent: str
-    """The agent's name as it was called."""
+    """The agent's name; of a class in a file, without the folder."""
     label: str
     """The same, with the settings in which it differs from others of that name on the same game and from the paper."""
     runs: Sequence[RunData]
@@ -236,10 +237,11 @@ def group_runs(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_f
     runs, twice = _each_once(runs)
     facts = _facts(runs, find_facts)
     variants = {run.folder: make_variant(run.config, facts[run.folder]) for run in runs}
-    labels = _labels(runs, variants)
+    names = shorten_agents(run.config.agent for run in runs)
+    labels = _labels(runs, variants, names)
     sorted_runs: dict[tuple[Variant, str, str], list[RunData]] = {}
     for run in runs:
-        key = (variants[run.folder], run.config.agent, labels[run.folder])
+        key = (variants[run.folder], names[run.config.agent], labels[run.folder])
         sorted_runs.setdefault(key, []).append(run)
     groups = [_group(*key, members) for key, members in sorted_runs.items()]
     groups = [group for group in groups if group.runs]
@@ -326,7 +328,7 @@ def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     return {**find_paper_settings(config.agent, game), **own}
 
 
-def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path, str]:
+def _labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[str, str]) -> dict[Path, str]:
     """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
     paper need no telling, and lengths only on the game where they differ. Where lengths differ and none is the
     paper's, the longest need no telling either, so that every game has a row under the agent's own name."""
@@ -354,15 +356,15 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant]) -> dict[Path
             if (name not in usual or chosen.get(name) != usual[name])
             and (name != "steps" or len(seen[agent, variant, name]) > 1)
         ]
-        labels[run.folder] = " ".join([agent, *([f"({', '.join(told)})"] if told else [])])
+        labels[run.folder] = " ".join([names[agent], *([f"({', '.join(told)})"] if told else [])])
         if told == [_describe_choice("steps", run.config.steps)]:
             only_steps.setdefault((agent, variant), []).append(run)
-    plain = {(run.config.agent, variants[run.folder]) for run in runs if labels[run.folder] == run.config.agent}
+    plain = {(run.config.agent, variants[run.folder]) for run in runs if labels[run.folder] == names[run.config.agent]}
     for (agent, variant), members in only_steps.items():
         with_figures = [run for run in members if run.scores.size]
         if with_figures and (agent, variant) not in plain:
             furthest = labels[max(with_figures, key=_steps).folder]
-            labels |= {run.folder: agent for run in members if labels[run.folder] == furthest}
+            labels |= {run.folder: names[agent] for run in members if labels[run.folder] == furthest}
     return labels
 
 

@@ -25,6 +25,8 @@ HOW_TO = (
 )
 TALL = 24
 """Rows above which a table scrolls within the window, with its header in sight."""
+LONG = 34
+"""Letters from which on an agent's name may be broken in a table."""
 HOW = {"won": "won", "died": "the game ended", "limit": "step limit"}
 
 
@@ -108,7 +110,7 @@ def _choices(document: Document) -> Iterator[str]:
         name = escape(agent)
         box = f'<input type="checkbox" checked value="{name}" autocomplete="off">'
         swatch = f'<i class="swatch m-{choose_marker(colour)}"></i>'
-        yield f'<label class="c{colour % COLOURS}">{box}{swatch}{name}</label>'
+        yield f'<label class="c{colour % COLOURS}" title="{name}">{box}{swatch}{name}</label>'
     if len(document.colours) > 2:
         yield '<button title="show all agents, or none">all / none</button>'
 
@@ -159,7 +161,7 @@ def make_figure_html(figure: Figure) -> str:
             f'<div class="small">{inside}</div><div class="large">{figure.plot.svg(True)}</div>',
             ' class="both"',
         )
-    return f"<figure{kind}{name}{_agent_mark(figure.agent)}>{inside}{caption}</figure>"
+    return f"<figure{kind}{name}{_agent_mark(figure.agent)}>{caption}{inside}</figure>"
 
 
 def make_transcript_html(turns: Sequence[Turn]) -> str:
@@ -197,10 +199,11 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _row(row: Row, columns: Sequence[str]) -> str:
-    kind = f' class="{row.kind}"' if row.kind else ""
+    kinds = [row.kind, "long" if len(row.agent) > LONG else ""]
+    kind = f' class="{" ".join(filter(None, kinds))}"' if any(kinds) else ""
     cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row.cells]
     if row.kind == "group":
-        inside = f'<td colspan="{len(columns)}"><span>{escape(cells[0].text)}</span></td>'
+        inside = f'<td colspan="{len(columns)}"><span>{_unbroken(cells[0].text)}</span></td>'
     else:
         inside = "".join(_cell(cell, of) for cell, of in zip(cells, columns, strict=True))
     return f"<tr{kind}{_agent_mark(row.agent)}>{inside}</tr>"
@@ -209,8 +212,12 @@ def _row(row: Row, columns: Sequence[str]) -> str:
 def _cell(cell: Cell, mark: str) -> str:
     hint = f' title="{escape(cell.hint)}"' if cell.hint else ""
     tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share is not None else ""
-    text = escape(cell.text).replace("± ", "±&nbsp;").replace(" %", "&nbsp;%")  # a narrow column breaks before "±"
-    return f"<td{hint}{tint}{mark}>{text}</td>"
+    return f"<td{hint}{tint}{mark}>{_unbroken(cell.text)}</td>"
+
+
+def _unbroken(text: str) -> str:
+    """The text so that a narrow column breaks it before "±" and after units, not before these."""
+    return re.sub(r"(\d) (%|h|min|s)(?= |$|,)", r"\1&nbsp;\2", escape(text).replace("± ", "±&nbsp;"))
 
 
 def _agent_mark(agent: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from xtx.core import EPISODES_OF_MEAN, EpisodeRecord
 from xtx.report.data import statistics
+from xtx.report.data.agent_names import shorten_agent
 from xtx.report.data.episode_digest import Endings
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Board, flatten, list_deviations
@@ -37,10 +38,14 @@ def make_section(
     def one(run: RunData) -> Section:
         group = groups.get(run.folder)  # none if no run of it has an episode
         if group is None:
-            return _run(run, run.config.agent, run.config.game, run.config.game, 0, find_turns)
+            return _run(run, shorten_agent(run.config.agent), run.config.game, run.config.game, 0, find_turns)
         variant = group.variant
         section = _run(run, group.label, variant.title, variant.game, board.colours[group.label], find_turns)
-        return section if run in group.runs else replace(section, title=f"{section.title} · not counted")
+        return (
+            section
+            if run in group.runs
+            else replace(section, title=f"{section.title} · not counted: {run.folder.name}")
+        )
 
     return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
 

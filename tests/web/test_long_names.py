@@ -1,0 +1,32 @@
+"""A report of agents and games with long names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xtx.cli.main import main
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_stay_in_their_cells_and_numbers_are_seen(
+    browser: Any, tmp_path: Path, add_run: Callable[..., Path], width: int
+) -> None:
+    long = "/home/me/" + "agents_of_mine_" * 4 + ".py:" + "MyAgent" * 4
+    for agent in ("random", long):
+        for game in ("toy:corridor-5", "game-of-mine-" * 8):
+            add_run(tmp_path / "runs" / f"{agent[-5:]}-{game[:3]}", list(range(40)), agent=agent, game=game)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--no-walkthroughs"]) == 0
+    page = browser.open((tmp_path / "page.html").as_uri(), width, 800)
+    shown = (
+        "[...document.querySelectorAll('td, th, figcaption, nav label')].filter((one) => one.getClientRects().length)"
+    )
+    over = f"{shown}.filter((one) => !one.matches('nav *') && one.scrollWidth > one.clientWidth + 1)"
+    assert page.evaluate(f"{over}.map((one) => one.textContent)") == []
+    names = "[...document.querySelectorAll('tr.long td:first-child')]"
+    assert page.evaluate(f"{names}.length > 2 && {names}.every((one) => one.offsetWidth < innerWidth / 2)")
+    assert page.evaluate("[...document.querySelectorAll('nav label')].every((one) => one.offsetWidth < 400)")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

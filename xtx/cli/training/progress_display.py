@@ -111,7 +111,8 @@ class Display(LivePanel):
             cells["phase"] = ", ".join(f"{count} {phase}" for phase, count in phases.items())
         losses = {name: number for name, number in p.numbers.items() if "loss" in name}
         if losses:
-            cells["losses"] = ", ".join(f"{name.removeprefix('loss_')} {n:.3f}" for name, n in losses.items())
+            names = {name: name.removeprefix("loss_").replace("_loss_", " ") for name in losses}  # imitation first
+            cells["losses"] = ", ".join(f"{names[name]} {number:.3f}" for name, number in losses.items())
         for name, value in cells.items():
             table.add_row(f"[dim]{name}[/dim]", value)
         stopping = "stopping when this is done, and saving; Ctrl-C again ends it at once"

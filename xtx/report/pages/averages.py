@@ -18,7 +18,7 @@ AVG, AVG_OF_ALL = "Avg (100 per env)", "Avg (100 of all)"
 """The two definitions of Avg: that of the authors' program, and that of the paper's text."""
 DEFINITIONS = (
     f"{AVG}: mean final score of the last 100 episodes of each of the environments that are played together (800 "
-    "episodes of 8), as the authors' program has it. "
+    "episodes of 8; of fewer, all), as the authors' program has it. "
     f"{AVG_OF_ALL}: the same of the last 100 episodes of all environments together."
 )
 MIN_GAMES = 2

@@ -132,8 +132,9 @@ def _without_plots(section: Section) -> Section:
 
 
 def _document(board: Board, title: str, sections: Sequence[Section | None]) -> Document:
-    games = format_amount(len(board.variants), "game")
-    lead = f"{format_amount(len(board.runs), 'run')} of {format_amount(len(board.labels), 'agent')} on {games}."
+    games, ways = len({variant.game for variant in board.variants}), len(board.variants)
+    where = format_amount(games, "game") + (f", played in {ways} ways" if ways > games else "")
+    lead = f"{format_amount(len(board.runs), 'run')} of {format_amount(len(board.labels), 'agent')} on {where}."
     shown = [section for section in sections if section is not None]
     if not board.groups:
         shown = [section for section in (_remarks(board),) if section is not None] + shown

@@ -41,11 +41,22 @@ def make_training_plots(board: Board) -> Section:
         groups = board.of(variant)
         plot = make_learning_plot(board, variant, groups, find_reference(groups))
         figures.append(Figure(f"training-{variant.title}", plot, variant.title))
-    text = (
-        "Mean final score of the last 100 episodes; bands are ± one standard deviation over seeds. "
-        "Dashed: the paper's Avg; dotted: the most that there is."
-    )
+    text = f"Mean final score of the last 100 episodes.{_explain_lines(figures)}"
     return Section("Training", [Text(text), Gallery(figures)])
+
+
+def _explain_lines(figures: Sequence[Figure]) -> str:
+    """What is to be seen in the plots beside the curves."""
+    plots = [figure.plot for figure in figures if isinstance(figure.plot, LinePlot)]
+    kinds = {
+        "bands: ± one standard deviation over seeds": any(
+            line.low is not None for plot in plots for line in plot.lines
+        ),
+        "dashed: the paper's Avg": any(plot.reference for plot in plots),
+        "dotted: the most that there is": any(plot.shows_top() for plot in plots),
+    }
+    told = "; ".join(words for words, holds in kinds.items() if holds)
+    return f" {told[0].upper()}{told[1:]}." if told else ""
 
 
 def make_learning_plot(
@@ -137,6 +148,7 @@ def make_statistics(board: Board) -> Section | None:
     """The paper's table of how hard its games are, for the games here; None where no walkthrough is at hand."""
     rows = []
     games = {variant.game: variant for variant in board.variants if variant.facts and variant.facts.between_rewards}
+    has_paper = any(game in read_paper().between_rewards for game in games)
     for game, variant in games.items():
         facts = variant.facts
         assert facts is not None and facts.between_rewards is not None
@@ -147,18 +159,20 @@ def make_statistics(board: Board) -> Section | None:
             str(facts.walkthrough_steps),
             str(len(facts.events)),
             format_number(mean),
-            beside[0],
+            *beside[:has_paper],
             str(largest),
-            beside[1],
+            *beside[1 : 1 + has_paper],
         ]
         rows.append(Row([game, format_count(facts.maximum), *ours]))
     if not rows:
         return None
+    counted = ", counted as the paper counts them (docs/fidelity.md says where that differs)" if has_paper else ""
     text = (
         "Along each game's walkthrough: its steps, the reward events in it, and the steps between rewards, on average "
-        "and at most, counted as the paper counts them (docs/fidelity.md says where that differs)."
+        f"and at most{counted}."
     )
-    header = ("game", "maximum", "steps", "reward events", "between rewards, mean", "paper", "largest", "paper")
+    paper = ["paper"] * has_paper
+    header = ("game", "maximum", "steps", "reward events", "between rewards, mean", *paper, "largest", *paper)
     return Section("Game statistics", [Text(text), Table(header, rows)])
 
 

@@ -110,14 +110,14 @@ def _who_is_ahead(board: Board) -> str:
     winners: dict[str, list[str]] = {}
     at: set[int] = set()
     compared = {variant: drop_short_groups(board.of(variant)) for variant in board.variants}
-    compared = {variant: groups for variant, groups in compared.items() if len({g.agent for g in groups}) > 1}
+    compared = {variant: groups for variant, groups in compared.items() if len(groups) > 1}
     if len(compared) == 1:
         return _ranking(*next(iter(compared.items())))
     for variant, groups in compared.items():
         ends = find_equal_steps(groups)
         at.update(ends.values())
         scores = [float(group.avg_at(ends[group.label]).mean()) for group in groups]
-        best = {group.agent for group, score in zip(groups, scores, strict=True) if score == max(scores)}
+        best = {group.label for group, score in zip(groups, scores, strict=True) if score == max(scores)}
         for agent in sorted(best):
             winners.setdefault(agent, []).append(variant.title)
     if not winners:
@@ -171,7 +171,9 @@ def _curve(board: Board, variant: Variant, leader: str) -> Figure:
     own = next((group for group in shown if group.label == leader), None)
     reference = find_reference([own]) if own else None
     plot = make_learning_plot(board, variant, [group for group in board.of(variant) if group in shown], reference)
-    caption = f"{variant.title}: mean final score of the last 100 episodes"
+    left_out = len(board.of(variant)) - len(shown)
+    of = f" ({len(shown)} of {len(shown) + left_out} agents)" if left_out else ""
+    caption = f"{variant.title}: mean final score of the last 100 episodes{of}"
     kind = "training" if shows_all_curves(board) else "opening"
     return Figure(f"{kind}-{variant.title}", plot, caption, is_large=True)
 

@@ -57,11 +57,13 @@ def _size(plot: Plot) -> tuple[float, float]:
 
 
 def _lines(plot: LinePlot, axes: Axes) -> None:
+    several = len({line.agent for line in plot.lines}) > 1
     for line in plot.lines:
         colour = PALETTE[line.colour % COLOURS]
         kind = "steps-post" if line.steps else "default"
         style = "--" if line.dashed else "-"
-        marker = PRINTED_MARKERS[choose_marker(line.colour)] if len({one.agent for one in plot.lines}) > 1 else None
+        marked = several or np.isfinite(line.y).sum() == 1
+        marker = PRINTED_MARKERS[choose_marker(line.colour)] if marked else None
         name = _plain(line.name or line.agent)
         axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=name, marker=marker,
                   markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
@@ -71,8 +73,7 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
     if plot.lines:
         axes.set_xlim(min(0.0, *(line.x[0] for line in plot.lines)), max(line.x[-1] for line in plot.lines))
     values = [line.y[np.isfinite(line.y)] for line in plot.lines]
-    highest = max((float(v.max()) for v in values if v.size), default=0.0)
-    if plot.top is not None and plot.top <= 3 * highest:
+    if plot.top is not None and plot.shows_top():
         axes.axhline(plot.top, color="#888888", linestyle=":", linewidth=1)
     if plot.reference is not None:
         axes.axhline(plot.reference[1], color="#555555", linestyle="--", linewidth=1)

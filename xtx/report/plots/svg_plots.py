@@ -35,6 +35,8 @@ MARKERS = {
 """Shapes that tell agents apart beside their colours, as paths around a point."""
 NUM_MARKS = 6
 """Markers on a line."""
+MAX_ROOM_TO_TOP = 3
+"""The most points are shown as a line where they are at most so many times the highest value."""
 LETTER = 6.6
 """About the width of a letter."""
 
@@ -79,11 +81,21 @@ class LinePlot:
     reference: tuple[str, float] | None = None
     """A dashed line across the plot, by its name and value."""
 
+    def shows_top(self) -> bool:
+        """Whether the dotted line is drawn: not if it is far above everything else."""
+        return self.top is not None and self.top <= MAX_ROOM_TO_TOP * _limits(self.lines, self.reference)[1]
+
     def svg(self, is_large: bool = False) -> str:
         """The picture; larger, it is for wide screens only, since its letters are too small elsewhere."""
         size = (LARGE_WIDTH, LARGE_HEIGHT) if is_large else (WIDTH, HEIGHT)
         return draw_line_plot(
-            self.lines, self.x_label, self.y_label, top=self.top, unit=self.unit, reference=self.reference, size=size
+            self.lines,
+            self.x_label,
+            self.y_label,
+            top=self.top if self.shows_top() else None,
+            unit=self.unit,
+            reference=self.reference,
+            size=size,
         )
 
 
@@ -179,36 +191,38 @@ def draw_line_plot(
     reference: tuple[str, float] | None = None,
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> str:
-    """The lines over common axes; with a dotted line at `top`, if that is not far above everything else."""
+    """The lines over common axes; with a dotted line at `top`."""
     shown = [line for line in lines if np.isfinite(line.y).any()]
-    values = [v[np.isfinite(v)] for line in shown for v in (line.y, line.low, line.high) if v is not None]
-    everything = np.concatenate([*values, [0.0, reference[1] if reference else 0.0]])
-    low, high = float(everything.min()), float(everything.max())
-    with_top = top is not None and top <= 3 * high
-    high = max(high, top) if top is not None and with_top else high
+    low, high = _limits(shown, reference)
+    high = high if top is None else max(high, top)
     first = min((float(line.x.min()) for line in shown), default=0.0)
     last = max((float(line.x.max()) for line in shown), default=1.0)
     axes = _Axes((min(first, 0.0), last), (low, high + 0.02 * (high - low)), height=size[1], width=size[0])
     parts = axes.frame(x_label, y_label)
-    if top is not None and with_top:
+    if top is not None:
         parts.append(_line_across(axes, top, "top"))
     if reference is not None:
         parts.append(_line_across(axes, reference[1], "reference"))
-    markers = len({line.agent for line in shown}) > 1
+    several = len({line.agent for line in shown}) > 1
     for line in shown:
         parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
         if line.low is not None and line.high is not None:
             parts.append(f'<path class="band" d="{_band(axes, line)}"/>')
         dashed = " dashed" if line.dashed else ""
         parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/>')
-        parts += _marks(axes, line) if markers else []
+        parts += _marks(axes, line) if several or np.isfinite(line.y).sum() == 1 else []
         parts.append("</g>")
     if reference is not None:  # over the curves
         y, said = axes.up(reference[1]) - 5, escape(_name_level(*reference))
         parts.append(f'<text class="level" x="{axes.right - 4}" y="{y:.1f}" text-anchor="end">{said}</text>')
-    return _svg(
-        parts, size, f"{y_label} over {x_label}", _data(axes, shown, unit, top if with_top else None, reference)
-    )
+    return _svg(parts, size, f"{y_label} over {x_label}", _data(axes, shown, unit, top, reference))
+
+
+def _limits(lines: Sequence[Line], reference: tuple[str, float] | None) -> tuple[float, float]:
+    """The least and the highest value of a plot; zero is in it."""
+    values = [v[np.isfinite(v)] for line in lines for v in (line.y, line.low, line.high) if v is not None]
+    everything = np.concatenate([*values, [0.0, reference[1] if reference else 0.0]])
+    return float(everything.min()), float(everything.max())
 
 
 def _line_across(axes: _Axes, value: float, kind: str) -> str:

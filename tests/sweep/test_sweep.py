@@ -16,7 +16,9 @@ import pytest
 
 from xtx.cli.main import main
 from xtx.runs.checkpoint_file import list_checkpoints
-from xtx.sweep.sweep_folder import is_held
+from xtx.sweep.run_plan import find_games, make_plan
+from xtx.sweep.sweep_file import SweepSpec
+from xtx.sweep.sweep_folder import create_run_folder, is_held
 from xtx.terminal.shell_command import format_command
 
 TINY = """
@@ -113,6 +115,23 @@ def test_runs_are_those_of_xtx_train_and_are_made_once(tmp_path: Path, capsys: p
     assert "is another run (its steps: 800, not 900); give another --out" in capsys.readouterr().err
     assert main([*words, "--out", str(out), "--threads", "2"]) == 2
     assert "have --threads 1; give that, or another --out" in capsys.readouterr().err
+
+
+def test_a_sweep_of_an_earlier_version_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its runs keep the settings that they were begun with, and finished ones stay finished."""
+    words = ["sweep", "--games", "toy:corridor-5", "--agents", "xtx-fast", "--small", "--steps", "80"]
+    spec = SweepSpec(games=("toy:corridor-5",), agents=("xtx-fast",), small=True, steps=80)
+    [planned] = make_plan(spec, find_games(spec.games))
+    config = planned.earlier[0]
+    assert config != planned.config
+    made = tmp_path / planned.folder
+    create_run_folder(made, config)
+    text = (made / "config.json").read_text().replace('"known": 0.0', '"bfloat16": false').replace("num_envs", "games")
+    (made / "config.json").write_text(text)
+    for _ in range(2):
+        assert main([*words, "--out", str(tmp_path), "--jobs", "1"]) == 0
+        assert "1 run: 1 finished" in capsys.readouterr().out
+        assert (made / "config.json").read_text() == text
 
 
 def test_kill_9_of_the_sweep(tmp_path: Path, tiny: Callable[[int], str]) -> None:

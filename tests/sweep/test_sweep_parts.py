@@ -19,17 +19,19 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.processes.child_processes import describe_end
 from xtx.runs.checkpoint_file import list_checkpoints, read_checkpoint
+from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import SAVED, Run
 from xtx.sweep import cluster_node, local_processes
 from xtx.sweep.local_processes import classify_exit
 from xtx.sweep.progress_table import SweepSpeed, build_means, build_table, format_overview, format_time
-from xtx.sweep.run_plan import PlannedRun
+from xtx.sweep.run_plan import PlannedRun, find_games, make_plan
 from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.run_progress import RunProgress, read_finished, read_running
 from xtx.sweep.run_transfer import FilePiece, RunFiles, Sender, pack_whole, unpack
 from xtx.sweep.scheduler import AttemptOutcome, RunEvent, RunState, Scheduler, SweepRun
+from xtx.sweep.sweep_file import SweepSpec
 from xtx.sweep.sweep_folder import (
-    check_runs,
+    adopt_configs,
     create_run_folder,
     is_finished,
     last_lines,
@@ -185,10 +187,45 @@ def test_what_runs_have_in_common(tmp_path: Path) -> None:
 
 def test_other_settings_are_told(tmp_path: Path) -> None:
     create_run_folder(tmp_path / "a" / "b" / "c", CONFIG)
-    check_runs(tmp_path, [PlannedRun("a/b/c", CONFIG), PlannedRun("a/b/d", CONFIG)])
+    runs = [PlannedRun("a/b/c", CONFIG), PlannedRun("a/b/d", CONFIG)]
+    assert adopt_configs(tmp_path, runs) == runs
     other = RunConfig("toy:corridor-5", "random", {"x": 1}, steps=800)
     with pytest.raises(UserError, match="other settings of random"):
-        check_runs(tmp_path, [PlannedRun("a/b/c", other)])
+        adopt_configs(tmp_path, [PlannedRun("a/b/c", other)])
+
+
+@pytest.mark.parametrize("agent", ["xtx", "xtx-fast", "xtx-plus"])
+@pytest.mark.parametrize("small", [False, True])
+def test_a_config_of_an_earlier_version_is_the_same_run(tmp_path: Path, agent: str, small: bool) -> None:
+    changes = {agent: {"q": {"gamma": 0.8}}}
+    spec = SweepSpec(games=("toy:corridor-5",), agents=(agent,), settings=changes, small=small)
+    [run] = make_plan(spec, find_games(spec.games))
+    written = msgspec.to_builtins(run.config)
+    imitation = written["settings"]["imitation"]
+    for name in ("known", "anneal"):
+        del imitation[name]
+    imitation |= {"bfloat16": False, "length_buckets": True}
+    if agent == "xtx-fast" and not small:
+        imitation |= {"passes": 40, "enough": 0.005}  # its preset was another then
+    written["games"] = written.pop("num_envs")
+    folder = tmp_path / run.folder
+    folder.mkdir(parents=True)
+
+    def write() -> None:
+        (folder / "config.json").write_text(json.dumps(written))
+
+    write()
+    [adopted] = adopt_configs(tmp_path, [run])
+    assert adopted.config == read_config(folder) != run.config, "it is carried out as it was begun"
+    imitation["passes"] = 41
+    write()
+    with pytest.raises(UserError, match=f"other settings of {agent}"):
+        adopt_configs(tmp_path, [run])
+    imitation["bfloat16"] = True
+    write()
+    with pytest.raises(UserError, match=r"config\.json has the key 'settings\.imitation\.bfloat16'"):
+        adopt_configs(tmp_path, [run])
+    assert adopt_configs(tmp_path / "elsewhere", [run]) == [run]
 
 
 def test_a_finished_run_stays_finished(tmp_path: Path) -> None:

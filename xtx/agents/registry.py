@@ -16,6 +16,7 @@ from typing import Any
 
 from xtx.agents.from_file import is_given_class, load_file_agent, split_file_agent
 from xtx.config.settings import (
+    EARLIER_IMITATION,
     DrrnSettings,
     InvDySettings,
     RcDqnSettings,
@@ -97,6 +98,11 @@ AGENTS = {
     ),
 }
 
+EARLIER_PRESETS: dict[str, Callable[[str], Any]] = {
+    "xtx-fast": lambda game: make_fast_settings(game, EARLIER_IMITATION),
+}
+"""The settings for a game of agents whose preset was another in earlier versions."""
+
 
 def find_agent(name: str) -> type[Agent]:
     """Import and return the class of an agent. Raises `UserError` if there is no such agent, or if it is not one."""
@@ -115,6 +121,12 @@ def find_agent(name: str) -> type[Agent]:
 def make_preset(name: str, game: str) -> Any:
     """Return the preset settings of an agent for a game; the default settings for an agent of another package."""
     return AGENTS[name].settings(game) if name in AGENTS else find_agent(name).Settings()
+
+
+def make_presets(name: str, game: str) -> list[Any]:
+    """Return the preset settings of an agent for a game: today's, then those of earlier versions."""
+    earlier = EARLIER_PRESETS.get(name)
+    return [make_preset(name, game), *([earlier(game)] if earlier else [])]
 
 
 def list_agent_names() -> list[str]:

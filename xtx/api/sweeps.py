@@ -73,8 +73,8 @@ def sweep(
         no_atlas=atlas is False,
         checkpoint_seconds=checkpoint_seconds,
     )
-    with open_executor(folder, plan, options) as executor:
-        _run_all(folder, plan, executor, retries, progress)
+    with open_executor(folder, plan, options) as (executor, runs):
+        _run_all(folder, runs, executor, retries, progress)
     return Records(load_run(folder / planned.folder) for planned in plan)
 
 

@@ -6,6 +6,7 @@ otherwise; docs/fidelity.md lists where we differ.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -264,10 +265,14 @@ where everything is new more of them are needed than the paper's 40 passes have,
 are in docs/notes/2026-11-19-xtx-fast.md."""
 
 
-def make_fast_settings(game: str = "") -> XtxSettings:
+EARLIER_IMITATION: dict[str, object] = {"merge_identical": True, "enough": 0.005}
+"""The imitation training of `xtx-fast` in earlier versions. Runs that were begun with it keep it."""
+
+
+def make_fast_settings(game: str = "", imitation: Mapping[str, object] = SHORTER_IMITATION) -> XtxSettings:
     """XTX for a CPU: the paper's settings, but for how long an imitation training takes."""
     settings = make_xtx_settings(game)
-    return replace(settings, imitation=replace(settings.imitation, **SHORTER_IMITATION))  # type: ignore[arg-type]
+    return replace(settings, imitation=replace(settings.imitation, **imitation))  # type: ignore[arg-type]
 
 
 QLearning = DrrnSettings | InvDySettings | XtxSettings

@@ -17,7 +17,13 @@ from xtx.sweep.run_plan import STAR, PlannedRun, SweepGame, find_games
 from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.scheduler import RunExecutor
 from xtx.sweep.sweep_file import SweepSpec
-from xtx.sweep.sweep_folder import SharedSettings, check_runs, open_sweep, read_shared_settings, write_shared_settings
+from xtx.sweep.sweep_folder import (
+    SharedSettings,
+    adopt_configs,
+    open_sweep,
+    read_shared_settings,
+    write_shared_settings,
+)
 from xtx.training.prepare import pick_device, resolve_game_name
 
 RUNS_PER_GPU = 6
@@ -62,16 +68,19 @@ def find_stories(spec: SweepSpec, *, available: bool) -> list[SweepGame]:
 
 
 @contextlib.contextmanager
-def open_executor(out: Path, runs: list[PlannedRun], options: SweepOptions) -> Iterator[RunExecutor]:
-    """Hold the sweep's folder and open the place where its runs are carried out. Raises `UserError`."""
+def open_executor(
+    out: Path, runs: list[PlannedRun], options: SweepOptions
+) -> Iterator[tuple[RunExecutor, list[PlannedRun]]]:
+    """Hold the sweep's folder and open the place where its runs are carried out. Also gives the runs, those that were
+    begun already with the configs that they have. Raises `UserError`."""
     if options.atlas is not None and options.no_atlas:
         raise UserError("--atlas and --no-atlas exclude each other")
     with open_sweep(out):
-        check_runs(out, runs)
+        adopted = adopt_configs(out, runs)
         common = _share_settings(options, out)
         places = _make_executor(options, out.absolute(), common)
         try:
-            yield places
+            yield places, adopted
         finally:
             places.close()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from xtx.agents.from_file import make_agent_label
-from xtx.agents.registry import find_agent, make_preset
+from xtx.agents.registry import find_agent, make_presets
 from xtx.config.bounds import check_settings
 from xtx.config.settings import QLearning, RunConfig, get_default_length, make_demo_settings
 from xtx.core import UserError
@@ -30,6 +30,8 @@ class PlannedRun:
     folder: str
     """Its path in the sweep's folder: game/agent/seed-0."""
     config: RunConfig
+    earlier: tuple[RunConfig, ...] = ()
+    """What the config was in earlier versions, where the agent's preset was another."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,15 @@ def make_plan(spec: SweepSpec, games: Sequence[SweepGame]) -> list[PlannedRun]:
 
 def _plan_run(spec: SweepSpec, game: SweepGame, agent: str, seed: int, stochastic: bool) -> PlannedRun:
     """Plan one run."""
-    settings = make_preset(agent, game.stem)
-    if spec.small and isinstance(settings, QLearning):
-        settings = make_demo_settings(settings)
+    presets = make_presets(agent, game.stem)
+    if spec.small:
+        presets = [make_demo_settings(one) if isinstance(one, QLearning) else one for one in presets]
+    settings = [change_settings(agent, preset, spec.settings.get(agent, {})) for preset in presets]
     steps, num_envs = get_default_length(agent)
     config = RunConfig(
         game=game.name,
         agent=agent,
-        settings=change_settings(agent, settings, spec.settings.get(agent, {})),
+        settings=settings[0],
         seed=seed,
         steps=steps if spec.steps is None else spec.steps,
         num_envs=num_envs if spec.num_envs is None else spec.num_envs,
@@ -113,10 +116,11 @@ def _plan_run(spec: SweepSpec, game: SweepGame, agent: str, seed: int, stochasti
         actions=spec.actions,
         log_every=spec.log_every,
     )
+    earlier = tuple(replace(config, settings=one) for one in settings[1:])
     whole = spec.actions == "whole"
     variants = (("star", game.star), ("stochastic", stochastic), ("whole", whole))
     folder = "-".join([_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
-    return PlannedRun(f"{folder}/{_folder_name(make_agent_label(agent))}/seed-{seed}", config)
+    return PlannedRun(f"{folder}/{_folder_name(make_agent_label(agent))}/seed-{seed}", config, earlier)
 
 
 def _folder_name(name: str) -> str:

@@ -17,11 +17,13 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import msgspec
 
-from xtx.config.config_file import encode_config
+from xtx.agents.registry import find_agent
+from xtx.config.config_file import ConfigError, encode_config
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files.atomic_writes import replace_text
@@ -30,6 +32,7 @@ from xtx.files.regular_files import open_readable, open_regular
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.run_config import read_config
 from xtx.sweep.run_plan import PlannedRun
+from xtx.training.prepare import convert_settings
 
 LOG = "log.txt"
 """Name of the log of a run's processes."""
@@ -90,15 +93,34 @@ def write_shared_settings(out: Path, threads: int, device: str) -> SharedSetting
 # --- runs -------------------------------------------------------------------------------------------------------
 
 
-def check_runs(out: Path, runs: list[PlannedRun]) -> None:
-    """Raise `UserError` if one of the runs exists with other settings."""
-    for run in runs:
-        folder = out / run.folder
-        if not (folder / "config.json").exists():
-            continue
-        there = read_config(folder)
-        if there != run.config:
-            raise UserError(f"{folder} is another run ({_difference(there, run.config)}); give another --out")
+def adopt_configs(out: Path, runs: list[PlannedRun]) -> list[PlannedRun]:
+    """Return the runs with the configs that those in the folder have, which may be of an earlier version. Raises
+    `UserError` if one of the runs exists with other settings."""
+    return [replace(run, config=_adopt_config(out / run.folder, run)) for run in runs]
+
+
+def _adopt_config(folder: Path, run: PlannedRun) -> RunConfig:
+    if not (folder / "config.json").exists():
+        return run.config
+    there = read_config(folder)
+    found = _complete_settings(folder, there) if there.agent == run.config.agent else there
+    if found not in (run.config, *run.earlier):
+        raise UserError(f"{folder} is another run ({_difference(found, run.config)}); give another --out")
+    return there
+
+
+def _complete_settings(folder: Path, config: RunConfig) -> RunConfig:
+    """Return a config with the settings that its run has today: those that an earlier version did not have are filled
+    in with their defaults. Raises `UserError` for settings that no longer exist."""
+    try:
+        return replace(config, settings=asdict(convert_settings(config, find_agent(config.agent))))
+    except ConfigError as error:
+        raise UserError(f"{folder / 'config.json'} {error}") from None
+    except (
+        msgspec.ValidationError,
+        ValueError,
+    ):  # no settings of this agent, which the run itself reports when it is started
+        return config
 
 
 def _difference(there: RunConfig, wanted: RunConfig) -> str:

@@ -145,7 +145,7 @@ def make_agent(
     """Make the run's agent. `source`: the file that the config was read from, for error messages."""
     kind = find_agent(config.agent)
     try:
-        settings = _convert_settings(config, kind)
+        settings = convert_settings(config, kind)
         check_settings(settings)
     except ConfigError as error:
         raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
@@ -164,7 +164,7 @@ def make_agent(
         raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
 
 
-def _convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
+def convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
     """Return the agent's settings. Raises `ConfigError` for unknown keys, `msgspec.ValidationError` for wrong types."""
     return msgspec.convert(replace_old_settings(config.settings, kind.Settings()), kind.Settings)
 

@@ -120,7 +120,7 @@ def run(args: Args) -> int:
         _print_plan(out, runs)
         return 0
     options = SweepOptions(**{field.name: getattr(args, field.name) for field in fields(SweepOptions)})
-    with open_executor(out, runs, options) as executor:
+    with open_executor(out, runs, options) as (executor, runs):
         _set_loggers(args, out, runs)
         return _run_all(args, out, runs, executor)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from report_runs import read_board, write_run
 
@@ -13,6 +14,9 @@ from xtx.report.data.game_facts import list_reward_events
 from xtx.report.data.load_runs import read_run
 from xtx.report.data.paper_cells import describe_filled_cells, fill_cells
 from xtx.report.data.run_groups import BEYOND, list_deviations
+from xtx.report.formats.markdown import to_markdown
+from xtx.report.pages.short_table import build_short
+from xtx.search_versions import search_versions
 
 
 def test_seeds_are_averaged(tmp_path: Path) -> None:
@@ -181,6 +185,23 @@ def test_how_much_of_the_papers_tables_is_filled(tmp_path: Path) -> None:
         "Filled cells (games x agents): 3 of 60 in the paper's table 1 (1 as long as the paper's runs, 2 at 200,000 "
         "steps ▾; 2 with 1 seed, 1 with 3 seeds). The paper has 3 seeds in every cell."
     )
+
+
+def test_cells_read_off_longer_runs_keep_the_marks_of_these(tmp_path: Path) -> None:
+    """All but that they are not finished."""
+    more: dict[str, Any] = {"steps": 400_000, "finished": False}
+    earlier = asdict(make_xtx_settings())
+    del earlier["imitation"]["known"]  # of the versions that trained in bfloat16 on a GPU
+    write_run(tmp_path / "a", [30] * 3000, searching={"search": "0", "survey": "0"}, settings=earlier, **more)
+    write_run(tmp_path / "b", [30] * 3000, agent="drrn", searching=search_versions(), **more)
+    board = read_board(tmp_path)
+    cells = fill_cells(board, False)
+    assert {cell.steps for cell in cells} == {200_000}
+    signs = {cell.group.agent: "".join(mark.sign for mark in cell.marks) for cell in cells}
+    assert signs == {"xtx": "▾≈§†", "drrn": "▾†"}
+    page = to_markdown(build_short(board, "page"))
+    assert "| 200,000 ≈§† |" in page and "| 200,000 † |" in page
+    assert "all rows: fewer steps than the paper's runs" in page and "not finished" not in page
 
 
 def test_the_longest_runs_have_the_plain_name_where_none_has_the_papers_length(tmp_path: Path) -> None:

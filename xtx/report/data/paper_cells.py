@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtx.report.data.paper_tables import PaperFigures, read_paper
-from xtx.report.data.row_marks import FEWER, Mark, list_marks
-from xtx.report.data.run_groups import Board, Group, find_paper_steps
+from xtx.report.data.row_marks import FEWER, UNFINISHED, Mark, list_marks
+from xtx.report.data.run_groups import Board, Group
 from xtx.report.data.statistics import Floats
 from xtx.report.number_format import format_amount
 
@@ -45,10 +45,11 @@ class FilledCell:
     @property
     def marks(self) -> list[Mark]:
         """What limits it."""
+        marks = list_marks(self.group)
         if not self.is_read_off:
-            return list_marks(self.group)
-        fewer = Mark(FEWER, f"the paper's runs have {find_paper_steps(self.group.agent):,} steps")
-        return [fewer, Mark(READ_OFF, READ_OFF_WORDS)]
+            return marks
+        # Runs that go on beyond what is shown have finished that part of them.
+        return [*(mark for mark in marks if mark.sign != UNFINISHED), Mark(READ_OFF, READ_OFF_WORDS)]
 
 
 def fill_cells(board: Board, stochastic: bool) -> list[FilledCell]:

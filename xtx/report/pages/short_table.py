@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xtx.report.data.paper_cells import READ_OFF, READ_OFF_WORDS, FilledCell, describe_filled_cells, fill_cells
-from xtx.report.data.row_marks import describe_marks, find_common_signs
+from xtx.report.data.row_marks import UNFINISHED, describe_marks, find_common_signs
 from xtx.report.data.run_groups import Board
 from xtx.report.number_format import format_spread
 from xtx.report.pages.beside_paper import format_over_seeds, make_steps_cell
@@ -17,6 +17,8 @@ def build_short(board: Board, title: str) -> Document:
     out."""
     cells = [*fill_cells(board, False), *fill_cells(board, True)]
     common_signs = find_common_signs([cell.group for cell in cells])
+    if any(cell.is_read_off for cell in cells):
+        common_signs.discard(UNFINISHED)  # a cell that is read off has another mark instead
     marks = [mark for cell in cells for mark in cell.marks]
     read_off = f" · {READ_OFF} {READ_OFF_WORDS}" if any(cell.is_read_off for cell in cells) else ""
     blocks: list[Block] = [Table(HEADER, [_row(cell, common_signs) for cell in cells])]

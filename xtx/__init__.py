@@ -98,4 +98,4 @@ _MODULES = ("report", "sweep")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

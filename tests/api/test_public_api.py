@@ -207,7 +207,7 @@ def test_as_gym_is_the_same_story() -> None:
         (lambda: xtx.make("no/such/file.z5"), "does not exist"),
         (lambda: xtx.make(actions="everything"), "actions is 'templates' or 'whole'"),  # type: ignore[arg-type]
         (lambda: xtx.make_vector(num_envs=0), "num_envs takes a number from 1"),
-        (lambda: xtx.make("toy:corridor-5").reset(-1), "a seed is a number from 0"),
+        (lambda: xtx.make("toy:corridor-5").reset(-1), "seed takes a number from 0"),
         (lambda: xtx.load_run("nowhere"), "nowhere is not a run"),
         (lambda: xtx.train("toy:corridor-5", agent="nobody"), "there is no agent called 'nobody'"),
         (lambda: xtx.train("toy:corridor-5", agent="drrn", steps=0), "steps takes a number from 1"),

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
+from xtx.api.arguments import check_atlas, check_flag, check_optional_whole, check_path, check_whole, show_value
+from xtx.config.config_file import MAX_ENVS
 from xtx.core import Observation, Step, UserError, warn
 from xtx.games.catalog.known_games import entries, find_default_game, find_story, locate
 from xtx.games.story_game import GameSpec
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 Actions = Literal["templates", "whole"]
 AtlasOption = bool | str | os.PathLike[str]
+MAX_SEED = 2**31 - 1
+"""Largest seed of the emulator, a signed number of 32 bits."""
 
 
 def list_games(*, found: bool = False) -> list[str]:
@@ -55,6 +59,7 @@ def make(
 
     Raises `UserError` if there is no such game, or its story is not on this machine.
     """
+    seed = check_optional_whole("seed", seed, 0, MAX_SEED)
     spec = _make_spec(game, extra_actions, actions, valid_actions, atlas, 1)
     return GameEnv(spec, seed, on_survey)
 
@@ -80,8 +85,9 @@ def make_vector(
     Returns a `GameVector`: `reset(indices, seeds)` gives observations, `step(actions)` steps, `save()` and
     `restore(states)` the states of all games, `len()` their number. A game that has ended must be reset.
     """
-    if num_envs < 1 or (workers is not None and workers < 0):
-        raise UserError(f"num_envs takes a number from 1 and workers from 0, not {num_envs} and {workers}")
+    num_envs = check_whole("num_envs", num_envs, 1, MAX_ENVS)
+    workers = check_optional_whole("workers", workers, 0)
+    search_threads = check_optional_whole("search_threads", search_threads, 1)
     from xtx.training.prepare import search_threads as choose_torch_threads
 
     threads = search_threads or choose_torch_threads(num_envs, workers)
@@ -102,7 +108,10 @@ def _make_spec(
 
     if actions not in ("templates", "whole"):
         raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
-    name = os.fspath(game) or find_default_game()
+    name = check_path("game", game) or find_default_game()
+    extra_actions = check_flag("extra_actions", extra_actions)
+    valid_actions = check_flag("valid_actions", valid_actions)
+    atlas = check_atlas(atlas)
     if name.startswith("toy:"):
         return GameSpec(name, details=True)
     folder = (default_path() if atlas else None) if isinstance(atlas, bool) else Path(atlas).expanduser()
@@ -149,9 +158,7 @@ class GameEnv:
 
     def reset(self, seed: int | None = None) -> Observation:
         """Begin a new game. `seed`: the emulator's; if not given that of `make`, or else the walkthrough's."""
-        chosen = self._seed if seed is None else seed
-        if chosen is not None and not 0 <= chosen < 2**31:
-            raise UserError(f"a seed is a number from 0 to {2**31 - 1}, not {chosen}")
+        chosen = self._seed if seed is None else check_whole("seed", seed, 0, MAX_SEED)
         with self._lock:
             self._observation = self._game.reset(self.walkthrough_seed if chosen is None else chosen)
             self._is_over = False
@@ -179,6 +186,8 @@ class GameEnv:
 
     def restore(self, state: bytes) -> Observation:
         """Go to a saved state. Raises `UserError` if it is damaged or another story's."""
+        if not isinstance(state, bytes):
+            raise UserError(f"restore takes the bytes that save() gave, not {show_value(state)}")
         with self._lock:
             self._observation = self._game.restore(state)
             self._is_over = False

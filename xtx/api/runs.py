@@ -6,13 +6,14 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from xtx.api.arguments import check_flag, check_optional_whole, check_path, check_whole
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, EpisodeRecord, UserError
 from xtx.files.bounded_reads import BadFileError
@@ -43,6 +44,10 @@ class Records(list[_Row]):
     def column(self, name: str) -> list[Any]:
         """One field of all records that have it."""
         if any(_is_record(row) for row in self):
+            kind: Any = type(self[0])
+            known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+            if name not in known:
+                raise UserError(f"these records have no {name!r}; they have: {', '.join(known)}")
             return [getattr(row, name) for row in self]
         return [row[name] for row in self if isinstance(row, dict) and name in row]
 
@@ -53,7 +58,7 @@ def _is_record(row: object) -> Any:
 
 def load_run(path: str | os.PathLike[str]) -> SavedRun:
     """The run in a folder, finished or not. Raises `UserError` if it is not the folder of a run."""
-    return SavedRun(Path(path))
+    return SavedRun(Path(check_path("path", path)))
 
 
 class SavedRun:
@@ -125,8 +130,8 @@ class SavedRun:
         another number gives other games. Returns mean, best, normalised scores and where episodes ended."""
         from xtx.training.evaluation import compute_figures, draw_evaluation_seeds, play
 
-        if episodes < 1:
-            raise UserError(f"episodes takes a number from 1, not {episodes}")
+        episodes, greedy = check_whole("episodes", episodes, 1), check_flag("greedy", greedy)
+        seed, workers = check_whole("seed", seed, 0), check_optional_whole("workers", workers, 0)
         loaded = self._load(checkpoint, device)
         with loaded.open_vector(min(loaded.config.num_envs, episodes), workers) as games:
             seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, seed)
@@ -138,6 +143,8 @@ class SavedRun:
 
         if device not in ("auto", "cpu", "cuda"):
             raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
+        if checkpoint not in ("newest", "best"):
+            raise UserError(f"checkpoint is 'newest' or 'best', not {checkpoint!r}")
         return load_agent(self.path, checkpoint, PlayOptions(device=device))
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from xtx.api.arguments import check_atlas, check_list, check_number, check_optional_whole, check_path, check_whole
 from xtx.api.runs import Records, SavedRun, load_run
 from xtx.core import UserError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def sweep(
     sweep: str | os.PathLike[str] = "",
     *,
-    games: Sequence[str] | None = None,
+    games: Sequence[str | os.PathLike[str]] | None = None,
     agents: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     steps: int | None = None,
@@ -58,23 +59,31 @@ def sweep(
     from xtx.sweep.run_plan import make_plan
     from xtx.training.prepare import check_config
 
+    games = None if games is None else [check_path("games", game) for game in check_list("games", games)]
+    agents = None if agents is None else [check_path("agents", agent) for agent in check_list("agents", agents)]
+    seeds = None if seeds is None else [check_whole("seeds", seed) for seed in check_list("seeds", seeds)]
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
+    steps = check_optional_whole("steps", steps)
+    atlas = check_atlas(atlas)
+    source = check_path("sweep", sweep)
     chosen = {"games": games, "agents": agents, "seeds": seeds, "steps": steps, "stochastic": stochastic}
-    spec = _choose_spec(os.fspath(sweep), {**chosen, "settings": settings, "small": small or None})
+    spec = _choose_spec(source, {**chosen, "settings": settings, "small": small or None})
     plan = make_plan(spec, find_stories(spec, available=available))
     for planned in plan:
         check_config(planned.config)
-    folder = Path(out) if out is not None else Path("runs") / (Path(os.fspath(sweep)).stem or "sweep")
+    folder = Path("runs") / (Path(source).stem or "sweep") if out is None else Path(check_path("out", out))
     options = SweepOptions(
-        jobs=jobs,
+        jobs=check_optional_whole("jobs", jobs, 1),
         device=device,
-        threads=threads,
-        workers=workers,
+        threads=check_optional_whole("threads", threads, 1),
+        workers=check_optional_whole("workers", workers, 0),
         atlas=None if isinstance(atlas, bool) else Path(atlas),
         no_atlas=atlas is False,
-        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_seconds=check_number("checkpoint_seconds", checkpoint_seconds),
     )
     with open_executor(folder, plan, options) as (executor, runs):
-        _run_all(folder, runs, executor, retries, progress)
+        _run_all(folder, runs, executor, check_whole("retries", retries, 0), progress)
     return Records(load_run(folder / planned.folder) for planned in plan)
 
 
@@ -136,11 +145,11 @@ def report(
     """
     from xtx.cli.runs import report as command
 
-    given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else list(runs)
-    paths = tuple(run.path if isinstance(run, SavedRun) else Path(run) for run in given)
+    given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else check_list("runs", runs)
+    paths = tuple(run.path if isinstance(run, SavedRun) else Path(check_path("runs", run)) for run in given)
     args = command.Args(
         runs=paths,
-        out=Path(out),
+        out=Path(check_path("out", out)),
         title=title or "",
         figures=None if figures is None else Path(figures),
         no_walkthroughs=not walkthroughs,

@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xtx.agents.from_file import accept_agent, register_agent
 from xtx.agents.registry import find_agent, make_preset
+from xtx.api.arguments import (
+    check_atlas,
+    check_flag,
+    check_number,
+    check_optional_whole,
+    check_path,
+    check_whole,
+    show_value,
+)
 from xtx.api.runs import SavedRun
+from xtx.config.config_file import check_numbers
 from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
 from xtx.core import Agent, UserError
-from xtx.training.prepare import RunResources, check_config, new_run_folder, resolve_game_name
+from xtx.training.prepare import RunResources, new_run_folder, resolve_game_name
 
 if TYPE_CHECKING:
     from xtx.runs.run_folder import Run
@@ -91,6 +101,7 @@ def train(
     Ctrl-C, or interrupting a notebook's cell, finishes the step, saves the run and returns it unfinished; `resume` goes
     on with it. Raises `UserError` for anything that does not fit.
     """
+    _check_callable(on_update)
     updates = train_steps(
         game, agent=agent, steps=steps, settings=settings, seed=seed, num_envs=num_envs, stochastic=stochastic,
         extra_actions=extra_actions, actions=actions, log_every=log_every, out=out,
@@ -120,15 +131,20 @@ def train_steps(
 ) -> Generator[TrainingUpdate]:
     """Train as `train` does, one vector step at a time: each iteration takes one step in every game and gives a
     `TrainingUpdate`. Leaving the loop, or closing the iterator, saves the run, which `resume` goes on with."""
-    name = register_agent(agent) if isinstance(agent, type) else accept_agent(agent)
+    path = check_path("game", game)
+    folder = None if out is None else Path(check_path("out", out))
+    name = _accept(agent)
     config = _make_config(
-        resolve_game_name(os.fspath(game)), name, settings, steps, num_envs,
-        seed=seed, stochastic=stochastic, extra_actions=extra_actions,
-        actions=actions or get_default_actions(name), log_every=log_every,
+        resolve_game_name(path), name, settings,
+        check_optional_whole("steps", steps), check_optional_whole("num_envs", num_envs),
+        seed=check_whole("seed", seed),
+        stochastic=check_flag("stochastic", stochastic),
+        extra_actions=check_flag("extra_actions", extra_actions),
+        actions=actions or get_default_actions(name),
+        log_every=check_whole("log_every", log_every),
     )  # fmt: skip
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
-    folder = new_run_folder(config) if out is None else Path(out)
-    return _train_new(config, folder, resources)
+    return _train_new(config, folder or new_run_folder(config), resources)
 
 
 def resume(
@@ -149,16 +165,27 @@ def resume(
     `agent`: the run's own agent, where it is a class of a notebook, or lies in a file that was never named on this
     machine. `accept_changes`: go on although files of the run were changed since its checkpoint.
     """
-    folder = Path(path)
+    _check_callable(on_update)
+    folder = Path(check_path("path", path))
     if agent is not None:
         from xtx.training.resumed import check_same_agent
 
-        check_same_agent(folder, register_agent(agent) if isinstance(agent, type) else accept_agent(agent))
+        check_same_agent(folder, _accept(agent))
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
     return _exhaust(_go_on(folder, resources, accept_changes), progress, on_update, folder)
 
 
 # --- from arguments to a config -------------------------------------------------------------------------------------
+
+
+def _accept(agent: object) -> str:
+    """The name of an agent that was given as a name or a class."""
+    return register_agent(agent) if isinstance(agent, type) else accept_agent(check_path("agent", agent))
+
+
+def _check_callable(on_update: object) -> None:
+    if on_update is not None and not callable(on_update):
+        raise UserError(f"on_update takes a function, not {show_value(on_update)}")
 
 
 def _make_config(
@@ -183,7 +210,10 @@ def _make_config(
         num_envs=usual_envs if num_envs is None else num_envs,
         **others,
     )
-    check_config(config)
+    try:
+        check_numbers(config)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     return config
 
 
@@ -196,9 +226,18 @@ def _make_resources(
 ) -> RunResources:
     if device not in ("auto", "cpu", "cuda"):
         raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
+    atlas = check_atlas(atlas)
     folder = None if isinstance(atlas, bool) else Path(atlas)
+    seconds = check_number("checkpoint_seconds", checkpoint_seconds)
+    if not seconds >= 0:
+        raise UserError(f"checkpoint_seconds takes a number from 0, not {seconds:g}")
     return RunResources(
-        device, workers, threads=threads, atlas=folder, no_atlas=atlas is False, checkpoint_seconds=checkpoint_seconds
+        device,
+        check_optional_whole("workers", workers, 0),
+        threads=check_optional_whole("threads", threads, 1),
+        atlas=folder,
+        no_atlas=atlas is False,
+        checkpoint_seconds=seconds,
     )
 
 

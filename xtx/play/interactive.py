@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from xtx.agents.decisions import decide
 from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog.known_games import find_user_folder
 from xtx.games.zmachine.typed_input import fault, find_interpreter_word, plain
@@ -204,7 +205,7 @@ class InteractivePlay:
             self._screen.show_note(f"The agent would now{phase}:")
             self._screen.show_pairs([(share, action) for action, share in likeliest])
         else:  # one that only acts and has no probabilities to show
-            [decision] = self._adviser.act([seen])
+            [decision] = decide(self._adviser, [seen])
             self._screen.show_note(f"The agent would now: {decision.action}")
 
     def _look_around(self) -> Observation | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as Grid
 
+from xtx.agents.decisions import decide
 from xtx.core import Agent
 from xtx.play.agent_advice import describe_advice
 from xtx.play.played_game import PlayedGame
@@ -76,7 +77,7 @@ class Watch:
                 mind = describe_advice(self._agent.insight(played.observation, played.previous))
                 if mind:
                     screen.show_thoughts(mind)
-            [decision] = self._agent.act([played.observation])
+            [decision] = decide(self._agent, [played.observation])
             screen.show_command(decision.action, decision.phase)
             screen.write_command(decision.action)
             scene, step = played.move(decision.action, last=number == limit)

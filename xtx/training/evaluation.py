@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from statistics import fmean, median, pstdev
 
+from xtx.agents.decisions import decide
 from xtx.config.settings import RunConfig
 from xtx.core import ENDINGS, Agent, Decision, Observation, Step, UserError
 from xtx.games.emulator.emulator_seeds import LARGEST, Seeds
@@ -143,7 +144,7 @@ def _decide(
     agent: Agent, seen: Sequence[Observation], running: dict[int, PlayedEpisode], greedy: bool
 ) -> dict[int, Decision]:
     if not greedy:
-        return dict(enumerate(agent.act(seen)))
+        return dict(enumerate(decide(agent, seen)))
     return {game: choose_likeliest(agent, seen[game], episode.actions) for game, episode in running.items()}
 
 

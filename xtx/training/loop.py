@@ -12,6 +12,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
+from xtx.agents.decisions import decide, learn
 from xtx.core import EPISODES_OF_MEAN, Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.emulator.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
@@ -117,7 +118,7 @@ class Training:
         """
         before, agent = self._observations, self._agent
         with self._clock.part("agent, the rest"):
-            decisions = agent.act(before)
+            decisions = decide(agent, before)
         last = {game for game, o in enumerate(before) if o.step + 1 >= agent.limit_of(game)}
         with self._clock.part("games"):
             steps = self._games.move([decision.action for decision in decisions], last)
@@ -139,7 +140,7 @@ class Training:
             self._observations = [step.observation for step in steps]
             self._reset(ended)
         with self._clock.part("agent, the rest"):
-            self._metrics_window.add(agent.learn(build_transitions(before, decisions, steps)))
+            self._metrics_window.add(learn(agent, build_transitions(before, decisions, steps)))
 
     def _look_ahead(self, steps: list[Step]) -> None:
         """Let workers that have finished their step search the states that the agent will probably reach next.

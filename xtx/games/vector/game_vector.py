@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from xtx.core import Observation, Step, warn
+from xtx.core import Observation, Step, UserError, warn
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector.cpu_affinity import Placement
@@ -28,6 +28,7 @@ from xtx.games.vector.messages import (
     SaveCall,
     Setup,
     WorkerRequest,
+    accept_command,
 )
 from xtx.games.vector.requests import (
     PendingRequest,
@@ -68,7 +69,7 @@ class GameVector:
         bound to processors, one to each; not if other programs need the processors too.
         """
         if num_envs < 1:
-            raise ValueError("a vector needs at least one game")
+            raise UserError("a vector needs at least one game")
         self.spec = spec
         self._on_report = on_report
         self._forbidden_actions = ForbiddenActions(forbidden)
@@ -146,7 +147,12 @@ class GameVector:
         indices: the games; None for all. seeds: emulator seeds, one for each; None for the walkthrough's.
         """
         chosen = range(len(self._slots)) if indices is None else indices
-        given = [self.walkthrough_seed] * len(chosen) if seeds is None else seeds
+        given = [self.walkthrough_seed] * len(chosen) if seeds is None else [int(seed) for seed in seeds]
+        if len(given) != len(chosen):
+            raise UserError(f"{len(given)} seeds for {len(chosen)} games")
+        for index in chosen:
+            if not 0 <= index < len(self._slots):
+                raise UserError(f"there is no game {index}: games have the numbers 0 to {len(self._slots) - 1}")
         calls: dict[int, Call] = {
             i: ResetCall(self._slots[i].local, seed) for i, seed in zip(chosen, given, strict=True)
         }  # fmt: skip
@@ -237,9 +243,9 @@ class GameVector:
         elif len(actions) == len(self._slots):
             chosen = dict(enumerate(actions))
         else:
-            raise ValueError(f"{len(actions)} actions for {len(self._slots)} games")
+            raise UserError(f"{len(actions)} actions for {len(self._slots)} games")
         self._check_live(chosen)
-        return chosen
+        return {index: accept_command(action) for index, action in chosen.items()}
 
     def _move(self, chosen: Mapping[int, str], last: Collection[int], early: bool) -> list[CallResult]:
         """Step games; with `early`, without waiting for searches."""
@@ -260,7 +266,10 @@ class GameVector:
     def restore(self, states: Sequence[bytes]) -> list[Observation]:
         """Put all games into saved states, one for each, and return the observations."""
         if len(states) != len(self._slots):
-            raise ValueError(f"{len(states)} states for {len(self._slots)} games")
+            raise UserError(f"{len(states)} states for {len(self._slots)} games")
+        for state in states:
+            if not isinstance(state, bytes):
+                raise UserError(f"a state is the bytes that save() gave, not {state!r:.60}")
         results = self._call({i: RestoreCall(self._slots[i].local, state) for i, state in enumerate(states)})
         for slot, state in zip(self._slots, states, strict=True):
             slot.begin(state)
@@ -295,7 +304,7 @@ class GameVector:
     def _check_live(self, indices: Iterable[int]) -> None:
         for i in indices:
             if not self._slots[i].live:
-                raise ValueError(f"game {i} has ended or has not begun: reset it first")
+                raise UserError(f"game {i} has ended or has not begun: reset it first")
 
     def _check_arrived(self) -> None:
         if self._split is not None:
@@ -306,7 +315,7 @@ class GameVector:
     def _call(self, calls: Mapping[int, Call]) -> dict[int, CallResult]:
         """Make calls, given by game, and return their results by game."""
         if self._closed:
-            raise ValueError("this vector is closed")
+            raise UserError("this is closed: make another")
         self._check_arrived()
         return self._await_results(PendingRequest(calls) if self._pool is None else self._pool.send_calls(calls))
 

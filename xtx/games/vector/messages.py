@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from xtx.core import Observation, Step
+from xtx.core import Observation, Step, UserError
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.socket_messages import HEADER
@@ -173,6 +173,14 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 ParentMessage = Setup | WorkerRequest | LookAhead
 WorkerAnswer = Ready | Results | Failure
+
+
+def accept_command(action: object) -> str:
+    """A command as messages carry it: a NumPy string as Python's, and `?` for half a surrogate pair, which UTF-8 does
+    not have. Raises `UserError` for what is no string."""
+    if not isinstance(action, str):
+        raise UserError(f"an action is a command, as 'open mailbox', not {action!r:.60}")
+    return action if type(action) is str and action.isascii() else action.encode("utf-8", "replace").decode()
 
 
 def encode(message: ParentMessage | WorkerAnswer) -> bytes:

@@ -1,0 +1,47 @@
+"""What agents answer, checked: agents also come from users' files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xtx.core import Agent, Decision, Observation, Transition, UserError
+
+
+def decide(agent: Agent, observations: Sequence[Observation]) -> list[Decision]:
+    """One decision for each observation, with Python's own strings. Raises `UserError` if the agent gives others."""
+    decisions = agent.act(observations)
+    if not isinstance(decisions, list | tuple):
+        raise _explain(agent, observations, decisions)
+    wrong = [one for one in decisions if not (isinstance(one, Decision) and isinstance(one.action, str))]
+    if wrong:
+        raise _explain(agent, observations, wrong[0])
+    if len(decisions) != len(observations):
+        raise UserError(f"{type(agent).__name__}.act gave {len(decisions)} decisions for {len(observations)} games")
+    return [_make_plain(one) for one in decisions]
+
+
+def learn(agent: Agent, transitions: Sequence[Transition]) -> dict[str, float]:
+    """Let the agent learn; return its numbers as Python's. Raises `UserError` if it returns others."""
+    numbers = agent.learn(transitions)
+    try:
+        if not isinstance(numbers, Mapping) or not all(isinstance(name, str) for name in numbers):
+            raise TypeError
+        return {name: float(number) for name, number in numbers.items()}
+    except (TypeError, ValueError):
+        raise UserError(
+            f"{type(agent).__name__}.learn must return a dictionary of numbers by their names, not {numbers!r:.60}"
+        ) from None
+
+
+def _explain(agent: Agent, observations: Sequence[Observation], given: object) -> UserError:
+    return UserError(
+        f"{type(agent).__name__}.act must return a list of xtx.Decision(action), one for each of {len(observations)} "
+        f"observations; it gave {given!r:.60}"
+    )
+
+
+def _make_plain(decision: Decision) -> Decision:
+    """The decision as files can keep it: NumPy's strings are strings, and yet no JSON."""
+    if type(decision.action) is str and type(decision.phase) is str:
+        return decision
+    return Decision(str(decision.action), str(decision.phase))

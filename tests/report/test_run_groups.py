@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 from report_runs import read_board, write_run
 
 from xtx.agents.registry import make_preset
@@ -13,7 +14,7 @@ from xtx.config.settings import RunConfig, make_xtx_settings
 from xtx.report.data.game_facts import list_reward_events
 from xtx.report.data.load_runs import read_run
 from xtx.report.data.paper_cells import describe_filled_cells, fill_cells
-from xtx.report.data.run_groups import BEYOND, list_deviations
+from xtx.report.data.run_groups import NAMED, list_deviations
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.pages.short_table import build_short
 from xtx.search_versions import search_versions
@@ -67,7 +68,7 @@ def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None
 
 
 def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
-    for name in BEYOND:
+    for name in NAMED:
         settings = asdict(make_preset(name, "zork1"))
         assert list_deviations(RunConfig(game="zork1", agent=name, settings=settings), "zork1") == []
     both = asdict(make_preset("xtx-plus", "zork1"))
@@ -149,6 +150,25 @@ def test_settings_that_are_not_the_papers_are_found(tmp_path: Path) -> None:
     assert list_deviations(run.config, "zork1") == ["num_envs=4"]
     assert list_deviations(run.config, "deephome") == ["inverse.alpha1=1.0", "num_envs=4"]
     assert list_deviations(RunConfig("zork1", "random", {}, num_envs=4), "zork1") == []
+
+
+@pytest.mark.parametrize("change", [{"mix": 0.1}, {"phases": False}, {"uniform": True}])
+def test_what_another_name_would_say_is_found(tmp_path: Path, change: dict[str, object]) -> None:
+    """XTX with the settings of one of its ablations is not the paper's XTX, and neither fills its cell."""
+    (line,) = (f"{name}={value}" for name, value in change.items())
+    for name in ("xtx", "xtx-fast", "xtx-plus"):
+        settings = asdict(make_preset(name, "zork1")) | change
+        assert list_deviations(RunConfig("zork1", name, settings), "zork1") == [line]
+    write_run(tmp_path / "a", [30], settings=asdict(make_xtx_settings()) | change)
+    board = read_board(tmp_path)
+    assert board.groups[0].other_settings == [line] and fill_cells(board, False) == []
+    write_run(tmp_path / "b", [40], seed=1)
+    assert {group.label for group in read_board(tmp_path).groups} == {"xtx", f"xtx ({line})"}
+    uniform = asdict(make_preset("xtx-uniform", "zork1"))
+    assert list_deviations(RunConfig("zork1", "xtx-uniform", uniform), "zork1") == []
+    assert list_deviations(RunConfig("zork1", "xtx-uniform", uniform | {"uniform": False}), "zork1") == [
+        "uniform=False"
+    ]
 
 
 def test_reward_events_are_new_highest_scores() -> None:

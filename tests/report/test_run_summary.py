@@ -116,7 +116,7 @@ def test_each_run_has_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "toy-corridor-5/my_agent.py-Mine/seed-0.json",
         "zork1/drrn+q.hidden=1+episode_limit=7/seed-0.json",
         "zork1/xtx+explore_steps=70/seed-0.json",
-        "zork1/xtx+inverse.alpha1=2.0+num_envs=4/seed-0.json",
+        "zork1/xtx+inverse.alpha1=2.0+phases=False+mix=1+num_envs=4/seed-0.json",
         "zork3-star-stochastic/xtx/seed-2.json",
     ]
     assert "5 runs summarised" in capsys.readouterr().out

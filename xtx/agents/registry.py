@@ -17,6 +17,7 @@ from typing import Any
 from xtx.agents.from_file import is_given_class, load_file_agent, split_file_agent
 from xtx.config.settings import (
     EARLIER_IMITATION,
+    XTX_VARIANTS,
     DrrnSettings,
     InvDySettings,
     RcDqnSettings,
@@ -42,12 +43,12 @@ class Listed:
     """A few words for lists of agents."""
 
 
-def _xtx(**changes: Any) -> Callable[[str], XtxSettings]:
-    return lambda game: replace(make_xtx_settings(game), **changes)
+def _xtx(name: str) -> Callable[[str], XtxSettings]:
+    return lambda game: replace(make_xtx_settings(game), **XTX_VARIANTS[name])  # type: ignore[arg-type]
 
 
 AGENTS = {
-    "xtx": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(), "exploit, then explore: the paper's agent"),
+    "xtx": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx"), "exploit, then explore: the paper's agent"),
     "xtx-demo": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent",
         lambda game: make_demo_settings(make_xtx_settings(game)),
@@ -56,27 +57,27 @@ AGENTS = {
     "xtx-fast": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent", make_fast_settings, "XTX with shorter imitation training, for CPUs"
     ),
-    "xtx-uniform": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(uniform=True), "XTX that explores at random"),
+    "xtx-uniform": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-uniform"), "XTX that explores at random"),
     "xtx-own": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(own_targets=True), "XTX with a target of its own for each episode"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-own"), "XTX with a target of its own for each episode"
     ),
     "xtx-retrace": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(retrace=True), "XTX that retraces how it came to its targets"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-retrace"), "XTX that retraces how it came to its targets"
     ),
-    "xtx-plus": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(own_targets=True, retrace=True), "XTX with own targets that retraces"
+    "xtx-plus": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-plus"), "XTX with own targets that retraces"),
+    "xtx-no-mix": Listed(
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-no-mix"), "XTX that never explores on its way back"
     ),
-    "xtx-no-mix": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(mix=0.0), "XTX that never explores on its way back"),
     "xtx-lambda-0": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(phases=False, mix=0.0), "XTX without phases: imitation alone"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-lambda-0"), "XTX without phases: imitation alone"
     ),
     "xtx-lambda-0.5": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent",
-        _xtx(phases=False, mix=0.5),
+        _xtx("xtx-lambda-0.5"),
         "XTX without phases: half imitation, half exploration",
     ),
     "xtx-lambda-1": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx(phases=False, mix=1.0), "XTX without phases: exploration alone"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-lambda-1"), "XTX without phases: exploration alone"
     ),
     "inv-dy": Listed(
         "xtx.agents.q_learning.drrn_agents:InvDyAgent",

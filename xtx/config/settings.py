@@ -265,6 +265,20 @@ where everything is new more of them are needed than the paper's 40 passes have,
 are in docs/notes/2026-11-19-xtx-fast.md."""
 
 
+XTX_VARIANTS: dict[str, dict[str, object]] = {
+    "xtx": {},
+    "xtx-uniform": {"uniform": True},
+    "xtx-no-mix": {"mix": 0.0},
+    "xtx-lambda-0": {"phases": False, "mix": 0.0},
+    "xtx-lambda-0.5": {"phases": False, "mix": 0.5},
+    "xtx-lambda-1": {"phases": False, "mix": 1.0},
+    "xtx-own": {"own_targets": True},
+    "xtx-retrace": {"retrace": True},
+    "xtx-plus": {"own_targets": True, "retrace": True},
+}
+"""XTX, its ablations and what goes past the paper, each with what its preset changes in the paper's settings of XTX."""
+
+
 EARLIER_IMITATION: dict[str, object] = {"merge_identical": True, "enough": 0.005}
 """The imitation training of `xtx-fast` in earlier versions. Runs that were begun with it keep it."""
 

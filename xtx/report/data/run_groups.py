@@ -12,6 +12,7 @@ import numpy as np
 
 from xtx.config.settings import (
     SHORTER_IMITATION,
+    XTX_VARIANTS,
     DrrnSettings,
     InvDySettings,
     RcDqnSettings,
@@ -31,13 +32,11 @@ NUM_COLOURS = 12
 """Colours of a page; plots take an agent's number modulo this."""
 FAMILY = ("phases", "mix", "uniform")
 """The settings that make a member of XTX's family what its name says."""
-BEYOND: dict[str, dict[str, object]] = {
+NAMED: dict[str, dict[str, object]] = {
+    **XTX_VARIANTS,
     "xtx-fast": {f"imitation.{name}": value for name, value in SHORTER_IMITATION.items()},
-    "xtx-own": {"own_targets": True},
-    "xtx-retrace": {"retrace": True},
-    "xtx-plus": {"own_targets": True, "retrace": True},
 }
-"""The settings of those that go past the paper, which their names say too."""
+"""By the members of XTX's family that come with xtx, the settings that their names say."""
 
 FindFacts = Callable[[RunConfig], GameFacts | None]
 
@@ -437,7 +436,8 @@ def find_paper_settings(agent: str, game: str) -> dict[str, Any]:
 def _paper_settings(agent: str, game: str) -> dict[str, Any]:
     if agent.startswith("xtx") and not agent.endswith("-demo"):
         known = flatten(asdict(make_xtx_settings(game)))
-        known |= BEYOND.get(agent, {})
+        if agent in NAMED:
+            return known | NAMED[agent]
         return {name: value for name, value in known.items() if name not in FAMILY}
     kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
     return flatten(asdict(kinds[agent]())) if agent in kinds else {}

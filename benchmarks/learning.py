@@ -145,7 +145,7 @@ class PackedEngine(PlainEngine):
         where = None
         if not self._every_row:
             texts, where = np.unique(texts, return_inverse=True)
-        tokens, lengths = self._padded(texts)
+        tokens, lengths = self._pad(texts)
         embedded = torch.nn.functional.embedding(tokens, self.network.texts.embedding)
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
         codes: Tensor = self.gru(encoder)(packed)[1][0]
@@ -197,7 +197,7 @@ class Questions:
 
     def check(self) -> None:
         """All ways have the same losses."""
-        losses = [engine._loss(self.batch)[1] for engine in self.engines]
+        losses = [engine._compute_loss(self.batch)[1] for engine in self.engines]
         for name, loss in losses[-1].items():
             for other in losses[:-1]:
                 torch.testing.assert_close(other[name], loss, rtol=1e-3, atol=1e-4)
@@ -339,13 +339,13 @@ class Imitating:
         self.texts = TextTable(Vocabulary(self.words), 512)
         self.prefixes = prefixes_of(path, self.texts)
         self.policy = ImitationPolicy(ImitationSettings(), self.texts, self.words)
-        self.examples = self.policy._examples(self.prefixes)
+        self.examples = self.policy._make_examples(self.prefixes)
 
     def measure(self, sheet: Sheet) -> None:
-        batch = next(self.policy._batches(self.examples))
+        batch = next(self.policy._draw_batches(self.examples))
         plain, fewer = Plain(BERT_WORDS), Plain(self.words)
         merging = ImitationPolicy(ImitationSettings(merge_identical=True), self.texts, self.words)
-        merged = next(merging._batches(merging._examples(self.prefixes)))
+        merged = next(merging._draw_batches(merging._make_examples(self.prefixes)))
         whole, large, small, once = (self._steps(size) for size in (len(batch), 32, imitation.GROUP, imitation.GROUP))
         sheet.add(f"one imitation step, {len(batch)} pairs", {
             f"Hugging Face, {BERT_WORDS:,} words": lambda: plain.step(batch),
@@ -356,7 +356,7 @@ class Imitating:
             "equal pairs once (an option)": lambda: once.step(merged),
         })  # fmt: skip
         walked = max(self.prefixes, key=len)
-        contexts = [context for context, _ in imitation._pairs(walked)][:: max(1, len(walked) // GAMES)][:GAMES]
+        contexts = [context for context, _ in imitation._iterate_pairs(walked)][:: max(1, len(walked) // GAMES)][:GAMES]
         known = sorted({int(row[3]) for prefix in self.prefixes for row in prefix})
         valid = [np.random.default_rng(place).choice(known, 16).tolist() for place in range(len(contexts))]
         sheet.add(f"imitation scores, {len(contexts)} states of 16 actions", {
@@ -382,7 +382,7 @@ class Imitating:
         between = time.perf_counter()
         plain, losses = Plain(self.words), []
         for _ in range(passes):
-            losses = [plain.step(batch) for batch in policy._batches(self.examples)]
+            losses = [plain.step(batch) for batch in policy._draw_batches(self.examples)]
         short, long = between - start, time.perf_counter() - between
         return (
             f"{passes} passes; last loss: Hugging Face with {self.words:,} words {np.mean(losses):.3f} in {long:.0f} s "

@@ -78,7 +78,7 @@ def test_the_context_is_what_the_paper_says() -> None:
     row = agent._context((0, 1, 2, 3, 4)).tolist()
     assert row == [START, 10, SEP, 11, 12, SEP, 20, 21, SEP, 30, SEP, 40, 41, SEP]
     assert agent._context((-1, 0, 2, 3, 4)).tolist()[:4] == [START, SEP, 10, SEP]
-    (first, second, third) = agent._examples([np.array([[2, 3, 4, 0], [2, 3, 3, 1], [3, 3, 3, 0]], np.int32)])
+    (first, second, third) = agent._make_examples([np.array([[2, 3, 4, 0], [2, 3, 3, 1], [3, 3, 3, 0]], np.int32)])
     assert first.tokens.tolist() == [START, SEP, SEP, 20, 21, SEP, 30, SEP, 40, 41, SEP, 10, END]
     assert second.tokens.tolist() == [START, SEP, 10, SEP, 20, 21, SEP, 30, SEP, 30, SEP, 11, 12, END]
     assert third.tokens.tolist()[:7] == [START, 10, SEP, 11, 12, SEP, 30]
@@ -192,8 +192,8 @@ def test_it_learns_what_it_is_shown() -> None:
     assert report["steps"] == 60 * 4
     assert report["loss_last"] < 0.3 < 3 < report["loss_first"]
     assert report["accuracy"] > 0.9
-    contexts = [context for context, _ in imitation._pairs(walk[0])]
-    taken = [action for _, action in imitation._pairs(walk[0])]
+    contexts = [context for context, _ in imitation._iterate_pairs(walk[0])]
+    taken = [action for _, action in imitation._iterate_pairs(walk[0])]
     for probabilities, action in zip(agent.probabilities(contexts, [list(range(40))] * 12), taken, strict=True):
         same = [number for number in range(40) if np.array_equal(agent._action(number), agent._action(action))]
         assert int(probabilities.argmax()) in same
@@ -204,7 +204,7 @@ def test_a_training_ends_when_it_is_good_enough() -> None:
     walk = prefixes(1, [12, 12])
     walk[1] = walk[1].copy()
     walk[1][0, 3] += 1
-    assert imitation._least_loss(walk) == pytest.approx(2 * np.log(2))
+    assert imitation._compute_least_loss(walk) == pytest.approx(2 * np.log(2))
     whole = policy(replace(TINY, passes=200)).train(walk)
     assert whole["steps"] == 200 * 3
     agent = policy(replace(TINY, passes=200, enough=0.1))
@@ -236,7 +236,7 @@ def test_length_groups_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPat
 @settings(max_examples=20, deadline=None)
 def test_gradients_of_groups_add_up_to_the_batchs(lengths: list[int], group: int) -> None:
     agent = policy()
-    examples = agent._examples(prefixes(3, lengths))
+    examples = agent._make_examples(prefixes(3, lengths))
     gradients = []
     for size in (group, len(examples)):
         model = copy.deepcopy(agent.model)
@@ -251,7 +251,7 @@ def test_merged_pairs_have_the_gradient_of_the_pairs_they_stand_for() -> None:
     settings = replace(TINY, passes=1, batch_size=1000)
     walk = prefixes(2, [5, 5, 9, 3])
     plain, merged = policy(settings), policy(replace(settings, merge_identical=True))
-    assert (len(plain._examples(walk)), len(merged._examples(walk))) == (22, 9)
+    assert (len(plain._make_examples(walk)), len(merged._make_examples(walk))) == (22, 9)
     first, second = plain.train(walk), merged.train(walk)
     assert second["pairs"] == 22
     assert second["loss_first"] == pytest.approx(first["loss_first"], rel=1e-5)
@@ -265,16 +265,16 @@ def test_merged_pairs_are_dealt_into_as_many_batches() -> None:
     report = agent.train(walk)
     assert 3 * 18 <= report["steps"] <= 3 * 19  # 150 pairs in batches of 8; the last may have been filled before
     for _ in range(5):
-        counts = [sum(example.count for example in batch) for batch in agent._batches(agent._examples(walk))]
+        counts = [sum(example.count for example in batch) for batch in agent._draw_batches(agent._make_examples(walk))]
         assert sum(counts) == 150
 
 
 def test_every_pass_takes_every_pair_once() -> None:
     agent = policy()
-    examples = agent._examples(prefixes(4, [20, 13]))
+    examples = agent._make_examples(prefixes(4, [20, 13]))
     orders = []
     for _ in range(2):
-        batches = list(agent._batches(examples))
+        batches = list(agent._draw_batches(examples))
         assert [len(batch) for batch in batches] == [8, 8, 8, 8, 1]
         orders.append([id(example) for batch in batches for example in batch])
         assert sorted(orders[-1]) == sorted(map(id, examples))

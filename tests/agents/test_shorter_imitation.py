@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from xtx.agents.xtx.imitation import ImitationPolicy, ImitationSettings, _pairs
+from xtx.agents.xtx.imitation import ImitationPolicy, ImitationSettings, _iterate_pairs
 from xtx.agents.xtx.imitation_training import EagerSteps, Example
 from xtx.agents.xtx.trajectory_recall import TrajectoryRecall
 from xtx.networks.gpt import GPT
@@ -46,7 +46,9 @@ def test_recall_is_the_least_probability_of_a_trajectory_with_any_of_the_actions
     second[4, 3] += 1  # another action in the same context
     walks = [first, first, second, first[:3]]
     agent.train(walks)
-    chances = [[math.exp(-slow_surprise(agent.model, agent._example(pair))) for pair in _pairs(w)] for w in walks]
+    chances = [
+        [math.exp(-slow_surprise(agent.model, agent._make_example(pair))) for pair in _iterate_pairs(w)] for w in walks
+    ]
     wanted = []
     for walk, share in ((0, 2 / 3), (2, 1 / 3)):
         known = list(chances[walk])
@@ -154,7 +156,7 @@ def test_the_same_seed_gives_the_same_bits_on_a_gpu() -> None:
 def test_recall_needs_an_example_of_each_pair_once() -> None:
     agent = policy()
     walks = prefixes(1, [4])
-    pairs = list(_pairs(walks[0]))
-    recall = TrajectoryRecall([pairs, pairs], [agent._example(pair) for pair in pairs])
-    surprises = sum(slow_surprise(agent.model, agent._example(pair)) for pair in pairs)
+    pairs = list(_iterate_pairs(walks[0]))
+    recall = TrajectoryRecall([pairs, pairs], [agent._make_example(pair) for pair in pairs])
+    surprises = sum(slow_surprise(agent.model, agent._make_example(pair)) for pair in pairs)
     assert recall.probability(agent._steps()) == pytest.approx(math.exp(-surprises), rel=1e-4)

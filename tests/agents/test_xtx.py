@@ -241,7 +241,7 @@ def test_ways_are_those_that_are_imitated(own: bool) -> None:
     other.load(agent.state())
     assert [way.steps.tolist() for way in other._replays] == [way.steps.tolist() for way in agent._replays]
     before = [agent._state_ids.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()]
-    agent._sweep([agent._state_ids.encode(o) for o in script.now])
+    agent._drop_unused_texts([agent._state_ids.encode(o) for o in script.now])
     assert [agent._state_ids.texts.text(int(n)) for way in agent._replays for n in way.steps.ravel()] == before
 
 

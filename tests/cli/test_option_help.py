@@ -14,7 +14,7 @@ from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import COMMANDS, _parse, main
 from xtx.cli.option_help import build_help, read_options
 from xtx.cli.option_numbers import parse_real, parse_whole
-from xtx.cli.training.train import _kind, make_options_type
+from xtx.cli.training.train import _make_args_type, make_options_type
 from xtx.config.settings import RunConfig, get_default_length
 
 MOST_USUAL = 13
@@ -74,7 +74,7 @@ def test_help_shows_the_defaults_of_the_game_that_is_named(words: list[str], hid
 @pytest.mark.parametrize("agent", AGENTS)
 def test_what_help_says_is_what_is_parsed(agent: str) -> None:
     """Every option, typed with the default that help shows, gives that default."""
-    kind = _kind(agent, "")
+    kind = _make_args_type(agent, "")
     usual = asdict(_parse(kind, "train", []))
     for option in read_options(kind):
         if option.names and option.value and option.default:
@@ -92,7 +92,7 @@ def test_what_help_says_is_what_is_parsed(agent: str) -> None:
 
 
 def test_a_setting_that_is_on_can_be_named_either_way() -> None:
-    kind = _kind("xtx-own", "")
+    kind = _make_args_type("xtx-own", "")
     assert _parse(kind, "train", ["--own-targets"]).settings.own_targets
     assert not _parse(kind, "train", ["--no-own-targets"]).settings.own_targets
     line = next(option for option in read_options(kind) if option.field == "own_targets")
@@ -178,7 +178,7 @@ def test_what_is_no_whole_number(text: str, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_numbers_in_groups_of_settings_and_in_lists() -> None:
-    found = _parse(_kind("drrn", ""), "train", ["--q.capacity", "20k", "--q.learning-rate", "2e-3"])
+    found = _parse(_make_args_type("drrn", ""), "train", ["--q.capacity", "20k", "--q.learning-rate", "2e-3"])
     assert (found.settings.q.capacity, found.settings.q.learning_rate) == (20_000, 0.002)
     sweep = importlib.import_module("xtx.cli.training.sweep")
     assert _parse(sweep.Args, "sweep", ["--seeds", "0", "1e1"]).seeds == (0, 10)

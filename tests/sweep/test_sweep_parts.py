@@ -34,8 +34,8 @@ from xtx.sweep.sweep_folder import (
     adopt_configs,
     create_run_folder,
     is_finished,
-    last_lines,
     mark_finished,
+    read_last_lines,
     read_shared_settings,
     write_shared_settings,
 )
@@ -276,9 +276,9 @@ def test_scores_at_the_end_come_from_the_episodes(tmp_path: Path) -> None:
 
 
 def test_last_lines(tmp_path: Path) -> None:
-    assert last_lines(tmp_path) == []
+    assert read_last_lines(tmp_path) == []
     (tmp_path / "log.txt").write_text("\n".join(str(number) for number in range(100_000)) + "\n\n")
-    assert last_lines(tmp_path, 2) == ["99998", "99999"]
+    assert read_last_lines(tmp_path, 2) == ["99998", "99999"]
 
 
 def test_what_an_exit_status_means(tmp_path: Path) -> None:

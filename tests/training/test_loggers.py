@@ -22,7 +22,7 @@ from xtx.runs.line_files import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import SweepSpec
 from xtx.training.logger_lines import group_name
-from xtx.training.loggers import Loggers, update_loggers, wandb_place
+from xtx.training.loggers import Loggers, find_wandb_place, update_loggers
 from xtx.training.loop import Training
 
 TRAIN = ["train", "toy:corridor-5", "--agent", "random", "--steps", "800", "--log-every", "20"]
@@ -140,15 +140,15 @@ def test_groups() -> None:
 
 def test_where_runs_lie_at_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    plain = wandb_place(tmp_path / "r", Loggers(wandb=True))
+    plain = find_wandb_place(tmp_path / "r", Loggers(wandb=True))
     assert plain == {"project": "xtx", "group": None, "name": "r", "tags": None}
     words = ["--wandb-project", "p", "--wandb-group", "g", "--wandb-name", "n", "--wandb-tags", "a", "b"]
     asked = _parse(TrainOptions, "train", words).loggers
     assert asked.wandb, "each of them implies it"
-    assert wandb_place(tmp_path / "r", asked) == {"project": "p", "group": "g", "name": "n", "tags": ["a", "b"]}
+    assert find_wandb_place(tmp_path / "r", asked) == {"project": "p", "group": "g", "name": "n", "tags": ["a", "b"]}
     assert update_loggers(tmp_path, asked) == update_loggers(tmp_path, Loggers()) == asked
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    assert wandb_place(tmp_path, Loggers(wandb=True))["project"] == "mine"
+    assert find_wandb_place(tmp_path, Loggers(wandb=True))["project"] == "mine"
 
 
 def test_a_sweep_names_its_runs_at_wandb(tmp_path: Path) -> None:

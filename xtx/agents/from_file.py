@@ -63,7 +63,7 @@ def accept_moved_agent(own: str, agent: str) -> bool:
 
 
 def _accept_file(file: Path) -> None:
-    if str(file) not in _accepted_files():
+    if str(file) not in _read_accepted_files():
         _note(str(file))
 
 
@@ -77,7 +77,7 @@ def _note(line: str) -> None:
             lines.write(f"{line}\n")
 
 
-def _accepted_files() -> dict[str, str]:
+def _read_accepted_files() -> dict[str, str]:
     """The files that may be run, and where those are now that were moved, or else the file itself."""
     noted: list[str] = []
     with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ def load_file_agent(name: str) -> Any:
             "on with this run (xtx.resume(run, agent=...)); put it into a file to use it everywhere"
         )
     path, kind = split_file_agent(name) or (Path(name), "")
-    file, accepted = Path(os.path.abspath(path.expanduser())), _accepted_files()
+    file, accepted = Path(os.path.abspath(path.expanduser())), _read_accepted_files()
     if not file.is_file():
         file = Path(accepted.get(str(file), file))
     if not file.is_file():
@@ -173,10 +173,10 @@ def _load_module(file: Path) -> ModuleType:
     except SyntaxError as error:
         raise UserError(f"{file} is not Python: line {error.lineno}: {error.msg}") from None
     except Exception as error:
-        raise UserError(f"{file} fails at line {_line_of(error, file)}: {type(error).__name__}: {error}") from error
+        raise UserError(f"{file} fails at line {_find_line(error, file)}: {type(error).__name__}: {error}") from error
 
 
-def _line_of(error: BaseException, file: Path) -> int:
+def _find_line(error: BaseException, file: Path) -> int:
     """The last line of the file that was at work when the error came."""
     lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     return lines[-1] if lines else 0

@@ -43,12 +43,14 @@ class Listed:
     """A few words for lists of agents."""
 
 
-def _xtx(name: str) -> Callable[[str], XtxSettings]:
+def _make_xtx_preset(name: str) -> Callable[[str], XtxSettings]:
     return lambda game: replace(make_xtx_settings(game), **XTX_VARIANTS[name])  # type: ignore[arg-type]
 
 
 AGENTS = {
-    "xtx": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx"), "exploit, then explore: the paper's agent"),
+    "xtx": Listed(
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx"), "exploit, then explore: the paper's agent"
+    ),
     "xtx-demo": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent",
         lambda game: make_demo_settings(make_xtx_settings(game)),
@@ -57,27 +59,35 @@ AGENTS = {
     "xtx-fast": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent", make_fast_settings, "XTX with shorter imitation training, for CPUs"
     ),
-    "xtx-uniform": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-uniform"), "XTX that explores at random"),
+    "xtx-uniform": Listed(
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-uniform"), "XTX that explores at random"
+    ),
     "xtx-own": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-own"), "XTX with a target of its own for each episode"
+        "xtx.agents.xtx.xtx_agent:XtxAgent",
+        _make_xtx_preset("xtx-own"),
+        "XTX with a target of its own for each episode",
     ),
     "xtx-retrace": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-retrace"), "XTX that retraces how it came to its targets"
+        "xtx.agents.xtx.xtx_agent:XtxAgent",
+        _make_xtx_preset("xtx-retrace"),
+        "XTX that retraces how it came to its targets",
     ),
-    "xtx-plus": Listed("xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-plus"), "XTX with own targets that retraces"),
+    "xtx-plus": Listed(
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-plus"), "XTX with own targets that retraces"
+    ),
     "xtx-no-mix": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-no-mix"), "XTX that never explores on its way back"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-no-mix"), "XTX that never explores on its way back"
     ),
     "xtx-lambda-0": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-lambda-0"), "XTX without phases: imitation alone"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-lambda-0"), "XTX without phases: imitation alone"
     ),
     "xtx-lambda-0.5": Listed(
         "xtx.agents.xtx.xtx_agent:XtxAgent",
-        _xtx("xtx-lambda-0.5"),
+        _make_xtx_preset("xtx-lambda-0.5"),
         "XTX without phases: half imitation, half exploration",
     ),
     "xtx-lambda-1": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _xtx("xtx-lambda-1"), "XTX without phases: exploration alone"
+        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-lambda-1"), "XTX without phases: exploration alone"
     ),
     "inv-dy": Listed(
         "xtx.agents.q_learning.drrn_agents:InvDyAgent",

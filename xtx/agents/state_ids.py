@@ -58,7 +58,7 @@ class StateIds:
 
     def encode(self, observation: Observation) -> EncodedState:
         """Return the ids of an observation; new texts and actions are given ids."""
-        texts = self._text_ids(observation)
+        texts = self._encode_texts(observation)
         return EncodedState(*texts, self.action_sets.id([self.texts.id(action) for action in observation.actions]))
 
     def encode_without_actions(self, observation: Observation, ended: bool, place: int) -> EncodedState:
@@ -67,9 +67,11 @@ class StateIds:
         `PendingActions(place)` stands for them, unless the episode `ended`: no action follows then. `place` is the
         index of the observation's game in the vector step.
         """
-        return EncodedState(*self._text_ids(observation), self.action_sets.none if ended else PendingActions(place).id)
+        return EncodedState(
+            *self._encode_texts(observation), self.action_sets.none if ended else PendingActions(place).id
+        )
 
-    def _text_ids(self, observation: Observation) -> tuple[int, int, int]:
+    def _encode_texts(self, observation: Observation) -> tuple[int, int, int]:
         """Return the ids of narration, look and inventory."""
         text = self.texts.id
         return text(observation.text), text(observation.look or UNKNOWN), text(observation.inventory or UNKNOWN)

@@ -23,12 +23,12 @@ class WalkthroughAgent(Agent):
 
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """Return the walkthrough's command for each game's step."""
-        return [Decision(self._command(o.step)) for o in observations]
+        return [Decision(self._get_command(o.step)) for o in observations]
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
         """Return the command with probability 1."""
-        return Insight({self._command(observation.step): 1.0})
+        return Insight({self._get_command(observation.step): 1.0})
 
-    def _command(self, step: int) -> str:
+    def _get_command(self, step: int) -> str:
         commands = self.brief.walkthrough
         return commands[step] if step < len(commands) else AFTERWARDS

@@ -26,25 +26,27 @@ class Args:
 
 def run(args: Args) -> None:
     """Prints the list, or the settings."""
-    print(_settings(args.agent, Path(args.game).stem.lower()) if args.agent else _overview())
+    print(_format_settings(args.agent, Path(args.game).stem.lower()) if args.agent else _format_overview())
 
 
-def _overview() -> str:
-    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in grouped_summaries().items() if rows]
+def _format_overview() -> str:
+    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in group_summaries().items() if rows]
     return "\n\n".join([*parts, "`xtx agents AGENT` shows its settings, `xtx train GAME --agent AGENT` trains it."])
 
 
-def grouped_summaries() -> dict[str, list[tuple[str, str]]]:
+def group_summaries() -> dict[str, list[tuple[str, str]]]:
     """Names and summaries: of the paper's agents, of ours, and of those that other packages offer."""
     known = {name: listed.summary for name, listed in AGENTS.items()}
     return {
         "agents of the paper": [(name, summary) for name, summary in known.items() if name in PAPER_AGENTS],
         "other agents": [(name, summary) for name, summary in known.items() if name not in PAPER_AGENTS],
-        "agents of other packages": [(name, _first_line(name)) for name in list_agent_names() if name not in known],
+        "agents of other packages": [
+            (name, _read_first_line(name)) for name in list_agent_names() if name not in known
+        ],
     }
 
 
-def _first_line(name: str) -> str:
+def _read_first_line(name: str) -> str:
     """The first line of an agent's docstring. Its module is not loaded for that if it cannot be."""
     try:
         return (find_agent(name).__doc__ or "").strip().partition("\n")[0]
@@ -52,11 +54,11 @@ def _first_line(name: str) -> str:
         return f"cannot be loaded: {' '.join(str(error).split())}"
 
 
-def _settings(agent: str, game: str) -> str:
+def _format_settings(agent: str, game: str) -> str:
     find_agent(agent)
     settings = make_preset(agent, game)
     steps, num_envs = get_default_length(agent)
-    summary = AGENTS[agent].summary if agent in AGENTS else _first_line(agent)
+    summary = AGENTS[agent].summary if agent in AGENTS else _read_first_line(agent)
     head = f"{agent}: {summary}\n{steps:,} game steps in {num_envs} {'env' if num_envs == 1 else 'envs'} unless told "
     head += f"otherwise; valid actions: {get_default_actions(agent)}"
     table = build_settings(settings)

@@ -191,14 +191,14 @@ def _complain(line: str) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "--help-all"):
-        print(_overview())
+        print(_format_overview())
         return 0
     if words[0] == "--version":
         print(f"xtx {importlib.metadata.version('xtx')}")
         return 0
     name, options = _split(words)
     if options and options[0] in ("-h", "--help", "--help-all") and any(_group(name)):
-        print(_overview(name))
+        print(_format_overview(name))
         return 0
     module = importlib.import_module(COMMANDS[name].module)
     if wants_help(options):
@@ -233,7 +233,7 @@ def _group(name: str) -> list[str]:
     return [other for other in COMMANDS if other.startswith(name + " ")]
 
 
-def _overview(group: str = "") -> str:
+def _format_overview(group: str = "") -> str:
     """The help that lists commands: all of them, or those of a group."""
     names = [group, *_group(group)] if group else list(COMMANDS)
     width = max(map(len, names)) + 3

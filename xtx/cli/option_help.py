@@ -57,7 +57,7 @@ class Option:
 
 def read_options(kind: Any) -> list[Option]:
     """All options of a dataclass, in the order of its fields."""
-    return list(_options(kind, None, "", False))
+    return list(_list_options(kind, None, "", False))
 
 
 def wants_help(words: Sequence[str]) -> bool:
@@ -76,22 +76,22 @@ def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: i
     shown += [option for wanted in usual for option in named if option.field == wanted and not option.required]
     rest = [option for option in named if option not in shown]
     needed = [f"{option.names[0]} {option.value}" for option in named if option.required]
-    words = [_bracketed(option) for option in placed] + needed
+    words = [_put_in_brackets(option) for option in placed] + needed
     blocks = [textwrap.fill(" ".join(["usage: xtx", name, *words, "[OPTIONS]"]), width, subsequent_indent=" " * 7)]
     blocks += [_fill(part, width) for part in (inspect.getdoc(kind) or "").split("\n\n") if part]
     if placed:
-        blocks.append(_table(placed, width))
+        blocks.append(_format_table(placed, width))
     if not usual or complete:
         shown, rest = [*shown, *rest], []
     help_line = Option("", ("-h, --help",), "", f"Show {'the usual options' if usual else 'this help'}.")
     all_line = Option("", ("--help-all",), "", f"Show all options ({len(named)})." if rest else "Show all options.")
     own = [option for option in shown if not option.is_setting]
     heads = ["usual options" if rest else "options"]
-    blocks.append(f"{heads[0]}:\n" + _table([*own, help_line, *([all_line] if usual else [])], width))
+    blocks.append(f"{heads[0]}:\n" + _format_table([*own, help_line, *([all_line] if usual else [])], width))
     groups = dict.fromkeys(option.group for option in shown if option.is_setting)
     for group in sorted(groups, key=bool):  # those without a group first
         title = f"settings of {getattr(kind, 'AGENT', 'the agent')}{f', --{group}.*' if group else ''}"
-        blocks.append(f"{title}:\n" + _table([o for o in shown if o.is_setting and o.group == group], width))
+        blocks.append(f"{title}:\n" + _format_table([o for o in shown if o.is_setting and o.group == group], width))
     if more:
         blocks += [part if "\n" in part else _fill(part, width) for part in more.split("\n\n")]
     return "\n\n".join(blocks)
@@ -100,28 +100,28 @@ def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: i
 def build_settings(settings: Any, width: int | None = None) -> str:
     """The table of an agent's settings, as options of `xtx train`."""
     width = min(_WIDEST, max(_NARROWEST, width or shutil.get_terminal_size().columns))
-    return _table(list(_options(type(settings), settings, "", True)), width)
+    return _format_table(list(_list_options(type(settings), settings, "", True)), width)
 
 
 def build_rows(rows: Sequence[tuple[str, str]], width: int | None = None) -> str:
     """Two columns: names, and what they are."""
     width = min(_WIDEST, max(_NARROWEST, width or shutil.get_terminal_size().columns))
-    return "\n".join(_row(left, text, width) for left, text in rows)
+    return "\n".join(_format_row(left, text, width) for left, text in rows)
 
 
-def _bracketed(option: Option) -> str:
+def _put_in_brackets(option: Option) -> str:
     return option.value if option.required else f"[{option.value}]"
 
 
-def _table(options: Sequence[Option], width: int) -> str:
+def _format_table(options: Sequence[Option], width: int) -> str:
     rows = []
     for option in options:
         default = f" (default: {option.default})" if option.default else ""
-        rows.append(_row(option.left or option.value, option.text + default, width))
+        rows.append(_format_row(option.left or option.value, option.text + default, width))
     return "\n".join(rows)
 
 
-def _row(left: str, text: str, width: int) -> str:
+def _format_row(left: str, text: str, width: int) -> str:
     indent = " " * (_LEFT + 2)
     lines = _fill(text, width, indent).splitlines() or [""]
     if len(left) > _LEFT - 1:
@@ -140,26 +140,26 @@ def _fill(text: str, width: int, indent: str = "") -> str:
 # --- reading a dataclass ----------------------------------------------------------------------------------------
 
 
-def _options(kind: Any, values: Any, group: str, is_setting: bool) -> Iterator[Option]:
+def _list_options(kind: Any, values: Any, group: str, is_setting: bool) -> Iterator[Option]:
     hints, docs = get_type_hints(kind, include_extras=True), read_field_docs(kind)
     for field in fields(kind):
         plain, marks = _split(hints[field.name])
         given: Any = next((mark for mark in marks if isinstance(mark, _ARG)), None)
-        value = _value_of(field, values)
+        value = _read_value(field, values)
         if is_dataclass(plain):
             flat = given is not None and given.name == ""
             below = group if flat else f"{group}.{field.name}".lstrip(".")
-            yield from _options(plain, value, below, is_setting or field.name == "settings")
+            yield from _list_options(plain, value, below, is_setting or field.name == "settings")
             continue
         text = (given.help if given is not None else None) or docs.get(field.name, "")
         metavar = given.metavar if given is not None else None
         is_placed = _POSITIONAL in marks
         aliases = tuple(given.aliases or ()) if given is not None else ()
-        names = () if is_placed else _names(field, group, plain, value, aliases)
+        names = () if is_placed else _list_names(field, group, plain, value, aliases)
         yield Option(
             field=field.name,
             names=names,
-            value="" if plain is bool else metavar or _placeholder(plain),
+            value="" if plain is bool else metavar or _make_placeholder(plain),
             text=" ".join(text.split()),
             default="" if is_placed else _show(plain, value),
             required=value is MISSING,
@@ -180,7 +180,7 @@ def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint, marks
 
 
-def _value_of(field: Field[Any], values: Any) -> Any:
+def _read_value(field: Field[Any], values: Any) -> Any:
     if values is not None and values is not MISSING:
         return getattr(values, field.name)
     if field.default is not MISSING:
@@ -188,14 +188,14 @@ def _value_of(field: Field[Any], values: Any) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else MISSING
 
 
-def _names(field: Field[Any], group: str, plain: Any, value: Any, aliases: tuple[str, ...]) -> tuple[str, ...]:
+def _list_names(field: Field[Any], group: str, plain: Any, value: Any, aliases: tuple[str, ...]) -> tuple[str, ...]:
     prefix, name = f"--{group}." if group else "--", field.name.replace("_", "-")
     short = (alias for alias in aliases if not alias.startswith("--"))  # longer ones are names of earlier versions
     names = (*short, f"{prefix}{name}")
     return (*names, f"{prefix}no-{name}") if plain is bool and value is True else names
 
 
-def _placeholder(plain: Any) -> str:
+def _make_placeholder(plain: Any) -> str:
     if get_origin(plain) is Literal:
         return "|".join(map(str, get_args(plain)))
     return _VALUES.get(plain, "TEXT")
@@ -223,11 +223,11 @@ def read_field_docs(kind: Any) -> dict[str, str]:
         except (OSError, TypeError, ValueError, SyntaxError):
             continue
         if isinstance(body, ast.ClassDef):
-            found |= {**dict(_commented(body.body, source.splitlines())), **dict(_documented(body.body))}
+            found |= {**dict(_read_comments(body.body, source.splitlines())), **dict(_read_docstrings(body.body))}
     return found
 
 
-def _commented(body: Sequence[ast.stmt], lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _read_comments(body: Sequence[ast.stmt], lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     for field in body:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             behind = lines[(field.end_lineno or 1) - 1].encode()[field.end_col_offset or 0 :].decode().strip()
@@ -235,7 +235,7 @@ def _commented(body: Sequence[ast.stmt], lines: Sequence[str]) -> Iterator[tuple
                 yield field.target.id, behind.strip("# ")
 
 
-def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+def _read_docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
     for field, text in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
             content = text.value

@@ -121,7 +121,9 @@ def run(args: Args) -> int:
             played = PlayedGame(spec, lambda spec: GuardedGame(spec, screen.show_note, on_survey))
         with contextlib.closing(played):
             return (
-                _by_hand(args, played, screen, loaded) if args.agent is None else _watch(args, played, screen, loaded)
+                _play_by_hand(args, played, screen, loaded)
+                if args.agent is None
+                else _watch(args, played, screen, loaded)
             )
 
 
@@ -142,7 +144,7 @@ def _run_folder(args: Args) -> Path | None:
     return folder
 
 
-def _seeds(args: Args, played: PlayedGame, loaded: LoadedAgent) -> Iterator[int]:
+def _draw_seeds(args: Args, played: PlayedGame, loaded: LoadedAgent) -> Iterator[int]:
     """The emulator's, by the rule that holds in the run."""
     from xtx.training.evaluation import draw_evaluation_seeds
 
@@ -151,11 +153,11 @@ def _seeds(args: Args, played: PlayedGame, loaded: LoadedAgent) -> Iterator[int]
     return draw_evaluation_seeds(loaded.config, played.seed, loaded.seeds_drawn)
 
 
-def _by_hand(args: Args, played: PlayedGame, screen: Screen, loaded: LoadedAgent | None) -> int:
+def _play_by_hand(args: Args, played: PlayedGame, screen: Screen, loaded: LoadedAgent | None) -> int:
     from xtx.play.interactive import InteractivePlay, Keyboard
 
     if loaded is not None:
-        played.seed = next(_seeds(args, played, loaded))
+        played.seed = next(_draw_seeds(args, played, loaded))
     elif args.seed is not None:
         played.seed = args.seed
     return InteractivePlay(played, screen, Keyboard(), loaded.agent if loaded is not None else None).run()
@@ -167,7 +169,7 @@ def _watch(args: Args, played: PlayedGame, screen: Screen, loaded: LoadedAgent |
     agent: Agent
     seeds: Iterator[int] | None = None
     if loaded is not None:
-        agent, seeds = loaded.agent, _seeds(args, played, loaded)
+        agent, seeds = loaded.agent, _draw_seeds(args, played, loaded)
         limit, words = args.steps or agent.episode_limit, "stopped at the step limit"
     elif args.agent == "random":
         agent = RandomAgent(NoSettings(), Brief(num_envs=1, seed=args.seed or 0))

@@ -76,7 +76,7 @@ class Run:
         self._has_new_names = True
         """Whether files may have been created since the folder was last written to disk."""
         self._checksums: dict[str, LineChecksum] = {}
-        """By name, the checksums of the files of `EXACT_FILES` that were computed already; see `_checksum`."""
+        """By name, the checksums of the files of `EXACT_FILES` that were computed already; see `_get_checksum`."""
         self._verification: RunVerification | None = None
         self.restored_from: Path | None = None
         """The checkpoint that `verify` read."""
@@ -157,7 +157,7 @@ class Run:
         """Append a line to one of the .jsonl files, given by its name without the suffix."""
         if name not in self._files:
             if name in EXACT_FILES:
-                self._checksum(name)  # computed from the file, so before the line is added
+                self._get_checksum(name)  # computed from the file, so before the line is added
             self._files[name] = open_append(self.folder / f"{name}.jsonl")
             self._has_new_names = True
         content = msgspec.json.encode(line) + b"\n"
@@ -165,11 +165,11 @@ class Run:
         if name in EXACT_FILES:
             self._checksums[name].add(content)
 
-    def _checksum(self, name: str) -> LineChecksum:
+    def _get_checksum(self, name: str) -> LineChecksum:
         """Return the checksum of a file of `EXACT_FILES`; reads what earlier processes wrote to it."""
         if name not in self._checksums:
             checksum = LineChecksum()
-            checksum.add_file(self.folder / f"{name}.jsonl", self._size(name))
+            checksum.add_file(self.folder / f"{name}.jsonl", self._measure_file(name))
             self._checksums[name] = checksum
         return self._checksums[name]
 
@@ -204,7 +204,7 @@ class Run:
 
     def _describe_files(self) -> State:
         """Return the part of a checkpoint that describes the other files: the config, and the .jsonl files so far."""
-        checksums = {name: self._checksum(name) for name in EXACT_FILES}
+        checksums = {name: self._get_checksum(name) for name in EXACT_FILES}
         return {
             "sizes": {name: checksum.size for name, checksum in checksums.items()},
             "digests": {name: checksum.digest() for name, checksum in checksums.items()},
@@ -269,7 +269,7 @@ class Run:
             if (lines := self.folder / f"{name}.jsonl").exists():
                 break_links(lines)
                 if name in EXACT_FILES:
-                    truncate_file(lines, self._checksum(name).size)
+                    truncate_file(lines, self._get_checksum(name).size)
 
     def _accept_changes(self, found: RunVerification) -> None:
         """Adopt changed files: drop unreadable lines, record the changes, and write the checkpoint again to match.
@@ -313,7 +313,7 @@ class Run:
         """
         if (self.folder / SAVED).exists():
             raise UserError(f"{self.folder} has no checkpoint any more, so it cannot go on; begin it in another folder")
-        written = [self.folder / f"{name}.jsonl" for name in EXACT_FILES if self._size(name)]
+        written = [self.folder / f"{name}.jsonl" for name in EXACT_FILES if self._measure_file(name)]
         if written:
             warn(f"{self.folder} was never saved, so it begins anew; what it wrote is kept in files that end in .old")
         for lines in written:
@@ -322,7 +322,7 @@ class Run:
     def discard_unused(self) -> None:
         """Delete the files of a new run that failed before its first line, and the folder if `create` created it."""
         self.flush()
-        if list_checkpoints(self.folder) or any(self._size(name) for name in EXACT_FILES):
+        if list_checkpoints(self.folder) or any(self._measure_file(name) for name in EXACT_FILES):
             return
         self.close()
         for path in self.folder.iterdir():
@@ -334,7 +334,7 @@ class Run:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
 
-    def _size(self, name: str) -> int:
+    def _measure_file(self, name: str) -> int:
         """Return the size of a .jsonl file; 0 if it is missing."""
         path = self.folder / f"{name}.jsonl"
         return path.stat().st_size if path.exists() else 0

@@ -28,7 +28,7 @@ from xtx.sweep.local_processes import classify_exit
 from xtx.sweep.run_process import SweepRunResources, start_process
 from xtx.sweep.run_transfer import RunFiles, Sender, unpack
 from xtx.sweep.scheduler import AttemptOutcome
-from xtx.sweep.sweep_folder import create_run_folder, is_held, read_shared_settings, saved_steps
+from xtx.sweep.sweep_folder import create_run_folder, is_held, read_saved_steps, read_shared_settings
 
 POLL_SECONDS = 0.2
 """Seconds between two looks at the run's process."""
@@ -89,7 +89,7 @@ def execute_run(order: RunOrder, stop_asked: Callable[[], bool], fetch: Callable
         yield RunMessage(outcome=AttemptOutcome.HOPELESS.value, why=why)
         return
     shared = not order.bring_back and _can_access(order)
-    folder = Path(order.out if shared else _own_folder(order)) / order.folder
+    folder = Path(order.out if shared else _find_own_folder(order)) / order.folder
     if not _wait_for(folder, stop_asked):
         yield RunMessage(outcome=AttemptOutcome.HELD.value)
         return
@@ -100,7 +100,7 @@ def execute_run(order: RunOrder, stop_asked: Callable[[], bool], fetch: Callable
         yield RunMessage(outcome=AttemptOutcome.FAILED.value, why=f"on {platform.node()}: {error}")
         return
     yield RunMessage(where=platform.node(), copied=not shared)
-    yield from _work(folder, order, stop_asked, None if shared else Sender(folder))
+    yield from _run_order(folder, order, stop_asked, None if shared else Sender(folder))
 
 
 def _wait_for(folder: Path, stop_asked: Callable[[], bool]) -> bool:
@@ -114,7 +114,9 @@ def _wait_for(folder: Path, stop_asked: Callable[[], bool]) -> bool:
     return True
 
 
-def _work(folder: Path, order: RunOrder, stop_asked: Callable[[], bool], sender: Sender | None) -> Iterator[RunMessage]:
+def _run_order(
+    folder: Path, order: RunOrder, stop_asked: Callable[[], bool], sender: Sender | None
+) -> Iterator[RunMessage]:
     asked = False
     process = start_process(folder, order.config.num_envs, order.resources, _build_environment(order))
     try:
@@ -156,7 +158,7 @@ def _can_access(order: RunOrder) -> bool:
     return False
 
 
-def _own_folder(order: RunOrder) -> Path:
+def _find_own_folder(order: RunOrder) -> Path:
     """Return this machine's folder for the sweep. Not in /tmp, where other users could replace it."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "xtx" / "sweeps" / order.sweep
@@ -166,7 +168,7 @@ def _copy_run(folder: Path, order: RunOrder, fetch: Callable[[], RunFiles]) -> N
     """Make this machine's copy of the run equal to the sweep's, unless the copy has more steps already."""
     files = fetch()
     sent = max((int(piece.name) for piece in files.checkpoints if piece.name.isdigit()), default=0)
-    if (folder / "config.json").exists() and saved_steps(folder) >= sent:
+    if (folder / "config.json").exists() and read_saved_steps(folder) >= sent:
         # `restore` cuts the .jsonl files back now, as the run would do: then they only grow while they are sent. A
         # copy that is inconsistent, or of another run, is replaced.
         with contextlib.suppress(UserError):

@@ -123,13 +123,13 @@ def _make_executor(options: SweepOptions, out: Path, common: SharedSettings) -> 
             bring_back=options.bring_back,
         )
     pick_device(common.device)  # for its complaint if the GPU of the earlier runs is gone
-    gpus_here = _gpus() if common.device == "cuda" else []
+    gpus_here = _list_gpus() if common.device == "cuda" else []
     jobs = options.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else count_processors())
     resources = msgspec.structs.replace(resources, processors=max(1, count_processors() // jobs))
     return LocalExecutor(out, resources, jobs, gpus_here)
 
 
-def _gpus() -> list[str]:
+def _list_gpus() -> list[str]:
     """What each run may see in CUDA_VISIBLE_DEVICES."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed:

@@ -15,7 +15,7 @@ from xtx.processes.cpu_count import list_usable_processors
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import FINISHED, STOPPED, USER_ERROR, SweepRunResources, start_process
 from xtx.sweep.scheduler import AttemptOutcome, RunEvent
-from xtx.sweep.sweep_folder import is_held, last_lines
+from xtx.sweep.sweep_folder import is_held, read_last_lines
 
 MAX_WAIT_SECONDS = 60.0
 """Seconds that runs are given to save when the sweep ends with an error; a checkpoint takes some seconds."""
@@ -98,7 +98,7 @@ def classify_exit(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcom
         return AttemptOutcome.STOPPED, "was stopped by another program or user"
     why = describe_end(status)
     if status == USER_ERROR:
-        said = last_lines(folder, 1)
+        said = read_last_lines(folder, 1)
         if is_held(folder) or (said and "another process works on" in said[0]):
             return AttemptOutcome.HELD, ""
         return AttemptOutcome.HOPELESS, said[0] if said else why

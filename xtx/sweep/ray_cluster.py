@@ -171,7 +171,7 @@ class RayExecutor:
             self._end(stream, AttemptOutcome.STOPPED, "was cancelled before it began")
             return
         except self._ray.exceptions.RayError as error:  # its process or its machine was lost
-            self._end(stream, AttemptOutcome.FAILED, _one_line(error))
+            self._end(stream, AttemptOutcome.FAILED, _format_error(error))
             return
         if message.outcome:
             self._end(stream, AttemptOutcome(message.outcome), message.why)
@@ -230,9 +230,9 @@ def _connect(ray: Any, address: str) -> None:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_WITHIN).close()
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-        raise UserError(f"there is no Ray cluster at {address} that lets us in ({_one_line(error)})") from None
+        raise UserError(f"there is no Ray cluster at {address} that lets us in ({_format_error(error)})") from None
 
 
-def _one_line(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

@@ -119,11 +119,11 @@ def _plan_run(spec: SweepSpec, game: SweepGame, agent: str, seed: int, stochasti
     earlier = tuple(replace(config, settings=one) for one in settings[1:])
     whole = spec.actions == "whole"
     variants = (("star", game.star), ("stochastic", stochastic), ("whole", whole))
-    folder = "-".join([_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
-    return PlannedRun(f"{folder}/{_folder_name(make_agent_label(agent))}/seed-{seed}", config, earlier)
+    folder = "-".join([_make_folder_name(game.stem), *(name for name, is_set in variants if is_set)])
+    return PlannedRun(f"{folder}/{_make_folder_name(make_agent_label(agent))}/seed-{seed}", config, earlier)
 
 
-def _folder_name(name: str) -> str:
+def _make_folder_name(name: str) -> str:
     """Return a name without characters that have a meaning in a path."""
     return re.sub(r"[^\w.+-]+", "-", name).lstrip(".") or "unnamed"
 

@@ -14,7 +14,7 @@ from xtx.core import EPISODES_OF_MEAN
 from xtx.files.bounded_reads import BadFileError, decode_json
 from xtx.files.regular_files import open_readable
 from xtx.runs.line_files import read_episodes
-from xtx.sweep.sweep_folder import saved_steps
+from xtx.sweep.sweep_folder import read_saved_steps
 
 SPEED_OVER = 60.0
 """Seconds of the run over which the speed is measured."""
@@ -36,31 +36,31 @@ class RunProgress:
 
 def read_running(folder: Path, config: RunConfig, since: float) -> RunProgress:
     """Read a run that was started at the time `since`, in seconds since 1970. Reads the ends of two files only."""
-    newest = next(_newest_lines(folder / "metrics.jsonl"), {})
-    steps = max(_number(newest, "step") or 0, saved_steps(folder))
-    speed = _speed(folder, since)
+    newest = next(_read_newest_lines(folder / "metrics.jsonl"), {})
+    steps = max(_number(newest, "step") or 0, read_saved_steps(folder))
+    speed = _read_speed(folder, since)
     mean, best = _number(newest, "score_mean"), _number(newest, "score_max")
     return RunProgress(min(int(steps), config.steps), mean, best, speed)
 
 
 def read_finished(folder: Path, config: RunConfig) -> RunProgress:
     """Read a finished run, with its scores at the very end."""
-    newest = next(_newest_lines(folder / "metrics.jsonl"), {})
+    newest = next(_read_newest_lines(folder / "metrics.jsonl"), {})
     if (_number(newest, "step") or 0) >= config.steps:
         return RunProgress(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
     # The last line of metrics was written before the end, so the scores come from the episodes.
-    mean, best = _episode_scores(folder)
+    mean, best = _read_episode_scores(folder)
     return RunProgress(config.steps, mean, best)
 
 
 def read_stopped(folder: Path, config: RunConfig) -> RunProgress:
     """Read a run that is not going on, with its scores at the end: metrics lag behind its episodes."""
     progress = read_running(folder, config, time.time())
-    mean, best = _episode_scores(folder)
+    mean, best = _read_episode_scores(folder)
     return progress if mean is None else replace(progress, mean=mean, best=best)
 
 
-def _episode_scores(folder: Path) -> tuple[float | None, float | None]:
+def _read_episode_scores(folder: Path) -> tuple[float | None, float | None]:
     """Mean of the last `EPISODES_OF_MEAN` final scores, and the best of all; None without any episode."""
     try:
         scores = [episode.score for episode in read_episodes(folder)]
@@ -70,10 +70,10 @@ def _episode_scores(folder: Path) -> tuple[float | None, float | None]:
     return (sum(last) / len(last), max(scores)) if scores else (None, None)
 
 
-def _speed(folder: Path, since: float) -> float | None:
+def _read_speed(folder: Path, since: float) -> float | None:
     """Return steps per second, by the times that the run writes to timing.jsonl."""
     marks: list[tuple[float, float]] = []
-    for line in _newest_lines(folder / "timing.jsonl"):
+    for line in _read_newest_lines(folder / "timing.jsonl"):
         time, step = _number(line, "time"), _number(line, "step")
         # Backwards to the current start of the run, and at most a minute.
         if time is None or step is None or time < since or (marks and (step > marks[-1][1] or time > marks[-1][0])):
@@ -86,7 +86,7 @@ def _speed(folder: Path, since: float) -> float | None:
     return (marks[0][1] - marks[-1][1]) / (marks[0][0] - marks[-1][0])
 
 
-def _newest_lines(path: Path) -> Iterator[dict[str, Any]]:
+def _read_newest_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the last lines of a file that is being written, newest first, up to a damaged one."""
     try:
         with open_readable(path) as file:

@@ -14,7 +14,14 @@ from typing import Protocol
 
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_progress import RunProgress, read_finished, read_running
-from xtx.sweep.sweep_folder import create_run_folder, is_finished, is_held, last_lines, mark_finished, saved_steps
+from xtx.sweep.sweep_folder import (
+    create_run_folder,
+    is_finished,
+    is_held,
+    mark_finished,
+    read_last_lines,
+    read_saved_steps,
+)
 
 READ_EVERY = 1.0
 """Seconds between two readings of a run's folder."""
@@ -134,17 +141,17 @@ class Scheduler:
                 self._handle(event, stopping)
             if stopping:
                 self._executor.ask_to_stop()
-                for item in self._in(RunState.WAITING, RunState.HELD):
+                for item in self._list_in(RunState.WAITING, RunState.HELD):
                     item.state = RunState.STOPPED
             else:
                 self._start_runs()
             self._read_folders()
             show(self.items)
-            if not self._in(RunState.RUNNING, RunState.SENT, RunState.WAITING, RunState.HELD):
+            if not self._list_in(RunState.RUNNING, RunState.SENT, RunState.WAITING, RunState.HELD):
                 return
             time.sleep(POLL_SECONDS)
 
-    def _in(self, *states: RunState) -> list[SweepRun]:
+    def _list_in(self, *states: RunState) -> list[SweepRun]:
         return [item for item in self.items if item.state in states]
 
     def _find_state(self, item: SweepRun) -> None:
@@ -154,7 +161,7 @@ class Scheduler:
             self._finish(item)
         elif is_held(item.path):
             self._hold(item)
-        elif saved_steps(item.path):
+        elif read_saved_steps(item.path):
             item.progress = read_running(item.path, config, since=time.time())
 
     def _finish(self, item: SweepRun) -> None:
@@ -168,13 +175,13 @@ class Scheduler:
 
     def _start_runs(self) -> None:
         now = time.monotonic()
-        for item in self._in(RunState.HELD):
+        for item in self._list_in(RunState.HELD):
             if now - item.looked > READ_EVERY:
                 item.looked = now
                 if not is_held(item.path):
                     item.state = RunState.WAITING
         # Runs that failed come last, so that one that fails repeatedly does not delay the others.
-        for item in sorted(self._in(RunState.WAITING), key=lambda item: item.failures):
+        for item in sorted(self._list_in(RunState.WAITING), key=lambda item: item.failures):
             if self._executor.num_free < 1:
                 return
             if is_finished(item.path, item.run.config):  # by another process, meanwhile
@@ -184,7 +191,7 @@ class Scheduler:
             else:
                 create_run_folder(item.path, item.run.config)
                 item.state, item.where = RunState.SENT, ""
-                item.begun, item.saved = time.time(), saved_steps(item.path)
+                item.begun, item.saved = time.time(), read_saved_steps(item.path)
                 self._executor.start(item.run)
 
     def _handle(self, event: RunEvent, stopping: bool) -> None:
@@ -195,7 +202,7 @@ class Scheduler:
                 item.state, item.where = RunState.RUNNING, event.detail
             case AttemptOutcome.FINISHED:
                 self._finish(item)
-                self._tell(f"{event.folder} is finished{_scores(item.progress)}")
+                self._tell(f"{event.folder} is finished{_format_scores(item.progress)}")
             case AttemptOutcome.HELD:
                 self._hold(item)
             case AttemptOutcome.STOPPED if stopping:
@@ -206,9 +213,9 @@ class Scheduler:
 
     def _fail(self, item: SweepRun, event: RunEvent) -> None:
         """Retry a run that failed, unless it failed too often in a row without progress."""
-        has_progressed = saved_steps(item.path) > item.saved
+        has_progressed = read_saved_steps(item.path) > item.saved
         item.failures = 1 if has_progressed else item.failures + 1
-        item.why, item.log = event.detail, last_lines(item.path)
+        item.why, item.log = event.detail, read_last_lines(item.path)
         item.progress = read_running(item.path, item.run.config, since=time.time())
         given_up = event.outcome is AttemptOutcome.HOPELESS or item.failures > self._retries
         item.state = RunState.FAILED if given_up else RunState.WAITING
@@ -217,13 +224,13 @@ class Scheduler:
     def _read_folders(self) -> None:
         """Read steps and scores of the running runs."""
         now = time.monotonic()
-        for item in self._in(RunState.RUNNING, RunState.SENT):
+        for item in self._list_in(RunState.RUNNING, RunState.SENT):
             if now - item.looked > READ_EVERY:
                 item.looked = now
                 item.progress = read_running(item.path, item.run.config, item.begun)
 
 
-def _scores(progress: RunProgress) -> str:
+def _format_scores(progress: RunProgress) -> str:
     if progress.mean is None or progress.best is None:
         return ""
     return f": mean of the last 100 episodes {progress.mean:.1f}, best {progress.best:g}"

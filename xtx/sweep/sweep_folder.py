@@ -105,7 +105,7 @@ def _adopt_config(folder: Path, run: PlannedRun) -> RunConfig:
     there = read_config(folder)
     found = _complete_settings(folder, there) if there.agent == run.config.agent else there
     if found not in (run.config, *run.earlier):
-        raise UserError(f"{folder} is another run ({_difference(found, run.config)}); give another --out")
+        raise UserError(f"{folder} is another run ({_describe_difference(found, run.config)}); give another --out")
     return there
 
 
@@ -123,7 +123,7 @@ def _complete_settings(folder: Path, config: RunConfig) -> RunConfig:
         return config
 
 
-def _difference(there: RunConfig, wanted: RunConfig) -> str:
+def _describe_difference(there: RunConfig, wanted: RunConfig) -> str:
     """Return the first difference between two runs, as text."""
     old, new = msgspec.to_builtins(there), msgspec.to_builtins(wanted)
     name = next((name for name in new if old[name] != new[name]), "")
@@ -137,7 +137,7 @@ def create_run_folder(folder: Path, config: RunConfig) -> None:
         replace_text(folder / "config.json", encode_config(config))
 
 
-def saved_steps(folder: Path) -> int:
+def read_saved_steps(folder: Path) -> int:
     """Return the steps of the newest checkpoint; 0 if there is none."""
     return max((int(path.name) for path in list_checkpoints(folder)), default=0)
 
@@ -147,7 +147,7 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
     with contextlib.suppress(OSError, ValueError):
         if int(read_bounded(folder / MARK, 100)) >= config.steps:
             return True
-    return saved_steps(folder) >= config.steps
+    return read_saved_steps(folder) >= config.steps
 
 
 def mark_finished(folder: Path, config: RunConfig) -> None:
@@ -181,7 +181,7 @@ def _is_listed_as_locked(path: Path) -> bool:
     return any(f"{device}:{status.st_ino}" in line.split() for line in listed.splitlines() if "FLOCK" in line)
 
 
-def last_lines(folder: Path, count: int = 10) -> list[str]:
+def read_last_lines(folder: Path, count: int = 10) -> list[str]:
     """Return the last lines of the run's log."""
     try:
         with open_readable(folder / LOG) as file:

@@ -71,10 +71,10 @@ class Vocabulary:
             self.shared += 1
             if len(self._shared) >= self.capacity:  # only a cache: the hash gives the same row again
                 self._shared.clear()
-            self._shared[word] = self._hashed(word)
+            self._shared[word] = self._hash_word(word)
         return self._shared[word]
 
-    def _hashed(self, word: str) -> int:
+    def _hash_word(self, word: str) -> int:
         # crc32 because hash() differs from process to process.
         return len(MARKS) + zlib.crc32(word.encode()) % (self.capacity - len(MARKS))
 
@@ -104,7 +104,7 @@ class Vocabulary:
         self.shared = state["shared"]
         self._has_warned = self._has_warned or self.shared > 0
         # The cache too: a word that is no longer in it is counted once more when it is met again.
-        self._shared = {word: self._hashed(word) for word in state["sharing"]}
+        self._shared = {word: self._hash_word(word) for word in state["sharing"]}
 
 
 class Ragged:
@@ -130,8 +130,8 @@ class Ragged:
         number = self._free.pop() if self._free else self.size
         self.size = max(self.size, number + 1)
         if number >= len(self.starts):
-            self.starts, self.lengths = _longer(self.starts, number + 1), _longer(self.lengths, number + 1)
-        self.flat = _longer(self.flat, self._used + len(row))
+            self.starts, self.lengths = _lengthen(self.starts, number + 1), _lengthen(self.lengths, number + 1)
+        self.flat = _lengthen(self.flat, self._used + len(row))
         self.flat[self._used : self._used + len(row)] = row
         self.starts[number], self.lengths[number] = self._used, len(row)
         self._used += len(row)
@@ -155,7 +155,7 @@ class Ragged:
         used = np.flatnonzero(self.lengths[: self.size])
         freed = np.setdiff1d(used, live)
         flat, offsets = self.gather(live)
-        self.flat, self._used = _longer(flat, 1024), len(flat)
+        self.flat, self._used = _lengthen(flat, 1024), len(flat)
         self.lengths[freed] = 0
         self.starts[live] = offsets[:-1]
         self._free = sorted({*self._free, *map(int, freed)}, reverse=True)
@@ -179,14 +179,14 @@ class Ragged:
     def of(cls, size: int, numbers: NDArray[np.integer], flat: Ints, offsets: NDArray[np.int64]) -> Ragged:
         """Build a table from rows and their ids; the other ids below `size` are free."""
         ragged = cls()
-        ragged.flat, ragged._used, ragged.size = _longer(flat, 1024), len(flat), size
-        ragged.starts, ragged.lengths = _longer(ragged.starts, size), _longer(ragged.lengths, size)
+        ragged.flat, ragged._used, ragged.size = _lengthen(flat, 1024), len(flat), size
+        ragged.starts, ragged.lengths = _lengthen(ragged.starts, size), _lengthen(ragged.lengths, size)
         ragged.starts[numbers], ragged.lengths[numbers] = offsets[:-1], np.diff(offsets)
         ragged._free = [int(number) for number in np.setdiff1d(np.arange(size), numbers)[::-1]]
         return ragged
 
 
-def _longer(array: NDArray[_Number], size: int) -> NDArray[_Number]:
+def _lengthen(array: NDArray[_Number], size: int) -> NDArray[_Number]:
     """Return the array, or a copy of at least twice its length if it is shorter than `size`."""
     if size <= len(array):
         return array

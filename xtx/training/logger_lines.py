@@ -102,7 +102,7 @@ class PointReader:
         if not isinstance(step, int) or not isinstance(time, int | float):
             return
         before, self._newest = self._newest, line
-        same_start = bool(before) and _spent(before.get("parts")) <= _spent(parts) and step > before["step"]
+        same_start = bool(before) and _sum_parts(before.get("parts")) <= _sum_parts(parts) and step > before["step"]
         speed = (step - before["step"]) / (time - before["time"]) if same_start and time > before["time"] else None
         self._marks[step] = time, speed
 
@@ -120,7 +120,7 @@ class PointReader:
             numbers |= {"score_mean": sum(self._scores) / len(self._scores), "score_max": float(self._best)}
 
 
-def _spent(parts: Any) -> float:
+def _sum_parts(parts: Any) -> float:
     return sum(v for v in parts.values() if isinstance(v, int | float)) if isinstance(parts, dict) else 0.0
 
 

@@ -108,9 +108,9 @@ def open_sinks(run: Run, loggers: Loggers, *, quiet: bool) -> Iterator[Sinks]:
     with contextlib.ExitStack() as stack:
         writers = []
         if loggers.tensorboard:
-            writers.append(stack.enter_context(_tensorboard(run)))
+            writers.append(stack.enter_context(_open_tensorboard(run)))
         if loggers.wandb:
-            writers.append(stack.enter_context(_wandb(run, loggers, quiet)))
+            writers.append(stack.enter_context(_open_wandb(run, loggers, quiet)))
         sinks = Sinks(run.folder, writers)
         yield sinks
         run.flush()
@@ -118,7 +118,7 @@ def open_sinks(run: Run, loggers: Loggers, *, quiet: bool) -> Iterator[Sinks]:
 
 
 @contextlib.contextmanager
-def _tensorboard(run: Run) -> Iterator[_Write]:
+def _open_tensorboard(run: Run) -> Iterator[_Write]:
     """The files are written anew at every start, from the run's own: so each point is there once."""
     try:
         from torch.utils.tensorboard import SummaryWriter, summary
@@ -165,7 +165,7 @@ def flatten_config(config: RunConfig) -> dict[str, bool | int | float | str]:
 
 
 @contextlib.contextmanager
-def _wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
+def _open_wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
     """A run that goes on is the same run there. What was logged cannot be taken back, so lines that come again are left
     out; and what a killed process had logged is not on disk for some seconds, so lines that are missing come again."""
     try:
@@ -181,7 +181,7 @@ def _wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
     try:
         session = wandb.init(
             dir=str(run.folder), id=note.id, resume="allow", config=asdict(run.config),
-            settings=wandb.Settings(silent=quiet, console="off"), **wandb_place(run.folder, loggers),
+            settings=wandb.Settings(silent=quiet, console="off"), **find_wandb_place(run.folder, loggers),
         )  # fmt: skip
     except wandb.Error as error:
         raise UserError(
@@ -212,7 +212,7 @@ def _wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
         _keep_note(path, note)
 
 
-def wandb_place(folder: Path, loggers: Loggers) -> dict[str, Any]:
+def find_wandb_place(folder: Path, loggers: Loggers) -> dict[str, Any]:
     """Project, group, name and tags at Weights & Biases, as `wandb.init` takes them."""
     return {
         "project": loggers.project or os.environ.get("WANDB_PROJECT") or "xtx",

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xtx.agents.network_arrays import load_module, module_state, optimiser_state
+from xtx.agents.network_arrays import copy_module_state, copy_optimiser_state, load_module
 from xtx.agents.q_learning.plain_engine import PARTS, KeptValues, make_network
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import InverseSettings, QSettings
@@ -100,7 +100,7 @@ class CudaEngine:
     def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
         """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
         n = next_power_of_two(len(before), 8)
-        length = self._decoded(actions)
+        length = self._count_decoder_steps(actions)
         texts = np.full((3, 2, n), -1, np.int32)
         texts[:, 0, : len(before)], texts[:, 1, : len(after)] = before.T, after.T
         padded = np.full(n, actions[0], np.int32)
@@ -127,7 +127,7 @@ class CudaEngine:
         buffer.device.zero_()
 
         def step() -> Tensor:
-            codes = network.state(_side_by_side(self._frozen.encode(texts, rows), 2 * n))
+            codes = network.state(_join_columns(self._frozen.encode(texts, rows), 2 * n))
             guess = network.guess(codes[:n], codes[n:])
             tokens, counts = self._action_tokens(buffer.device[6 * n :].long(), length)
             surprise = self._decode(network, guess, tokens, counts)
@@ -135,7 +135,7 @@ class CudaEngine:
 
         return _Surprise(buffer, record(step))
 
-    def _decoded(self, actions: Ints) -> int:
+    def _count_decoder_steps(self, actions: Ints) -> int:
         """Return the decoder steps that the longest action needs, rounded up so that few sizes are recorded."""
         return next_power_of_two(int(self._state_ids.texts.rows.lengths[actions].max()) - 1, 4)
 
@@ -172,7 +172,7 @@ class CudaEngine:
         self._device_texts.copy_texts(flat)
         lengths = np.where(flat >= 0, self._state_ids.texts.rows.lengths[flat], 0)
         room = next_power_of_two(int(np.add.reduceat(lengths, self._first_of_each).max()), 2048)
-        step = self._step_for(room, self._decoded(batch["action"]))
+        step = self._step_for(room, self._count_decoder_steps(batch["action"]))
         rows = len(flat)
         page, at, first, places = np.split(step.ints.array, (rows, 2 * rows, 2 * rows + 4 * self._vocabulary + 1))
         page[:] = flat
@@ -223,7 +223,7 @@ class CudaEngine:
 
         def losses() -> list[Tensor]:
             codes = encode(inputs(network.texts), *recurrent(network.texts), texts, rows)
-            state = network.state(_side_by_side(codes, states))
+            state = network.state(_join_columns(codes, states))
             before, actions = state[:size], codes[3 * states :]
             q = network.q(before, actions)
             targets = rewards + self._q.gamma * next_values * alive
@@ -293,9 +293,9 @@ class CudaEngine:
         """Return weights, optimiser and pending numbers for `load`."""
         self._numbers = self._take_numbers()
         return {
-            "network": module_state(self.network),
-            "target": {"network": module_state(self._target), "values": self._kept.state()},
-            "optimiser": optimiser_state(self._optimiser),
+            "network": copy_module_state(self.network),
+            "target": {"network": copy_module_state(self._target), "values": self._kept.state()},
+            "optimiser": copy_optimiser_state(self._optimiser),
             "numbers": self._numbers,
             "updates": self.updates,
         }
@@ -329,7 +329,7 @@ class _Update:
     recorded: RecordedStep
 
 
-def _side_by_side(codes: Tensor, states: int) -> Tensor:
+def _join_columns(codes: Tensor, states: int) -> Tensor:
     """Return the codes of each state's three texts side by side, [states, 3 * hidden], from a list of all narrations,
     then all looks, then all inventories."""
     return codes[: 3 * states].view(3, states, -1).transpose(0, 1).reshape(states, -1)

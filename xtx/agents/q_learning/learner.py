@@ -94,7 +94,7 @@ class QLearner:
     def q_values(self, states: Sequence[EncodedState]) -> list[Floats]:
         """Return for each state the values of its actions."""
         lists = self._state_ids.actions(states)
-        values = self.engine.q_values(_texts(states), lists)
+        values = self.engine.q_values(_list_texts(states), lists)
         return np.split(values, np.cumsum([len(actions) for actions in lists])[:-1])
 
     @contextmanager
@@ -110,7 +110,7 @@ class QLearner:
         """Return alpha1 * L_inv(o, a, o') with the current weights; zeros without inverse dynamics."""
         if self._inverse is None:
             return np.zeros(len(before), np.float32)
-        surprises = self.engine.surprises(_texts(before), np.array(actions, np.int32), _texts(after))
+        surprises = self.engine.surprises(_list_texts(before), np.array(actions, np.int32), _list_texts(after))
         rewards: Floats = np.float32(self._inverse.alpha1) * surprises
         return rewards
 
@@ -179,6 +179,6 @@ class QLearner:
         self.memory.load(state["memory"])
 
 
-def _texts(states: Sequence[EncodedState]) -> Ints:
+def _list_texts(states: Sequence[EncodedState]) -> Ints:
     """Return the ids of narration, look and inventory, [n, 3]."""
     return np.array(states, np.int32)[:, :3]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xtx.agents.network_arrays import load_module, load_optimiser, module_state, optimiser_state
+from xtx.agents.network_arrays import copy_module_state, copy_optimiser_state, load_module, load_optimiser
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import InverseSettings, QSettings
 from xtx.core import State
@@ -61,13 +61,13 @@ class PlainEngine:
         assert isinstance(self.network, InvDyNetwork)
         codes = self.network.state(self._codes(np.concatenate((before, after))))
         guess = self.network.guess(codes[: len(before)], codes[len(before) :])
-        surprise, counts = self.network.surprise(guess, *self._padded(actions))
+        surprise, counts = self.network.surprise(guess, *self._pad(actions))
         bonus: Floats = mean_per_action(surprise, counts).cpu().numpy()
         return bonus
 
     def update(self, batch: NDArray[np.void]) -> Mapping[str, float]:
         """Make one update and return its losses."""
-        loss, numbers = self._loss(batch)
+        loss, numbers = self._compute_loss(batch)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._q.clip, foreach=True)
@@ -77,14 +77,14 @@ class PlainEngine:
             self._target.copy(self.network)
         return {name: float(number) for name, number in {**numbers, "gradient_norm": norm}.items()}
 
-    def _loss(self, batch: NDArray[np.void]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _compute_loss(self, batch: NDArray[np.void]) -> tuple[Tensor, dict[str, Tensor]]:
         network, device = self.network, self._device
         rewards = torch.from_numpy(batch["reward"].copy()).to(device)
         terminal = torch.from_numpy(batch["terminal"].copy()).to(device)
         next_values = torch.from_numpy(self._target.values(batch)).to(device)
-        texts = _columns(batch, "")
+        texts = _list_columns(batch, "")
         if isinstance(network, InvDyNetwork):  # inverse dynamics also reads the states after the actions
-            texts = np.concatenate((texts, _columns(batch, "next_")))
+            texts = np.concatenate((texts, _list_columns(batch, "next_")))
         codes = network.state(self._codes(texts))
         before = codes[: len(batch)]
         actions = self._encode(network.texts.action, batch["action"])
@@ -93,7 +93,7 @@ class PlainEngine:
         numbers = {"loss_td": loss.detach(), "q": q.detach().mean(), "reward": rewards.mean()}
         if isinstance(network, InvDyNetwork) and self._inverse is not None:
             guess = network.guess(before, codes[len(batch) :])
-            tokens, lengths = self._padded(batch["action"])
+            tokens, lengths = self._pad(batch["action"])
             # Both decodings in one call: rows are independent of each other.
             surprise, counts = network.surprise(
                 torch.cat((guess, actions)), tokens.repeat(2, 1), lengths.repeat(2)
@@ -114,7 +114,7 @@ class PlainEngine:
     def _encode(self, encoder: Encoder, texts: NDArray[np.integer]) -> Tensor:
         return _encode(encoder, self.network.texts.embedding, self._state_ids, texts)
 
-    def _padded(self, texts: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
+    def _pad(self, texts: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
         """Return the texts' tokens [n, L], padded with zeros, and their lengths [n]."""
         rows = self._state_ids.texts.rows
         flat, offsets = rows.gather(texts)
@@ -133,9 +133,9 @@ class PlainEngine:
     def state(self) -> State:
         """Return weights, optimiser and caches for `load`."""
         return {
-            "network": module_state(self.network),
+            "network": copy_module_state(self.network),
             "target": self._target.state(),
-            "optimiser": optimiser_state(self._optimiser),
+            "optimiser": copy_optimiser_state(self._optimiser),
             "updates": self.updates,
         }
 
@@ -178,7 +178,7 @@ class _Target:
         """Return weights and caches for `load`. The caches are saved because recomputing a value in another batch may
         change its last bits."""
         return {
-            "network": module_state(self.network),
+            "network": copy_module_state(self.network),
             "codes": {name: codes.state() for name, codes in self._codes.items()},
             "values": self._values.state(),
         }
@@ -304,7 +304,7 @@ def _encode(encoder: Encoder, embedding: Tensor, state_ids: StateIds, texts: NDA
     return torch.as_tensor(codes[torch.from_numpy(where).to(codes.device)])
 
 
-def _columns(batch: NDArray[np.void], prefix: str) -> Ints:
+def _list_columns(batch: NDArray[np.void], prefix: str) -> Ints:
     return np.column_stack([batch[prefix + part] for part in PARTS])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xtx.agents.network_arrays import load_module, load_optimiser, module_state, optimiser_state
+from xtx.agents.network_arrays import copy_module_state, copy_optimiser_state, load_module, load_optimiser
 from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, StateQuestions
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
@@ -93,7 +93,7 @@ class RcLearner:
             return {}
         batch = self.memory.sample()
         rewards, terminal = (torch.from_numpy(batch[name].copy()).to(self._device) for name in ("reward", "terminal"))
-        next_values = torch.from_numpy(self._next_values(batch)).to(self._device)
+        next_values = torch.from_numpy(self._compute_next_values(batch)).to(self._device)
         pairs = zip(batch["text"].tolist(), batch["action"].tolist(), strict=True)
         q = self.network(self._reader.reading([self._reader.single(*pair) for pair in pairs]))
         loss = td_loss(q, rewards, next_values, terminal, self._settings.gamma)
@@ -112,7 +112,7 @@ class RcLearner:
             "gradient_norm": float(norm),
         }
 
-    def _next_values(self, batch: NDArray[np.void]) -> Floats:
+    def _compute_next_values(self, batch: NDArray[np.void]) -> Floats:
         """Return max_a' Q_target(o', a') of each row, [n]; 0 where the episode ended."""
         states = [Read(*pair) for pair in zip(batch["next_text"].tolist(), batch["next_actions"].tolist(), strict=True)]
         not_ended = [state for state, ended in zip(states, batch["terminal"], strict=True) if not ended]
@@ -165,9 +165,9 @@ class RcLearner:
         """Return everything for `load`. The target's cached values are saved because recomputing a value in another
         batch may change its last bits, and a resumed run must continue exactly."""
         return {
-            "network": module_state(self.network),
-            "target": module_state(self.target),
-            "optimiser": optimiser_state(self._optimiser),
+            "network": copy_module_state(self.network),
+            "target": copy_module_state(self.target),
+            "optimiser": copy_optimiser_state(self._optimiser),
             "memory": self.memory.state(),
             "outcomes": self._outcomes.copy(),
             "states": np.array(list(self._values), np.int64).reshape(-1, 2),

@@ -77,7 +77,7 @@ class RcDqnAgent(Agent):
     def act(self, observations: Sequence[Observation]) -> list[Decision]:
         """Return the best of the first `most_actions` actions, or with probability epsilon an exploring one."""
         self._stuck = [is_stuck(observation) for observation in observations]
-        self._states = [self._arrive(game, observation) for game, observation in enumerate(observations)]
+        self._states = [self._read_arrival(game, observation) for game, observation in enumerate(observations)]
         seen = list(zip(observations, self._states, strict=True))
         chosen = [self._explore(observation, state) for observation, state in seen]
         # The values of all games are computed in one call. They need no random numbers, so those above are drawn in the
@@ -127,14 +127,14 @@ class RcDqnAgent(Agent):
             "epsilon": compute_epsilon(self.settings, self._steps),
         }
 
-    def _arrive(self, game: int, observation: Observation) -> Read:
+    def _read_arrival(self, game: int, observation: Observation) -> Read:
         """Return the state of an observation, and add it to the game's history."""
         history = self._histories[game]
         if observation.step == 0:
             history.load((), ())
         state = self._see(observation, history)
         if self.settings.history:
-            history.add(observation.look, _objects(observation))
+            history.add(observation.look, _find_objects(observation))
         return state
 
     def _explore(self, observation: Observation, state: Read) -> str | None:
@@ -152,7 +152,7 @@ class RcDqnAgent(Agent):
         """Return the state of an observation, read together with what the history recalls."""
         text = present(observation)
         if history.looks:
-            text = with_past(text, history.recall(_objects(observation)), self._reader.words)
+            text = with_past(text, history.recall(_find_objects(observation)), self._reader.words)
         number = self._state_ids.texts.id
         return Read(number(text), self._state_ids.action_sets.id([number(action) for action in observation.actions]))
 
@@ -183,6 +183,6 @@ class RcDqnAgent(Agent):
         self._steps = state["steps"]
 
 
-def _objects(observation: Observation) -> set[str]:
+def _find_objects(observation: Observation) -> set[str]:
     """Return the object words in the valid actions."""
     return {word for action in observation.actions for word in find_object_words(action)}

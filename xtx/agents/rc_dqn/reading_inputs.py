@@ -106,7 +106,7 @@ class PassageReader:
     def _make_questions(self, text: int, actions: Sequence[int]) -> StateQuestions:
         passage = self.passage(text)
         questions = [passage.make_question(self._state_ids.texts.text(action)) for action in actions]
-        tokens = [self._tokens(question) for question in questions]
+        tokens = [self._encode_text(question) for question in questions]
         distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
         last = len(passage.words) + 1  # the end mark; the start mark has place 0
         marks = _count_from_start(passage.find([MARK])) or (0,)  # every observation has two
@@ -118,7 +118,7 @@ class PassageReader:
             [_count_from_start(q.second) or (last,) if len(q.objects) > 1 else marks for q in questions],
         )
 
-    def _tokens(self, question: TemplateQuestion) -> Tokens:
+    def _encode_text(self, question: TemplateQuestion) -> Tokens:
         # A question must have a token; an action without any word has never been met, but is possible.
         words = question.words[: self._longest_question] or (OBJECT,)
         return tuple(map(self._state_ids.texts.vocabulary.id, words))
@@ -136,15 +136,15 @@ class PassageReader:
             action_pair.extend(places[which] for which in a.which)
         tokens, offsets = self._state_ids.texts.rows.gather(np.array(list(texts)))
         pair = np.array(list(pairs), np.int64).reshape(-1, 2)
-        first, firsts = _padded([places for a in asked for places in a.first])
-        second, seconds = _padded([places for a in asked for places in a.second])
+        first, firsts = _pad([places for a in asked for places in a.first])
+        second, seconds = _pad([places for a in asked for places in a.second])
         return EncodedReading(
             torch.from_numpy(tokens.astype(np.int64)),
             torch.from_numpy(np.diff(offsets)),
             torch.tensor([token for question in questions for token in question]),
             torch.tensor([len(question) for question in questions]),
             *map(torch.from_numpy, (pair[:, 0].copy(), pair[:, 1].copy(), np.array(action_pair, np.int64))),
-            *map(torch.from_numpy, (first, _weights(firsts), second, _weights(seconds))),
+            *map(torch.from_numpy, (first, _compute_weights(firsts), second, _compute_weights(seconds))),
         )
 
 
@@ -153,7 +153,7 @@ def _count_from_start(places: Tokens) -> Tokens:
     return tuple(place + 1 for place in places)
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pad(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows padded with zeros, [n, L], and their lengths, [n]."""
     lengths = np.array([len(row) for row in rows], np.int64)
     table = np.zeros((len(rows), lengths.max(initial=1)), np.int64)
@@ -161,7 +161,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[n
     return table, lengths
 
 
-def _weights(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+def _compute_weights(counts: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the weights of a mean over `count` elements: 1 / count for the first `count`, then 0. [n, F]"""
     weights: NDArray[np.float32] = (
         (np.arange(counts.max(initial=1)) < counts[:, None]) / counts[:, None]

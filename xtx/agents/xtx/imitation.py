@@ -183,9 +183,9 @@ class ImitationPolicy:
         The result has the mean loss of the first and of the last pass, the share of tokens that the last pass predicted
         right (both with dropout), the number of pairs of context and action, and the number of optimiser steps.
         """
-        examples = self._examples(prefixes)
+        examples = self._make_examples(prefixes)
         predicted = max(1, sum(example.count * example.said for example in examples))
-        goal = predicted * self.settings.enough + _least_loss(prefixes) if self.settings.enough else 0.0
+        goal = predicted * self.settings.enough + _compute_least_loss(prefixes) if self.settings.enough else 0.0
         self._cached.clear()
         if self._recorded is None:
             first, last, hits, done = self._train(examples, goal, self._recall(prefixes), progress)
@@ -221,7 +221,7 @@ class ImitationPolicy:
                 if recall.probability(steps) >= self.settings.known:
                     passes, recall = number + annealed, None
                     continue
-            batches = list(self._batches(examples))
+            batches = list(self._draw_batches(examples))
             for at, batch in enumerate(batches):
                 left = (passes - number) * len(batches) - at
                 steps.step(batch, min(1.0, left / (annealed * len(batches))) if annealed else 1.0)
@@ -258,18 +258,18 @@ class ImitationPolicy:
                 break
         return first, last, hits, done
 
-    def _examples(self, prefixes: Sequence[Ints]) -> list[Example]:
+    def _make_examples(self, prefixes: Sequence[Ints]) -> list[Example]:
         """Make an example of each step of each prefix; with `merge_identical` equal ones become one with a count."""
         counts: dict[tuple[Context, int], int] = {}
-        pairs = [pair for prefix in prefixes for pair in _pairs(prefix)]
+        pairs = [pair for prefix in prefixes for pair in _iterate_pairs(prefix)]
         for pair in pairs:
             counts[pair] = counts.get(pair, 0) + 1
         built: dict[tuple[Context, int], Example] = {}
         for pair, count in counts.items():
-            built[pair] = self._example(pair, count if self.settings.merge_identical else 1)
+            built[pair] = self._make_example(pair, count if self.settings.merge_identical else 1)
         return list(built.values()) if self.settings.merge_identical else [built[pair] for pair in pairs]
 
-    def _example(self, pair: tuple[Context, int], count: int = 1) -> Example:
+    def _make_example(self, pair: tuple[Context, int], count: int = 1) -> Example:
         """Make the example of a pair of context and action."""
         context = self._context(pair[0])
         return Example(np.concatenate([context, self._action(pair[1])]), len(context), count)
@@ -278,11 +278,11 @@ class ImitationPolicy:
         """Make what tells when the trajectories are known; None without the setting `known`."""
         if not self.settings.known:
             return None
-        trajectories = [list(_pairs(prefix)) for prefix in prefixes]
+        trajectories = [list(_iterate_pairs(prefix)) for prefix in prefixes]
         distinct = dict.fromkeys(pair for trajectory in trajectories for pair in trajectory)
-        return TrajectoryRecall(trajectories, [self._example(pair) for pair in distinct])
+        return TrajectoryRecall(trajectories, [self._make_example(pair) for pair in distinct])
 
-    def _batches(self, examples: list[Example]) -> Iterator[list[Example]]:
+    def _draw_batches(self, examples: list[Example]) -> Iterator[list[Example]]:
         """Shuffle the examples and yield them in batches that stand for `batch_size` pairs each."""
         batch: list[Example] = []
         weight = 0
@@ -329,7 +329,7 @@ class ImitationPolicy:
         self._cached.clear()
 
 
-def _pairs(prefix: Ints) -> Iterator[tuple[Context, int]]:
+def _iterate_pairs(prefix: Ints) -> Iterator[tuple[Context, int]]:
     """Yield the context and the action of each step of a prefix."""
     before, last = NONE, NONE
     for narration, look, inventory, action in prefix.tolist():
@@ -337,11 +337,11 @@ def _pairs(prefix: Ints) -> Iterator[tuple[Context, int]]:
         before, last = last, action
 
 
-def _least_loss(prefixes: Sequence[Ints]) -> float:
+def _compute_least_loss(prefixes: Sequence[Ints]) -> float:
     """Return the least possible sum of -log p: above 0 where the same context was followed by different actions."""
     counts: dict[Context, dict[int, int]] = {}
     for prefix in prefixes:
-        for context, action in _pairs(prefix):
+        for context, action in _iterate_pairs(prefix):
             actions = counts.setdefault(context, {})
             actions[action] = actions.get(action, 0) + 1
     return sum(

@@ -99,7 +99,7 @@ class XtxAgent(Agent):
 
     def limit_of(self, game: int) -> int:
         """Return the limit of a game's episode: with `own_targets` the length of its own trajectory + R."""
-        return self._target_of(game).l_max + self._settings.explore_steps
+        return self._get_target(game).l_max + self._settings.explore_steps
 
     # --- acting -------------------------------------------------------------------------------------------------
 
@@ -111,20 +111,20 @@ class XtxAgent(Agent):
             if observation.step == 0:
                 self._previous[game] = (-1, -1)
                 self._draw_target(game)
-        shares = [self._explore_share(o, self._target_of(game)) for game, o in enumerate(observations)]
+        shares = [self._explore_share(o, self._get_target(game)) for game, o in enumerate(observations)]
         exploring = [share >= 1 or self._random.random() < share for share in shares]
         replayed = [
-            None if exploring[game] else self._replay(self._states[game], observation.step, self._target_of(game))
+            None if exploring[game] else self._replay(self._states[game], observation.step, self._get_target(game))
             for game, observation in enumerate(observations)
         ]
         returning = exploring.count(False)
         self._replayed_share = sum(known is not None for known in replayed) / returning if returning else None
-        chances = self._chances(self._states, self._previous, exploring, replayed, self._clock)
+        chances = self._compute_chances(self._states, self._previous, exploring, replayed, self._clock)
         decisions = []
         for game, observation in enumerate(observations):
             action = observation.actions[draw(self._random, chances[game])]
             drawn = EXPLORE if exploring[game] else EXPLOIT
-            phase = self._target_of(game).phase(observation) if self._settings.phases else drawn
+            phase = self._get_target(game).phase(observation) if self._settings.phases else drawn
             decisions.append(Decision(action, phase))
             self._previous[game] = (self._previous[game][1], self._state_ids.texts.id(action))
         return decisions
@@ -134,7 +134,7 @@ class XtxAgent(Agent):
         and whose actions are known. States on the way of an imitated trajectory are mostly in the atlas already."""
         random = self._preview_random
         random.bit_generator.state = self._random.bit_generator.state
-        targets = [self._target_of(game) for game in range(len(observations))]
+        targets = [self._get_target(game) for game in range(len(observations))]
         for game, observation in enumerate(observations):
             if self._settings.own_targets and observation.step == 0:
                 targets[game] = self._trajectory_targets[int(random.integers(len(self._trajectory_targets)))]
@@ -155,7 +155,7 @@ class XtxAgent(Agent):
             drawn = int(self._random.integers(len(self._trajectory_targets)))
             self._episode_targets[game] = self._trajectory_targets[drawn]
 
-    def _target_of(self, game: int) -> ReturnTarget:
+    def _get_target(self, game: int) -> ReturnTarget:
         """Return the target of the game's current episode."""
         return self._episode_targets[game] if self._settings.own_targets else self._plan
 
@@ -184,7 +184,7 @@ class XtxAgent(Agent):
         certain = self._state_ids.actions([state])[0] == (-1 if action is None else action)
         return certain.astype(np.float64) if certain.any() else None
 
-    def _chances(
+    def _compute_chances(
         self,
         states: Sequence[EncodedState],
         previous: Sequence[tuple[int, int]],
@@ -229,7 +229,7 @@ class XtxAgent(Agent):
             replayed = [self._replay(state, observation.step, self._plan)]
             for explores, weight in ((True, share), (False, 1 - share)):
                 if weight > 0:
-                    found = self._chances([state], [(last[0], last[1])], [explores], replayed, Clock())
+                    found = self._compute_chances([state], [(last[0], last[1])], [explores], replayed, Clock())
                     mixture += weight * found[0]
         phase = self._plan.phase(observation) if self._settings.phases else ""
         return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
@@ -272,7 +272,7 @@ class XtxAgent(Agent):
             with self._clock.part("imitation training"):
                 numbers |= self._imitate()
         if self._state_ids.is_crowded():
-            self._sweep(after)
+            self._drop_unused_texts(after)
         return numbers
 
     def _is_training_due(self) -> bool:
@@ -309,7 +309,7 @@ class XtxAgent(Agent):
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def _sweep(self, current: Sequence[EncodedState]) -> None:
+    def _drop_unused_texts(self, current: Sequence[EncodedState]) -> None:
         """Delete from the library what neither memories, nor episodes, nor the current states use."""
         self._imitation.clear_cache()
         texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]

@@ -61,7 +61,8 @@ def _use(args: Args, task: str, path: Path) -> None:
         done = run_task(task, path, args.pack or args.add)
     except ProcessDiedError as error:
         raise UserError(
-            f"the atlas {path} cannot be read (the process that did so ended with {error}); see: {_again(args)}"
+            f"the atlas {path} cannot be read (the process that did so ended with {error}); "
+            f"see: {_format_next_command(args)}"
         ) from None
     if args.add is not None:
         print(f"{done['new']:,} of {done['entries']:,} entries were new")
@@ -76,7 +77,7 @@ def _use(args: Args, task: str, path: Path) -> None:
     print(f"{path}\n{on_disk}; games came to {met:,} states{known}")
 
 
-def _again(args: Args) -> str:
+def _format_next_command(args: Args) -> str:
     """The command that says more."""
     place = [] if args.atlas is None else ["--atlas", args.atlas]
     return format_command("games", "atlas", *place, "--verify")

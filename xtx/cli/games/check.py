@@ -70,7 +70,7 @@ def run(args: Args) -> int:
         check_output_path(args.write_extra, "--write-extra")
     stories = [find_story(name) for name in args.names]
     console = Console(highlight=False)
-    variants = [pair for story in stories for pair in _variants(args, str(story.path)).items()]
+    variants = [pair for story in stories for pair in _list_variants(args, str(story.path)).items()]
     if args.reach:
         from xtx.cli.games.check_reach import print_reach
 
@@ -102,7 +102,7 @@ def run(args: Args) -> int:
     return status
 
 
-def _variants(args: Args, path: str) -> dict[str, GameSpec]:
+def _list_variants(args: Args, path: str) -> dict[str, GameSpec]:
     """The grammars with which a game is to be checked, by name; the first one's misses can be written."""
     from xtx.games.story_game import GameSpec
 

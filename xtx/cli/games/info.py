@@ -71,19 +71,19 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
         "objects": str(emulator.tree.count),
         "walkthrough": f"{len(rewards)} steps, seed {emulator.bindings.walkthrough_seed}, ends with {score} points",
         "vocabulary": f"{len(vocabulary(texts))} distinct words printed along the walkthrough",
-        "between rewards": _between(steps),
-        "survey": _survey(emulator),
+        "between rewards": _describe_between(steps),
+        "survey": _describe_survey(emulator),
     }
     if not emulator.bindings.walkthrough:
         facts |= dict.fromkeys(("walkthrough", "vocabulary", "between rewards"), "no walkthrough is known")
     if story.profile is not None:
-        facts |= _found(story.profile)
+        facts |= _list_found(story.profile)
     title = f"{emulator.bindings.name}, {emulator.bindings.max_score} points"
     emulator.close()
     return title, facts
 
 
-def _found(profile: Profile) -> dict[str, str]:
+def _list_found(profile: Profile) -> dict[str, str]:
     """What was found out about a story, and whether that was verified."""
     verified = (
         "yes"
@@ -94,7 +94,7 @@ def _found(profile: Profile) -> dict[str, str]:
     return {**found, "verified": verified}
 
 
-def _survey(emulator: Emulator) -> str:
+def _describe_survey(emulator: Emulator) -> str:
     """How far the survey of the story came."""
     from xtx.games.atlas.store import Atlas, default_path
     from xtx.games.canonical.shipped_layouts import read_shipped_layout
@@ -110,7 +110,7 @@ def _survey(emulator: Emulator) -> str:
     return describe_layout(found) if found is not None else "not made yet; it takes some seconds when first played"
 
 
-def _between(steps: RewardSteps | None) -> str:
+def _describe_between(steps: RewardSteps | None) -> str:
     if steps is None:
         return "no rewards"
     if steps.rewards == 1:

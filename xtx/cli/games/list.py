@@ -36,7 +36,7 @@ def run(_: Args) -> None:
             entry.name,
             *numbers,
             "yes" if entry.paper else "",
-            _where(entry, path, notes),
+            _describe_place(entry, path, notes),
             style="" if path else "dim",
         )
     console = Console()
@@ -49,7 +49,7 @@ def run(_: Args) -> None:
     console.print("", *lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 
 
-def _where(entry: known_games.Entry, path: Path | None, notes: list[str]) -> str:
+def _describe_place(entry: known_games.Entry, path: Path | None, notes: list[str]) -> str:
     if path is None:
         return "; ".join(notes)
     if path.parent == known_games.DATA:

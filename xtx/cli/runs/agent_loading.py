@@ -85,7 +85,7 @@ def load_agent(
     if found is None:
         raise UserError(f"{folder} has no checkpoint yet, so there is no trained agent; wait a minute or train longer")
     path, saved = found
-    state = _state_of(path, saved)
+    state = _extract_state(path, saved)
     changes = [
         change for change in find_config_changes(path, saved, config) if change.startswith(("agent ", "settings."))
     ]
@@ -134,10 +134,10 @@ def set_up_game_of(config: RunConfig, resources: PlayOptions, actions: Actions |
 def read_state(folder: Path, which: Which = "newest") -> State | None:
     """The state of a run at a checkpoint; None if there is none yet."""
     found = _find_checkpoint(folder, which)
-    return None if found is None else _state_of(*found)
+    return None if found is None else _extract_state(*found)
 
 
-def _state_of(path: Path, saved: State) -> State:
+def _extract_state(path: Path, saved: State) -> State:
     """The state in a checkpoint. Raises `UserError` if there is none."""
     if not isinstance(state := saved.get("state"), dict):
         raise UserError(f"{path} is not the checkpoint of a run; move it away")

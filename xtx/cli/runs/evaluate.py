@@ -92,7 +92,7 @@ def _evaluate(args: Args) -> int:
     wanted = args.episodes or (1 if args.greedy and not stochastic else EPISODES)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(
-        f"xtx: {loaded.config.agent} plays {loaded.game_setup.name}, {wanted} {_episodes(wanted)}"
+        f"xtx: {loaded.config.agent} plays {loaded.game_setup.name}, {wanted} {_format_episodes(wanted)}"
         f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
         f"actions: {loaded.game_setup.spec.actions}",
         soft_wrap=not console.is_terminal,
@@ -168,8 +168,8 @@ def show(found: EvaluationFigures, console: Console) -> None:
     """Prints the figures."""
     most = f" of {found.max_score}" if found.max_score > 0 else ""
     table = Table.grid(padding=(0, 3))
-    table.add_row("Avg", f"{found.score_mean:.2f} ± {found.score_std:.2f}{most}", _share(found.normalised_mean))
-    table.add_row("Max", f"{found.score_max}{most}", _share(found.normalised_max))
+    table.add_row("Avg", f"{found.score_mean:.2f} ± {found.score_std:.2f}{most}", _format_share(found.normalised_mean))
+    table.add_row("Max", f"{found.score_max}{most}", _format_share(found.normalised_max))
     table.add_row("steps", f"{found.length_mean:.1f} an episode")
     words = {"won": "won", "died": "ended without winning", "limit": "stopped at the step limit"}
     table.add_row("ends", ", ".join(f"{count} {words[ended]}" for ended, count in found.ended.items() if count))
@@ -232,9 +232,9 @@ def save(
     return path
 
 
-def _share(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return "" if share is None else f"normalised {share:.3f}"
 
 
-def _episodes(count: int) -> str:
+def _format_episodes(count: int) -> str:
     return "episode" if count == 1 else "episodes"

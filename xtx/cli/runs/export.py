@@ -57,7 +57,7 @@ def run(args: Args) -> int:
     written = 0
     with open_output(args.out, bit_by_bit=True) as file:
         try:
-            for line in _lines(args, records, console):
+            for line in _make_lines(args, records, console):
                 _write(file, line)
                 written += 1
         except KeyboardInterrupt:
@@ -77,19 +77,19 @@ def _check(args: Args) -> None:
         raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
 
 
-def _lines(args: Args, records: list[EpisodeRecord], console: Console) -> Iterator[dict[str, Any]]:
+def _make_lines(args: Args, records: list[EpisodeRecord], console: Console) -> Iterator[dict[str, Any]]:
     """The episodes, as they will be written."""
 
     def shown(episodes: Any, what: str, total: int) -> Any:
         return track(episodes, what, total, console=console, transient=True, disable=not console.is_terminal)
 
     if records:
-        yield from shown(_records(args, records), "records", len(records))
+        yield from shown(_list_records(args, records), "records", len(records))
     if args.play:
-        yield from shown(_new(args), "new episodes", args.play)
+        yield from shown(_play_new(args), "new episodes", args.play)
 
 
-def _records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any]]:
+def _list_records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any]]:
     """Record episodes, played again. One that comes out otherwise is left out."""
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.evaluation import replay
@@ -107,10 +107,10 @@ def _records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any
                     "left out: the story or the emulator is not the one of the run"
                 )
                 continue
-            yield _episode(played, game_setup, config.agent, "record")
+            yield _make_episode(played, game_setup, config.agent, "record")
 
 
-def _new(args: Args) -> Iterator[dict[str, Any]]:
+def _play_new(args: Args) -> Iterator[dict[str, Any]]:
     """Episodes that the agent plays now."""
     from xtx.training.evaluation import draw_evaluation_seeds, play
 
@@ -118,10 +118,10 @@ def _new(args: Args) -> Iterator[dict[str, Any]]:
     with loaded.open_vector(min(loaded.config.num_envs, args.play), args.options.workers) as games:
         seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed)
         for played in play(loaded.agent, games, seeds, args.play):
-            yield _episode(played, loaded.game_setup, loaded.config.agent, "new")
+            yield _make_episode(played, loaded.game_setup, loaded.config.agent, "new")
 
 
-def _episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, source: str) -> dict[str, Any]:
+def _make_episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, source: str) -> dict[str, Any]:
     return {
         "game": game_setup.name,
         "agent": agent,
@@ -133,7 +133,7 @@ def _episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, source: s
         "ended": played.ended,
         "steps": [
             {
-                "observation": _seen(step.before),
+                "observation": _encode_seen(step.before),
                 "actions": list(step.before.actions),
                 "action": step.decision.action,
                 "phase": step.decision.phase,
@@ -141,11 +141,11 @@ def _episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, source: s
             }
             for step in played.steps
         ],
-        "end": _seen(played.last.observation),
+        "end": _encode_seen(played.last.observation),
     }
 
 
-def _seen(observation: Observation) -> dict[str, str | int]:
+def _encode_seen(observation: Observation) -> dict[str, str | int]:
     return {
         "text": observation.text,
         "look": observation.look,

@@ -150,13 +150,13 @@ def read_row(folder: Path) -> RunRow:
     else:
         progress = read_stopped(folder, config)
     state = "running" if is_running else "finished" if finished else "stopped" if list_checkpoints(folder) else "new"
-    sizes = _sizes(folder)
+    sizes = _list_sizes(folder)
     return RunRow(
         folder, config, state, progress, sum(size for size, _ in sizes), max((at for _, at in sizes), default=0)
     )
 
 
-def _sizes(folder: Path) -> list[tuple[int, float]]:
+def _list_sizes(folder: Path) -> list[tuple[int, float]]:
     """Bytes and time of each file below a folder; one with several names counts once."""
     found: dict[tuple[int, int], tuple[int, float]] = {}
     for below, _, names in os.walk(folder):
@@ -252,7 +252,9 @@ def _prune(args: Args, rows: Sequence[RunRow], console: Console) -> None:
     for row, listed in found:
         if listed:
             _delete(row, listed)
-    console.print(f"Deleted {line.partition(';')[0]}; free there now: {format_size(_free(rows[0].folder))}")
+    console.print(
+        f"Deleted {line.partition(';')[0]}; free there now: {format_size(_measure_free_space(rows[0].folder))}"
+    )
 
 
 def _confirm(console: Console, line: str) -> bool:
@@ -270,5 +272,5 @@ def _delete(row: RunRow, paths: Sequence[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _free(folder: Path) -> int:
+def _measure_free_space(folder: Path) -> int:
     return shutil.disk_usage(folder).free

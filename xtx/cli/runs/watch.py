@@ -59,11 +59,11 @@ def run(args: Args) -> int:
             console.print(f"open http://{name}:{port} in a browser; Ctrl-C ends this", soft_wrap=True)
 
         with contextlib.closing(Replays()) as replays:
-            turns = (lambda run: ()) if args.no_walkthroughs else _finished_only(replays)
+            turns = (lambda run: ()) if args.no_walkthroughs else _select_finished(replays)
             serve(Watcher(args.runs, finder.find, turns), listening, args.host, begin)
     return 0
 
 
-def _finished_only(replays: Replays) -> FindTurns:
+def _select_finished(replays: Replays) -> FindTurns:
     """A run under way has a new best episode every moment, and its newest one is shown anyway."""
     return lambda run: replays.find(run) if run.finished else ()

@@ -59,7 +59,7 @@ class Display(LivePanel):
 
     def draw(self) -> RenderableType:
         """The panel."""
-        return "" if self._progress is None else self._panel(self._progress)
+        return "" if self._progress is None else self._make_panel(self._progress)
 
     def is_kept(self) -> bool:
         """The panel of a run that was stopped stays."""
@@ -75,25 +75,25 @@ class Display(LivePanel):
             self._marks = [*(recent or self._marks[-1:]), (now, progress.steps)]
         if self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
             self._shown = now
-            self._console.print(self._line(progress), highlight=False, soft_wrap=True)
+            self._console.print(self._format_line(progress), highlight=False, soft_wrap=True)
 
-    def _speed(self) -> float:
+    def _compute_speed(self) -> float:
         """Game steps a second, of late."""
         if len(self._marks) < 2:
             return 0.0
         (t0, s0), (t1, s1) = self._marks[0], self._marks[-1]
         return (s1 - s0) / max(t1 - t0, 1e-9)
 
-    def _line(self, p: TrainingProgress) -> str:
-        speed = self._speed()
+    def _format_line(self, p: TrainingProgress) -> str:
+        speed = self._compute_speed()
         plan = f", target {p.plan['target_score']:.0f}" if "target_score" in p.plan else ""
         return (
             f"{p.steps:,}/{p.total:,} steps, {p.episodes:,} episodes, score mean {p.score_mean:.1f} "
-            f"max {p.score_max}{plan}, {speed:.0f} steps/s, {_eta(p, speed)} left"
+            f"max {p.score_max}{plan}, {speed:.0f} steps/s, {_estimate_rest(p, speed)} left"
         )
 
-    def _panel(self, p: TrainingProgress) -> Panel:
-        speed = self._speed()
+    def _make_panel(self, p: TrainingProgress) -> Panel:
+        speed = self._compute_speed()
         bar = Bar(TextColumn("{task.description}"), BarColumn(bar_width=None), TaskProgressColumn(), expand=True)
         bar.add_task(f"{p.steps:,} of {p.total:,} steps", total=p.total, completed=p.steps)
         table = Table.grid(padding=(0, 3), expand=True)
@@ -102,7 +102,7 @@ class Display(LivePanel):
             "score (mean of last 100)": f"{p.score_mean:.1f} of {self._stage.max_score}",
             "best score": str(p.score_max),
             "episodes": f"{p.episodes:,}",
-            "speed": f"{speed:.0f} steps/s, {_eta(p, speed)} left",
+            "speed": f"{speed:.0f} steps/s, {_estimate_rest(p, speed)} left",
         }
         if "target_score" in p.plan:
             cells["target score M"] = f"{p.plan['target_score']:.0f}"
@@ -132,14 +132,14 @@ class Display(LivePanel):
             self.note("stopped and saved; go on with:")
             console.print(f"  {format_command('resume', folder)}", highlight=False, soft_wrap=True, markup=False)
             return
-        print_summary(console, self._run, self._stage, _time(time.monotonic() - self._began))
+        print_summary(console, self._run, self._stage, _format_time(time.monotonic() - self._began))
 
 
-def _eta(p: TrainingProgress, speed: float) -> str:
-    return _time((p.total - p.steps) / speed) if speed > 0 else "?"
+def _estimate_rest(p: TrainingProgress, speed: float) -> str:
+    return _format_time((p.total - p.steps) / speed) if speed > 0 else "?"
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     whole = int(seconds)
     if whole < 120:
         return f"{whole} s"

@@ -21,7 +21,7 @@ from xtx.sweep.progress_table import SweepDisplay, print_result
 from xtx.sweep.run_plan import PlannedRun, make_plan
 from xtx.sweep.scheduler import RunExecutor, RunState, Scheduler, SweepRun
 from xtx.sweep.sweep_file import SweepSpec, list_ready_sweeps, read_spec
-from xtx.sweep.sweep_folder import create_run_folder, is_finished, saved_steps
+from xtx.sweep.sweep_folder import create_run_folder, is_finished, read_saved_steps
 from xtx.terminal.shell_command import format_command
 
 SOME_FAILED = 1
@@ -167,7 +167,7 @@ def _choose(args: Args) -> SweepSpec:
 def _print_plan(out: Path, runs: Sequence[PlannedRun]) -> None:
     for planned in runs:
         folder, config = out / planned.folder, planned.config
-        done = saved_steps(folder)
+        done = read_saved_steps(folder)
         state = "finished" if is_finished(folder, config) else f"goes on from {done:,}" if done else "new"
         print(
             f"{folder}  {config.steps:,} steps, {config.num_envs} {'env' if config.num_envs == 1 else 'envs'}  {state}"
@@ -222,14 +222,14 @@ def _print_next_steps(console: Console, items: Sequence[SweepRun], out: Path) ->
         console.print(f"xtx: {line}:\n  {command}", highlight=False, soft_wrap=True, markup=False)
 
     if RunState.STOPPED in states:
-        say("stopped and saved; go on with the same command", _same_command())
+        say("stopped and saved; go on with the same command", _format_same_command())
         return 130
     if RunState.FAILED in states:
-        say("some runs failed; fix what is wrong and retry them with the same command", _same_command())
+        say("some runs failed; fix what is wrong and retry them with the same command", _format_same_command())
         return SOME_FAILED
     say("all runs are finished; see them beside the paper's", format_command("report", out))
     return 0
 
 
-def _same_command() -> str:
+def _format_same_command() -> str:
     return format_command(*sys.argv[1:])

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
 from xtx.agents.registry import find_agent, make_preset
-from xtx.cli.agents import grouped_summaries
+from xtx.cli.agents import group_summaries
 from xtx.cli.option_help import build_rows, read_options
 from xtx.cli.training.training_session import TrainOptions, check_config, resolve_game_name, train
 from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
@@ -70,30 +70,30 @@ class Args:
 
 def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
     """The options, with the settings of the agent that they name, as published for the game that they name."""
-    name = _agent_named(options)
-    game = parse(_kind(name or DEMO, "")).game
-    return parse(_kind(name or _default_agent(game), game))
+    name = _find_agent_name(options)
+    game = parse(_make_args_type(name or DEMO, "")).game
+    return parse(_make_args_type(name or _choose_default_agent(game), game))
 
 
 def make_options_type(options: Sequence[str]) -> Any:
     """The dataclass of the options, with the settings that the words ask for: of the agent, as published for the
     game."""
-    game = _game_named(options)
-    return _kind(_agent_named(options) or _default_agent(game), game)
+    game = _find_game_name(options)
+    return _make_args_type(_find_agent_name(options) or _choose_default_agent(game), game)
 
 
 def build_help_end() -> str:
     """What the help ends with: the agents."""
-    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in grouped_summaries().items() if rows]
+    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in group_summaries().items() if rows]
     settings = "`xtx agents AGENT` shows an agent's settings, which are options too: `--q.hidden 64`."
     return "\n\n".join([*parts, settings])
 
 
-def _default_agent(game: str) -> str:
+def _choose_default_agent(game: str) -> str:
     return "xtx" if game else DEMO
 
 
-def _kind(agent: str, game: str) -> Any:
+def _make_args_type(agent: str, game: str) -> Any:
     """Args with the settings of an agent."""
     settings = make_preset(agent, Path(game).stem.lower())
     # No prefix for the settings themselves, but one for each group in them: --q.learning-rate.
@@ -104,7 +104,7 @@ def _kind(agent: str, game: str) -> Any:
     return kind
 
 
-def _agent_named(options: Sequence[str]) -> str | None:
+def _find_agent_name(options: Sequence[str]) -> str | None:
     for place, word in enumerate(options):
         if word == "--agent" and place + 1 < len(options):
             return accept_agent(options[place + 1])
@@ -113,9 +113,9 @@ def _agent_named(options: Sequence[str]) -> str | None:
     return None
 
 
-def _game_named(options: Sequence[str]) -> str:
+def _find_game_name(options: Sequence[str]) -> str:
     """The first word that is neither an option nor an option's value; empty without one."""
-    known = read_options(_kind(_agent_named(options) or DEMO, ""))
+    known = read_options(_make_args_type(_find_agent_name(options) or DEMO, ""))
     with_value = {name for option in known if option.value for name in option.names}
     pairs = zip(["", *options], options, strict=False)
     return next((word for before, word in pairs if not word.startswith("-") and before not in with_value), "")
@@ -123,7 +123,7 @@ def _game_named(options: Sequence[str]) -> str:
 
 def run(args: Any) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    agent = accept_agent(args.agent or _default_agent(args.game))
+    agent = accept_agent(args.agent or _choose_default_agent(args.game))
     find_agent(agent)
     steps, num_envs = get_default_length(agent)
     config = RunConfig(

@@ -124,7 +124,7 @@ def train(config: RunConfig, folder: Path, options: TrainOptions) -> int:
     run_parts = prepare(config, options.to_resources())  # first, so that a mistake leaves no folder behind
     with explain_write_errors(folder), Run.create(folder, config) as run:
         try:
-            return _session(run, options, run_parts)
+            return _run_session(run, options, run_parts)
         except UserError:
             run.discard_unused()  # so that the same command can be given again when the error is fixed
             raise
@@ -135,10 +135,10 @@ def resume(folder: Path, options: TrainOptions, *, accept_changes: bool = False,
     those that it logged to before."""
     with explain_write_errors(folder), Run.open(folder) as run:
         run_parts = prepare_resumed(run, options.to_resources(), accept_changes=accept_changes)
-        return _session(run, options, run_parts, reset_loggers=reset_loggers)
+        return _run_session(run, options, run_parts, reset_loggers=reset_loggers)
 
 
-def _session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_loggers: bool = False) -> int:
+def _run_session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_loggers: bool = False) -> int:
     from xtx.cli.training.progress_display import Display
     from xtx.games.vector.game_vector import GameVector
     from xtx.training.loggers import open_sinks, update_loggers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -186,6 +186,8 @@ class Effects:
     """What commands change there that do nothing themselves."""
     common: frozenset[int]
     """Changes beyond the object tree that are no command's own."""
+    tried: tuple[Verdicts, ...] = ()
+    """The verdicts under each of the random numbers; none where some of the commands were not to be tried."""
 
     def find_silent_kinds(self, candidates: Sequence[str], places: npt.NDArray[np.intp]) -> dict[int, str]:
         """The first of the candidates at some places that makes a change beyond the object tree, for each such
@@ -236,15 +238,42 @@ class EffectJudge:
             effect[kept], fine[kept], watches[kept] = tried.effect, tried.fine, tried.watches
             return Effects(effect, fine, watches, tried.idle, tried.common)
         asking = self.asking
-        commands = Commands.of(candidates)
-        found = self.judge(state, commands.behind(asking), watched)
-        behind = [verdicts.part(slice(len(asking), None)) for verdicts in found]
-        effect, touched, chancy = number_effects(behind, found[0].watches[: len(asking)])
+        found = self.judge(state, Commands.of(candidates).behind(asking), watched)
+        behind = tuple(verdicts.part(slice(len(asking), None)) for verdicts in found)
+        return self._tell_apart(state, candidates, behind, found[0].watches[: len(asking)], noisy, common, ignored)
+
+    def find_fewer_effects(
+        self, state: Snapshot, candidates: Sequence[str], before: Effects, watched: Ram | None, ignored: Ram | None
+    ) -> Effects:
+        """What the candidates do where fewer bits are `watched` than `before`, or some are `ignored`. Commands that
+        changed the same of more bits change the same of fewer, so that one of them is tried."""
+        if not before.tried:
+            return self.find_effects(state, candidates, watched, ignored=ignored)
+        asking, first = self.asking, before.tried[0]
+        kinds, places, numbers = np.unique(before.watches, return_index=True, return_inverse=True)
+        some = Commands.of([candidates[i] for i in places.tolist()])
+        found = self.judge_once(state, some.behind(asking), watched).watches
+        fewer = np.where(kinds == 0, np.uint64(0), found[len(asking) :])[numbers]
+        behind = (replace(first, watches=fewer), *before.tried[1:])
+        return self._tell_apart(state, candidates, behind, found[: len(asking)], False, frozenset(), ignored)
+
+    def _tell_apart(
+        self,
+        state: Snapshot,
+        candidates: Sequence[str],
+        behind: tuple[Verdicts, ...],
+        idle: npt.NDArray[np.uint64],
+        noisy: bool,
+        common: frozenset[int],
+        ignored: Ram | None,
+    ) -> Effects:
+        """The effects by the verdicts on the candidates under each of the random numbers; `idle` is what commands that
+        do nothing change of the watched bits."""
+        effect, touched, chancy = number_effects(behind, idle)
         if ignored is not None and self._engine is not None:
             effect = merge_effects(self._emulator, self._engine, state, RANDOM_STATES, candidates, effect, ignored)
-        self.chance += (chancy / max(1, len(commands)) - self.chance) / 4
+        self.chance += (chancy / max(1, len(candidates)) - self.chance) / 4
         flags, watches = behind[0].flags, behind[0].watches
-        idle = found[0].watches[: len(asking)]
         hidden = np.empty(0, dtype=np.intp)
         self.hidden_kinds = len(np.unique(watches[touched]))
         if len(touched):
@@ -253,7 +282,7 @@ class EffectJudge:
             hidden = self._select_lasting(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
         if not self._whole:
-            return Effects(effect, effect, watches, idle, common)
+            return Effects(effect, effect, watches, idle, common, behind)
         beside, alone = find_common_changes(candidates, effect, flags, watches, hidden)
         common = common | beside | alone
         own = watches.copy()
@@ -267,7 +296,7 @@ class EffectJudge:
             fine[swapped] = watches[swapped] | np.uint64(1)
             silent = find_silent_changes(candidates, flags, own, idle)
             fine[silent] = watches[silent] * _MIXING | np.uint64(1)
-        return Effects(effect, fine, watches, idle, common)
+        return Effects(effect, fine, watches, idle, common, behind)
 
     @staticmethod
     def _select_lasting(

@@ -130,16 +130,28 @@ class TemplateSearch:
         return self.judge_candidates(state, things, candidates, self.watched(state))
 
     def judge_candidates(
+        self, state: Snapshot, things: list[Thing], candidates: Candidates, watched: Ram | None
+    ) -> Searched:
+        """What candidates do, nonsense left out."""
+        found = self.judge.find_effects(state, candidates, watched)
+        return self._without_nonsense(state, things, candidates, watched, None, found)
+
+    def judge_again(self, searched: Searched, watched: Ram | None, ignored: Ram | None) -> Searched:
+        """The same where fewer bits are `watched`, and changes of the `ignored` ones are none."""
+        state, candidates = searched.state, searched.candidates
+        found = self.judge.find_fewer_effects(state, candidates, searched.all, watched, ignored)
+        return self._without_nonsense(state, searched.things, candidates, watched, ignored, found)
+
+    def _without_nonsense(
         self,
         state: Snapshot,
         things: list[Thing],
         candidates: Candidates,
         watched: Ram | None,
-        ignored: Ram | None = None,
+        ignored: Ram | None,
+        found: Effects,
     ) -> Searched:
-        """What candidates do, nonsense left out; changes of the `ignored` bits are none."""
         told = {t.name for t in things if t.told}
-        found = self.judge.find_effects(state, candidates, watched, ignored=ignored)
         sound = candidates.without_nonsense(found.effect, told)
         fine = np.where((sound == 0) & (found.effect != 0), np.uint64(0), found.fine)
         is_noisy = self.judge.hidden_kinds > HIDDEN_KINDS

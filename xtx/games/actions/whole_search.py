@@ -162,8 +162,7 @@ class WholeSearch:
         marks = find_mention_marks(self._search.emulator, engine, searched.state, forms, names, idle)
         if marks is None:
             return searched
-        given = searched.state, searched.things, searched.candidates, searched.watched, marks
-        return self._search.judge_candidates(*given)
+        return self._search.judge_again(searched, searched.watched, marks)
 
     def _without_scratch(self, searched: Searched) -> Searched:
         """The same without what is remembered of the words that were typed, where some of it is taken for the world."""
@@ -196,8 +195,7 @@ class WholeSearch:
         assert searched.watched is not None
         watched = searched.watched.copy()
         watched[bytes_] = 0
-        given = searched.state, searched.things, searched.candidates, watched, searched.ignored
-        found = self._search.judge_candidates(*given)
+        found = self._search.judge_again(searched, watched, searched.ignored)
         return replace(found, widest=searched.widest)
 
     def _find_ambiguous_words(self, searched: Searched) -> dict[str, str]:

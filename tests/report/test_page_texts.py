@@ -6,15 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from report_runs import FACTS, SETTINGS, read_board, write_run
+from report_runs import FACTS, SETTINGS, read_board, write_lines, write_run
 
 from xtx.report.data.load_runs import find_runs, read_runs
 from xtx.report.data.run_groups import group_runs
+from xtx.report.pages import training_numbers
 from xtx.report.pages.build import build
 from xtx.report.pages.by_game import make_statistics
 from xtx.report.pages.document import Gallery, Table, Text
 from xtx.report.pages.opening import MAX_LINES
-from xtx.report.plots.svg_plots import Line, draw_line_plot
+from xtx.report.plots.svg_plots import Line, LinePlot, draw_line_plot
 
 
 def test_the_papers_statistics_are_beside_its_games_only(tmp_path: Path) -> None:
@@ -26,6 +27,31 @@ def test_the_papers_statistics_are_beside_its_games_only(tmp_path: Path) -> None
         table = section.blocks[1]
         assert isinstance(table, Table) and list(table.header).count("paper") == paper
         assert len(table.rows[0].cells) == len(table.header) == 6 + paper
+
+
+def test_numbers_that_an_agent_does_not_have_are_not_plotted(tmp_path: Path) -> None:
+    """DRRN notes an intrinsic reward of 0."""
+    for agent, reward in (("drrn", 0.0), ("xtx", 0.5)):
+        folder = write_run(tmp_path / agent, [30] * 4, agent=agent, steps=400)
+        lines = [{"step": step, "intrinsic_reward": reward, "q": 1.0} for step in (100, 200, 300, 400)]
+        write_lines(folder, "metrics", lines)
+    board = read_board(tmp_path)
+    section = training_numbers.make_section(board, board.variants[0])
+    assert (
+        section is not None and isinstance(text := section.blocks[0], Text) and isinstance(section.blocks[1], Gallery)
+    )
+    plots = {figure.caption: figure.plot for figure in section.blocks[1].figures}
+    agents = {name: [line.agent for line in plot.lines] for name, plot in plots.items() if isinstance(plot, LinePlot)}
+    assert agents["intrinsic reward"] == ["xtx"] and agents["mean Q-value"] == ["xtx", "drrn"]
+    assert "Summaries" not in text.text
+
+
+def test_the_best_final_score_is_that_of_the_greatest_share_of_a_games_points(tmp_path: Path) -> None:
+    """20 of 350 are fewer than 4 of 7; of a game whose maximum is not known nothing can be said."""
+    for game, score in {"zork1": 20, "zork3": 4, "nowhere-game": 900}.items():
+        write_run(tmp_path / game, [score] * 4, game=game, steps=400)
+    first = build(read_board(tmp_path)).sections[0].blocks[0]
+    assert isinstance(first, Text) and first.text == "Best final score: 4 of 7 points, by xtx on zork3."
 
 
 def test_games_are_counted_once_whatever_the_way_they_are_played(tmp_path: Path) -> None:

@@ -151,7 +151,13 @@ def _how_sure(board: Board) -> str:
 
 
 def _best_of_all(board: Board) -> str:
-    group = max(board.groups, key=lambda group: float(group.max.max()))
+    """The best final score: of several games, where it is the greatest share of the game's points."""
+
+    def weight(group: Group) -> tuple[float, float]:
+        best = float(group.max.max())
+        return best / group.variant.maximum if group.variant.maximum else -np.inf, best
+
+    group = max(board.groups, key=weight)
     points = format_count(float(group.max.max()))
     of = f" of {format_count(group.variant.maximum)}" if group.variant.maximum else ""
     return f"Best final score: {points}{of} points, by {group.label} on {group.variant.title}."

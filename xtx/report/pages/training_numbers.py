@@ -15,6 +15,8 @@ from xtx.report.pages.document import Figure, Gallery, Section, Text
 from xtx.report.plots.svg_plots import Line, LinePlot
 
 SPEED = "steps/s"
+INTRINSIC = "intrinsic_reward"
+"""Of agents that have none it is always 0, which is not plotted."""
 POINTS = 100
 
 
@@ -30,18 +32,17 @@ def make_section(board: Board, variant: Variant) -> Section | None:
     shown = [figure for figure in figures if figure is not None]
     if not shown:
         return None
-    text = Text(
-        "Means over the seeds, of fiftieths of each run (metrics.jsonl); steps/s is that of the working time. "
-        "Summaries of earlier versions hold the speed only."
-    )
-    return Section(variant.title, [text, Gallery(shown)], folded=True)
+    text = "Means over the seeds, of fiftieths of each run (metrics.jsonl); steps/s is that of the working time."
+    if any(run.summary and not run.numbers for group in groups for run in group.runs):
+        text += " Summaries of earlier versions hold the speed only."
+    return Section(variant.title, [Text(text), Gallery(shown)], folded=True)
 
 
 def _figure(board: Board, variant: Variant, groups: Sequence[Group], name: str, label: str) -> Figure | None:
     lines = []
     for group in groups:
         curves = [curve for run in group.runs if (curve := find_curve(run, name)) is not None]
-        if not curves:
+        if not curves or (name == INTRINSIC and not any(values.any() for _, values in curves)):
             continue
         at = np.linspace(0, max(run.reached for run in group.runs), POINTS + 1)[1:]
         values = np.stack([_values_at(curve, at) for curve in curves])

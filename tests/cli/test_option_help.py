@@ -151,7 +151,7 @@ def test_agents_and_their_settings(capsys: pytest.CaptureFixture[str], monkeypat
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert f"{get_default_length('xtx')[0]:,} game steps in 8 envs" in out and "valid actions: templates" in out
     alpha = make_preset("xtx", "deephome").inverse.alpha1
-    assert f"--inverse.alpha1 X Weight of the guess's loss as intrinsic reward. (default: {alpha:g})" in out
+    assert f"--inverse.alpha1 X Weight of the inverse dynamics loss as intrinsic reward. (default: {alpha:g})" in out
     assert main(["agents", "random"]) == 0
     assert "no settings" in capsys.readouterr().out
     assert main(["agents", "drnn"]) == 2

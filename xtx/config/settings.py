@@ -16,9 +16,9 @@ class TextSettings:
     """Words."""
 
     vocabulary: int = 2048
-    """Rows for words; when they are taken, new words share rows by their hash."""
+    """Rows of the vocabulary. When all are taken, new words share rows by their hash."""
     longest: int = 256
-    """Words of one text, its two marks included; the rest is cut off."""
+    """Maximum number of words of a text, including two marks; the rest is cut off."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,21 @@ class QSettings:
     hidden: int = 128
     """Width of embeddings, encoders and hidden layers."""
     gamma: float = 0.9
-    """Discount of rewards to come."""
+    """Discount of future rewards."""
     learning_rate: float = 1e-4
-    """Of Adam."""
+    """Learning rate of Adam."""
     clip: float = 5.0
-    """Largest norm of the gradient."""
+    """Maximum norm of the gradient."""
     batch_size: int = 64
-    """Transitions in an update."""
+    """Transitions per update."""
     target_every: int = 100
     """Updates between copies to the target network."""
     temperature: float = 1.0
-    """Of the softmax over Q-values."""
+    """Temperature of the softmax over Q-values."""
     capacity: int = 10_000
-    """Transitions in the replay memory."""
+    """Maximum number of transitions in the replay memory."""
     priority_share: float = 0.4
-    """Share of the memory and of each batch that is for the best episodes."""
+    """Share of the memory, and of each batch, that is reserved for the best episodes."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class InverseSettings:
     """Inverse dynamics: guess the action from the states before and after."""
 
     alpha1: float = 1.0
-    """Weight of the guess's loss as intrinsic reward."""
+    """Weight of the inverse dynamics loss as intrinsic reward."""
     alpha2: float = 1.0
-    """Weight of the guess's loss in learning."""
+    """Weight of the inverse dynamics loss in learning."""
     alpha3: float = 1.0
-    """Weight of decoding an action from its own code in learning."""
+    """Weight of the loss of decoding an action from its own code, in learning."""
     reads: Literal["difference", "both"] = "difference"
-    """What the guess is made from: [f_o(o); f_o(o') - f_o(o)], as in the authors' program, or both codes as they are,
-    [f_o(o); f_o(o')], as in the paper's text."""
+    """What the action is predicted from: [f_o(o); f_o(o') - f_o(o)] (difference), as in the authors' program, or
+    [f_o(o); f_o(o')] (both), as in the paper's text."""
 
 
 @dataclass(frozen=True)
@@ -67,38 +67,39 @@ class ImitationSettings:
     layers: int = 3
     """Blocks of the transformer."""
     heads: int = 4
-    """Attention heads of a block."""
+    """Attention heads per block."""
     width: int = 128
-    """Numbers that stand for one token; the feed-forward layers are four times as wide."""
+    """Width of the embedding of a token; the feed-forward layers are four times as wide."""
     context: int = 512
-    """Most tokens of a context and its action together; the oldest are dropped."""
+    """Maximum number of tokens of a context and its action together; the oldest are dropped."""
     action_room: int = 32
-    """How many of them are kept free for the action, so that all actions of a state see the same context; a longer
-    action is cut."""
+    """Tokens of the context that are reserved for the action, so that all actions of a state see the same context; a
+    longer action is cut."""
     dropout: float = 0.1
-    """Share that is left out while training: of embeddings, attention and what each layer adds."""
+    """Dropout probability of embeddings, attention, and the output of each layer."""
     learning_rate: float = 1e-3
-    """AdamW's, without weight decay."""
+    """Learning rate of AdamW, without weight decay."""
     batch_size: int = 64
-    """Pairs of context and action in one step."""
+    """Pairs of context and action per step."""
     passes: int = 40
-    """How often one training goes through its buffer, at most."""
+    """Maximum number of passes over the buffer in one training."""
     enough: float = 0.0
-    """A training ends after the pass whose mean loss is this near the least possible; 0 makes all passes, as the paper
-    does. A mean hides the few steps that are new in a buffer: see `known`."""
+    """A training ends after the pass whose mean loss is this close to the least possible loss; 0 makes all passes, as
+    in the paper. A mean hides the few steps that are new in a buffer: see `known`."""
     known: float = 0.0
-    """A training goes on to its annealed passes as soon as each trajectory of the buffer is said word by word, without
-    dropout, with this probability, relative to the best that is possible; 0 makes all passes, as the paper does."""
+    """A training proceeds to its annealed passes once each trajectory of the buffer is produced word by word, without
+    dropout, with this probability, relative to the best possible; 0 makes all passes, as in the paper."""
     anneal: float = 0.0
-    """Share of the passes, the last ones, over which the learning rate falls linearly to 0; 0 keeps it, as the paper
-    does."""
+    """Share of the passes, at the end, over which the learning rate falls linearly to 0; 0 keeps it constant, as in the
+    paper."""
     clip: float = 1.0
-    """Largest norm of the gradient."""
+    """Maximum norm of the gradient."""
     temperature: float = 3.0
-    """What an action's mean log-probability is multiplied with before the softmax over the valid actions."""
+    """Factor of an action's mean log-probability in the softmax over the valid actions."""
     merge_identical: bool = False
-    """Whether equal pairs of the buffer are put into the same batch and computed once, with their number as weight:
-    as many steps, much cheaper, but their order and dropout are no longer independent. Not in the paper."""
+    """Whether equal pairs of the buffer are put into the same batch and computed once, weighted by their number. This
+    makes as many steps and is much faster, but the order and dropout of these pairs are no longer independent. Not in
+    the paper."""
 
     def __post_init__(self) -> None:
         if not 0 < self.action_room < self.context - 1:
@@ -110,15 +111,15 @@ class TrajectorySettings:
     """Which trajectories are imitated."""
 
     k: int = 10
-    """Trajectories in the buffer."""
+    """Number of trajectories in the buffer."""
     beta1: float = 1.0
-    """How much higher scores are preferred."""
+    """Preference for higher scores."""
     beta2: float = 10_000.0
-    """How much shorter trajectories of a score are preferred."""
+    """Preference for shorter trajectories with the same score."""
     reservoir: int = 64
-    """Trajectories that are kept of each score and length."""
+    """Maximum number of trajectories kept for each score and length."""
     floor: int | None = None
-    """Scores below this are not drawn while there are others; the paper draws any that was ever reached."""
+    """Scores below this are not drawn if there are others; the paper draws any score that was ever reached."""
 
 
 @dataclass(frozen=True)
@@ -148,37 +149,37 @@ class RcDqnSettings:
 
     text: TextSettings = field(default_factory=lambda: TextSettings(longest=400))
     history: bool = False
-    """Also read earlier observations at which the objects of the present actions could be acted on."""
+    """Whether to read also earlier observations in which the objects of the current actions could be used."""
     history_window: int = 2
-    """How many of them."""
+    """Number of these earlier observations."""
     hidden: int = 64
-    """Width of the encoders, each way."""
+    """Width of the encoders, in each direction."""
     embedding: int = 100
-    """Numbers that stand for one word."""
+    """Width of the embedding of a word."""
     longest_question: int = 8
-    """Words of a template; the rest is cut off."""
+    """Maximum number of words of a template; the rest is cut off."""
     most_actions: int = 64
-    """Actions of a state whose values are compared, the first ones; exploration draws from all."""
+    """Maximum number of actions of a state whose values are compared, the first ones; exploration draws from all."""
     gamma: float = 0.98
-    """Discount of rewards to come, which are clipped to their sign."""
+    """Discount of future rewards, which are clipped to their sign."""
     learning_rate: float = 1e-4
-    """Of Adam."""
+    """Learning rate of Adam."""
     clip: float = 10.0
-    """Largest norm of the gradient."""
+    """Maximum norm of the gradient."""
     batch_size: int = 64
-    """Transitions in an update; the first one happens when so many are stored."""
+    """Transitions per update; updates begin when as many are stored."""
     target_every: int = 300
     """Updates between copies to the target network."""
     capacity: int = 20_000
-    """Transitions in the replay memory."""
+    """Maximum number of transitions in the replay memory."""
     priority_share: float = 0.5
-    """Share of the memory and of each batch that is for episodes better than usual of late."""
+    """Share of the memory, and of each batch, that is reserved for episodes above the recent average."""
     usual_decay: float = 0.95
-    """Weight of the earlier episodes in what is usual of late."""
+    """Weight of the earlier episodes in the recent average."""
     epsilon_start: float = 1.0
-    """Probability of exploring, at the beginning."""
+    """Initial probability of exploring."""
     epsilon_end: float = 0.05
-    """Probability of exploring, in the long run."""
+    """Final probability of exploring."""
     epsilon_decay: float = 10_000.0
     """Game steps in which the difference between the two falls to 1/e."""
     episode_limit: int = 100
@@ -195,29 +196,29 @@ class XtxSettings:
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     trajectories: TrajectorySettings = field(default_factory=TrajectorySettings)
     phases: bool = True
-    """Whether every step is decided between exploit and explore; without phases `mix` holds at every step."""
+    """Whether each step belongs to the phase exploit or explore; without phases, `mix` applies to every step."""
     mix: float = 0.5
-    """Share of the exploring policy: divided by `mix_over` in the phase `exploit`; as it stands without phases."""
+    """Share of the exploring policy: divided by `mix_over` in the phase exploit; as given without phases."""
     mix_over: Literal["l_max", "limit"] = "l_max"
-    """What `mix` is divided by in the phase `exploit`: l_max, as in the authors' program, or the episode's step limit
-    T = l_max + R, as in the paper's text, where the share is 1 / (2 T)."""
+    """Divisor of `mix` in the phase exploit: l_max, as in the authors' program, or the episode's step limit T = l_max +
+    R, as in the paper's text, where the share is 1 / (2 T)."""
     own_targets: bool = False
-    """Each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from there; else
-    all return to the highest score among them, as in the paper."""
+    """Whether each episode returns to one of the imitated trajectories, drawn for it, and explores for R steps from
+    there. Otherwise all return to the highest score among them, as in the paper."""
     retrace: bool = False
-    """Where an episode would imitate, it does what its trajectory did in a state with the same texts, and asks the
-    imitation policy elsewhere; else it always asks that, as in the paper."""
+    """Whether an episode in the phase exploit repeats what its trajectory did in a state with the same texts, and asks
+    the imitation policy elsewhere. Otherwise it always asks the policy, as in the paper."""
     uniform: bool = False
-    """Explore by valid actions drawn alike instead of by Q-values; nothing but imitation is learned then."""
+    """Whether to explore by drawing valid actions uniformly instead of by Q-values; then only imitation is learned."""
     explore_steps: int = 50
-    """R: steps that an episode may take beyond the longest imitated trajectory."""
+    """R: steps that an episode may take beyond the length of the longest imitated trajectory."""
     first_training: int = 500
     """Vector steps before the first imitation training."""
     training_every: int = 5
-    """Imitation training happens every so many times (l_max + explore_steps) vector steps."""
+    """Imitation training takes place every this many times (l_max + explore_steps) vector steps."""
     training_every_episodes: int = 0
-    """If not 0, imitation training happens every so many episodes of all games instead, as in the paper's text; then
-    `first_training` and `training_every` mean nothing."""
+    """If not 0, imitation training takes place every this many episodes of all envs instead, as in the paper's text;
+    then `first_training` and `training_every` have no effect."""
 
 
 PAPER_STEPS = 800_000

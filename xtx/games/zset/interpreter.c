@@ -666,7 +666,7 @@ static void scan_table(engine *e, value wanted, uint32_t address, uint32_t count
     value made = new_vector(e, 0, &to);
     if (!shadowed) { /* the table is read once for all lanes */
         const uint16_t *lane = e->vectors[vector_index(wanted)].lane;
-        uint32_t stamp = ++e->memo_stamp;
+        uint32_t stamp = next_memo_stamp(e);
         for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step)) {
             memo *first = &e->memos[word ? raw_word(e, at) : e->memory[at]];
             if (first->stamp != stamp) *first = (memo){stamp, (uint16_t)at};

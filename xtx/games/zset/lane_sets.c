@@ -468,11 +468,19 @@ static int32_t find_property(const engine *e, uint32_t object, uint32_t property
     return -1;
 }
 
+uint32_t next_memo_stamp(engine *e) {
+    if (++e->memo_stamp == 0) { /* all stamps were used: entries of earlier ones must not match again */
+        memset(e->memos, 0, 0x10000 * sizeof *e->memos);
+        e->memo_stamp = 1;
+    }
+    return e->memo_stamp;
+}
+
 /* Returns 0 if some lane's list of properties cannot be read. */
 int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result) {
     uint16_t *to;
     value made = new_vector(e, 0, &to);
-    uint32_t stamp = ++e->memo_stamp, failed = 0, small = e->version <= 3;
+    uint32_t stamp = next_memo_stamp(e), failed = 0, small = e->version <= 3;
     EACH_LANE(e->set, c, {
         uint16_t number = lane_value(e, object, c), found = 0;
         memo *known = &e->memos[number];
@@ -567,7 +575,11 @@ static void make_groups(engine *e) {
         make_two_groups(e, member);
         return;
     }
-    uint32_t stamp = ++e->key_stamps, groups = 0, *counts = e->scratch_lanes;
+    if (++e->key_stamps == 0) { /* all stamps were used: those of earlier splits must not match again */
+        memset(e->key_stamp, 0, 0x10000 * sizeof *e->key_stamp);
+        e->key_stamps = 1;
+    }
+    uint32_t stamp = e->key_stamps, groups = 0, *counts = e->scratch_lanes;
     EACH_LANE(e->set, c, {
         uint16_t key = keys[c];
         if (e->key_stamp[key] != stamp) {

@@ -458,6 +458,8 @@ int lanes_inside(engine *e, value object, value parent);
 /* Objects, one for each lane. */
 int lanes_objects_legal(engine *e, value object);
 value lanes_link(engine *e, value object, int link);
+/* A number that no entry of e->memos holds. */
+uint32_t next_memo_stamp(engine *e);
 int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result);
 value lanes_property_length(engine *e, value address);
 /* One byte for each lane, each to its own address; 0 if there are too many addresses or some cannot be written. */

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from xtx.games.actions.mention_marks import MENTIONING, find_mention_marks, merge_effects
 from xtx.games.emulator.frotz import Verdict
+from xtx.games.zset.engine import UNJUDGED
 
 THINGS = ("lamp", "box", "rug", "door", "coin")
 MENTIONED, OPEN = 0x01, 0x80
@@ -43,6 +44,8 @@ class Story:
             if words[0] == "throw":
                 flags[row], thing[PLACE] = Verdict.RANDOM, state.rng[0] > 1
             flags[row] |= Verdict.CHANGED if thing.any() else 0
+            if words[0] == "eat":
+                flags[row], memory[row] = UNJUDGED, 0
         return flags, memory
 
 
@@ -75,11 +78,12 @@ def test_what_one_verb_gives_to_all_things_is_its_work() -> None:
 def test_effects_are_told_apart_without_marks_only() -> None:
     story: Any = Story(("push", "pull", "open", "throw"))
     state: Any = State(bytes(2 * len(THINGS)))
-    commands = ["push lamp", "push box", "open lamp", "open box", "wait", "throw coin"]
+    commands = ["push lamp", "push box", "open lamp", "open box", "wait", "throw coin", "eat rug"]
     ignored = np.array([MENTIONED, 0] * len(THINGS), dtype=np.uint8)
-    effect = np.array([11, 12, 13, 14, 0, 15], dtype=np.uint64)
+    effect = np.array([11, 12, 13, 14, 0, 15, 16], dtype=np.uint64)
     randoms = [(1, 0, 0), (2, 0, 0)]
     merged = merge_effects(_emulator(), story, state, randoms, commands, effect, ignored).tolist()
     assert merged[:2] == [0, 0] and merged[4] == 0
     assert merged[2] and merged[3] and merged[2] != merged[3]
+    assert merged[6] == 16  # the engine gave it up
     assert merged[5]  # it does something with the second random numbers

@@ -91,7 +91,7 @@ def merge_effects(
             flags, memory = engine.finals(msgspec.structs.replace(state, rng=rng), [command for _, command in left])
             for row, (kind, _) in enumerate(left):
                 # The end of the game, and what the engine gives up, stays what it is.
-                is_open = flags[row] & ~(Verdict.CHANGED | Verdict.EVENT | Verdict.RANDOM)
+                is_open = flags[row] & ~np.uint8(Verdict.CHANGED | Verdict.EVENT | Verdict.RANDOM)
                 number[kind] = kind if is_open else number[kind]
                 after[kind] = after.get(kind, b"") + ((memory[row, columns] ^ before) & kept).tobytes()
             left = [one for row, one in enumerate(left) if flags[row] & Verdict.RANDOM]

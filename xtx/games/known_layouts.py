@@ -15,6 +15,7 @@ from xtx.games.canonical.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.catalog.profile_format import make_profile_key
 from xtx.games.catalog.story_file import Story
 from xtx.games.emulator.frotz import Emulator
+from xtx.games.emulator.snapshots import STACK_WORDS
 from xtx.games.state_findings import decode_entry
 
 
@@ -43,7 +44,7 @@ def recall_layout(emulator: Emulator, atlas: Atlas | None, thorough: bool = Fals
     if shipped is not None or atlas is None:
         return shipped
     stored = decode_entry(atlas.get(_make_layout_key(emulator.story, thorough)), Layout)
-    if stored is None or not _fits(stored, len(emulator.ram)):
+    if stored is None or not fits(stored, len(emulator.ram)):
         return None
     # An earlier survey said nothing of rooms off the walkthrough.
     is_whole = not stored.unchecked or ELSEWHERE in stored.unchecked
@@ -72,8 +73,10 @@ def make_version(story: Story, thorough: bool) -> str:
     return f"{SURVEY_VERSION}, thorough" if thorough else str(SURVEY_VERSION)
 
 
-def _fits(layout: Layout, size: int) -> bool:
-    """Whether all addresses in a layout lie within so many bytes of RAM."""
+def fits(layout: Layout, size: int) -> bool:
+    """Whether all addresses in a layout lie within so many bytes of RAM, and its stack is one."""
+    if not 0 <= layout.sp <= STACK_WORDS or len(layout.stack) != 2 * (STACK_WORDS - layout.sp):
+        return False
     addresses = [
         *layout.counters,
         *layout.idle,

@@ -16,6 +16,7 @@ from xtx.games.canonical.survey import read_layout
 from xtx.games.canonical.survey_budget import QUICK, Budget
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
+from xtx.games.known_layouts import fits
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.isolated_game import GuardedGame
 from xtx.games.zset.engine import UNJUDGED, Engine
@@ -210,3 +211,12 @@ def test_games_that_used_to_crash_or_hang_start_at_once(
     game = StoryGame(GameSpec(str(real_story(name))))
     assert len(game.reset().actions) > 1
     game.close()
+
+
+@pytest.mark.parametrize("change", [{"sp": -5}, {"sp": 1000}, {"stack": b""}])
+def test_a_layout_with_another_stack_does_not_fit(change: dict[str, object]) -> None:
+    game = StoryGame(GameSpec(str(LOWWATER)))
+    layout, size = game.layout, len(game.emulator.ram)
+    game.close()
+    assert fits(layout, size)
+    assert not fits(msgspec.structs.replace(layout, **change), size)

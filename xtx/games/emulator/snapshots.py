@@ -6,6 +6,9 @@ import msgspec
 
 from xtx.core import UserError
 
+STACK_WORDS = 1024
+"""Words of Frotz's stack; it grows downwards."""
+
 
 class SnapshotError(UserError):
     """A saved state that cannot be one of the story's: it was damaged, or made by hand."""

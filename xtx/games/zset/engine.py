@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Verdicts, WorldStruct
+from xtx.games.emulator.snapshots import STACK_WORDS
 from xtx.games.zmachine.story_memory import Ram
 from xtx.games.zset.command_list import Commands
 from xtx.games.zset.game_rules import Rules
@@ -41,7 +42,6 @@ _WORTH_SHARING = 100
 _WORTH_ASKING = 16
 """The same for questions, which take longer and have less in common."""
 
-_STACK_WORDS = 1024
 _TEXT_CAPACITY = 1 << 16
 _ANSWER_CAPACITY = 8000
 """Longest answer; a little less than libfrotz's screen holds."""
@@ -220,7 +220,7 @@ class Engine:
             self._engine = None
 
     def _check(self, state: Snapshot) -> None:
-        if len(state.ram) != self._ram_size or len(state.stack) != 2 * (_STACK_WORDS - state.sp):
+        if len(state.ram) != self._ram_size or len(state.stack) != 2 * (STACK_WORDS - state.sp):
             raise ValueError("this state belongs to another story")
 
     def filter(
@@ -403,7 +403,7 @@ class Engine:
         """The flags of one command and the state after it, with all that it printed as the narration."""
         self._check(state)
         ram = ctypes.create_string_buffer(self._ram_size)
-        stack = (ctypes.c_uint16 * _STACK_WORDS)()
+        stack = (ctypes.c_uint16 * STACK_WORDS)()
         text = ctypes.create_string_buffer(_TEXT_CAPACITY)
         end = _MachineEnd(
             ram=ctypes.addressof(ram),

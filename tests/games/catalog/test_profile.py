@@ -75,6 +75,8 @@ def test_round_trip(tmp_path: Path) -> None:
         ({"grammar": "look"}, "grammar"),
         ({"max_score": "many"}, "max_score"),
         ({"ignored_attributes": [48]}, "ignored_attributes"),
+        ({"printed_score": r"score \d+"}, "printed_score has no group"),
+        ({"printed_score": "("}, "printed_score is no regular expression"),
     ],
 )
 def test_a_wrong_field_is_named_in_one_line(tmp_path: Path, change: dict[str, object], complaint: str) -> None:
@@ -93,12 +95,20 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, content: bytes) -> None:
         read_profile(path)
 
 
+@pytest.mark.parametrize("text", ["x\x1b[2J", "x\u202etac", "x\u2028"])
 @pytest.mark.parametrize("field", ["name", "title", "author", "file"])
-def test_a_profile_that_commands_a_terminal_is_refused(tmp_path: Path, field: str, shipped: Profile) -> None:
+def test_a_profile_that_commands_a_terminal_is_refused(tmp_path: Path, field: str, text: str, shipped: Profile) -> None:
     path = tmp_path / "bad.json"
-    write_profile(msgspec.structs.replace(shipped, **{field: "x\x1b[2J"}), path)
+    write_profile(msgspec.structs.replace(shipped, **{field: text}), path)
     with pytest.raises(ValueError, match=f"its {field} has control characters"):
         read_profile(path)
+
+
+def test_a_title_may_have_spaces_and_hyphens_of_all_kinds(tmp_path: Path, shipped: Profile) -> None:
+    path = tmp_path / "good.json"
+    titled = msgspec.structs.replace(shipped, title="Le tr\u00e9sor perdu\xa0! demi\xadtour")
+    write_profile(titled, path)
+    assert read_profile(path) == titled
 
 
 def test_a_missing_profile_is_refused(tmp_path: Path) -> None:

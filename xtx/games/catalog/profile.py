@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
@@ -113,13 +114,22 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return tuple(place for place in (self.score, self.moves, self.end, self.location) if place is not None)
 
 
+_TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def _moves_text(sign: str) -> bool:
+    """Whether a terminal shows no sign for a character, but does something else or turns what follows around."""
+    return unicodedata.category(sign) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(sign) in _TURNING
+
+
 def read_profile(path: Path) -> Profile:
     """The profile in a JSON file. Raises `ValueError` with one line if there is none."""
     try:
         profile: Profile = read_json(path, Profile)
-        re.compile(profile.printed_score)
+        if profile.printed_score and not re.compile(profile.printed_score).groups:
+            raise ValueError("printed_score has no group (...) around the score")
         for name in ("name", "title", "author", "file"):
-            if not getattr(profile, name).isprintable():  # they are shown in a terminal
+            if any(map(_moves_text, getattr(profile, name))):  # they are shown in a terminal
                 raise ValueError(f"not a game profile: its {name} has control characters")
         return profile
     except re.error as error:

@@ -107,6 +107,14 @@ def test_what_is_typed_until_the_story_takes_commands(kind: str, compile_story: 
 
 
 @pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+def test_the_opening_has_a_budget(compile_story: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _ = OPENINGS["two menus"]
+    path = compile_story(f"{ADVENTURE} [ Opening; {code} ];")
+    monkeypatch.setattr("xtx.games.discovery.discover.BUDGET", 1000)
+    assert discover(read_story(path)).opening == ()
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
 def test_a_story_in_another_language_is_asked_in_its_own_words(compile_story: Compile) -> None:
     path = compile_story(SPANISH)
     profile = discover(read_story(path))

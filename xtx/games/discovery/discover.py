@@ -52,7 +52,7 @@ def discover(story: Story, on_progress: Progress | None = None) -> Profile:
 def _discover(profile: Profile, probe: Probe) -> Profile:
     emulator, budget = probe.emulator, probe.budget
     budget.begin("going through the opening", 0.1)
-    opening = find_opening(emulator, SEED)
+    opening = find_opening(emulator, SEED, budget)
     profile = msgspec.structs.replace(profile, opening=opening, title=find_title(emulator.narration) or profile.name)
     if emulator.halted or not emulator.save(with_ram=False).wants_line:
         missing = Finding("prompt", "not found", "not found", "the story never asks for a command")

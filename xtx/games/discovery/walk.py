@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from xtx.games.canonical.survey_budget import FROTZ_WEIGHT, Budget
 from xtx.games.discovery.probe import Probe, ProbeAnswer, has_same_words
 from xtx.games.emulator.frotz import STEP_LIMIT as LONG
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
@@ -29,37 +30,37 @@ _WaitingPlace = tuple[int, int, str]
 """Where a story waits: program counter, number of frames, and the text above."""
 
 
-def find_opening(emulator: Emulator, seed: int) -> tuple[str, ...]:
+def find_opening(emulator: Emulator, seed: int, budget: Budget) -> tuple[str, ...]:
     """What must be typed at the beginning of a game before the story takes commands; nothing for most stories, or where
-    nothing leads there. The emulator is left there."""
+    nothing leads there within the budget. The emulator is left there."""
     emulator.reset(seed)
     first = emulator.save()
-    typed = _follow_usual_answers(emulator)
+    typed = _follow_usual_answers(emulator, budget)
     if typed is None:
-        typed = _search_answers(emulator, first)
+        typed = _search_answers(emulator, first, budget)
     if typed is None:
         emulator.restore(first)
     return typed or ()
 
 
-def _follow_usual_answers(emulator: Emulator) -> tuple[str, ...] | None:
+def _follow_usual_answers(emulator: Emulator, budget: Budget) -> tuple[str, ...] | None:
     """The answers that lead from the present state to a prompt for commands, each the first that leads to a new prompt;
     None where they do not."""
     typed: list[str] = []
     seen: set[_WaitingPlace] = set()
-    while len(typed) < _MOST_ANSWERS and not emulator.halted:
+    while len(typed) < _MOST_ANSWERS and not emulator.halted and not budget.is_spent:
         state = emulator.save()
-        if _takes_commands(emulator, state):
+        if _takes_commands(emulator, state, budget):
             return tuple(typed)
         choices = _REPLIES if state.wants_line else _KEYS
-        answer = _find_first_that_leads_on(emulator, state, choices, seen)
+        answer = _find_first_that_leads_on(emulator, state, choices, seen, budget)
         if answer is None:
             return None
         typed.append(answer)
     return None
 
 
-def _search_answers(emulator: Emulator, first: Snapshot) -> tuple[str, ...] | None:
+def _search_answers(emulator: Emulator, first: Snapshot, budget: Budget) -> tuple[str, ...] | None:
     """Answers that lead to a prompt for commands, among those that the story offers and the usual ones; None where none
     do. The emulator is left there. Frotz keeps the last word before a prompt back, which shows one answer later."""
     waiting: list[tuple[Snapshot, tuple[str, ...]]] = [(first, ())]
@@ -69,12 +70,12 @@ def _search_answers(emulator: Emulator, first: Snapshot) -> tuple[str, ...] | No
         emulator.restore(state)
         for answer in find_offered_answers(emulator.narration, state.wants_line):
             tried += 1
-            if tried > _MOST_TRIES:
+            if tried > _MOST_TRIES or budget.is_spent:
                 return None
-            if not _leads_on(emulator, state, answer, seen):
+            if not _leads_on(emulator, state, answer, seen, budget):
                 continue
             after = emulator.save()
-            if _takes_commands(emulator, after):
+            if _takes_commands(emulator, after, budget):
                 return (*typed, answer)
             if len(typed) < _MOST_CHOICES:
                 waiting.append((after, (*typed, answer)))
@@ -89,32 +90,40 @@ def find_offered_answers(text: str, is_line: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*keys, *map(str.lower, keys), *(_REPLIES if is_line else _KEYS), *words)))
 
 
-def _takes_commands(emulator: Emulator, state: Snapshot) -> bool:
+def _takes_commands(emulator: Emulator, state: Snapshot, budget: Budget) -> bool:
     """Whether the story waits for a command in the present state; the emulator is left there."""
-    return state.wants_line and not _is_a_question(emulator, state)
+    return state.wants_line and not _is_a_question(emulator, state, budget)
 
 
-def _is_a_question(emulator: Emulator, state: Snapshot) -> bool:
+def _is_a_question(emulator: Emulator, state: Snapshot, budget: Budget) -> bool:
     """Whether the story answers the same to whatever is typed and asks again, as it does for yes or no."""
-    said = emulator.read_responses(
-        state, [*map(emulator.bindings.translate, ("look", "inventory")), "examine me"], LONG
-    )
+    texts = set()
+    for command in (*map(emulator.bindings.translate, ("look", "inventory")), "examine me"):
+        emulator.restore(state)
+        if _step(emulator, command, budget) is Status.DONE:
+            texts.add(" ".join(emulator.narration.split()))
     emulator.restore(state)
-    texts = {" ".join(text.split()) for text in said if text is not None}
     return len(texts) == 1
 
 
+def _step(emulator: Emulator, command: str, budget: Budget) -> Status:
+    """Gives a command and counts what it takes, so that every machine ends at the same command."""
+    status = emulator.step(command, LONG)
+    budget.spend(FROTZ_WEIGHT * emulator.instructions)
+    return status
+
+
 def _find_first_that_leads_on(
-    emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[_WaitingPlace]
+    emulator: Emulator, state: Snapshot, choices: Iterable[str], seen: set[_WaitingPlace], budget: Budget
 ) -> str | None:
     """The first of some answers that leads to a prompt where the story has not waited yet; the emulator is there."""
-    return next((choice for choice in choices if _leads_on(emulator, state, choice, seen)), None)
+    return next((choice for choice in choices if _leads_on(emulator, state, choice, seen, budget)), None)
 
 
-def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_WaitingPlace]) -> bool:
+def _leads_on(emulator: Emulator, state: Snapshot, answer: str, seen: set[_WaitingPlace], budget: Budget) -> bool:
     """Whether an answer leads to a prompt where the story has not waited yet; the emulator is there."""
     emulator.restore(state)
-    if emulator.step(answer, LONG) is not Status.DONE:
+    if _step(emulator, answer, budget) is not Status.DONE:
         return False
     after = emulator.save(with_ram=False)
     place = after.pc, after.frames, " ".join(emulator.narration.split())

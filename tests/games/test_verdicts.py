@@ -34,8 +34,8 @@ class Reached:
         step, read, filter_ = Emulator.step, Emulator.read_responses, Emulator.filter
         reset = Emulator.reset
 
-        def resetting(emulator: Emulator, seed: int) -> str:
-            text = reset(emulator, seed)
+        def resetting(emulator: Emulator, seed: int, *, is_detour: bool = False) -> str:
+            text = reset(emulator, seed, is_detour=is_detour)
             self.memories.add(emulator.ram.tobytes())
             return text
 

@@ -152,7 +152,7 @@ class StoryGame:
     def move(self, action: str, *, last: bool = False) -> Step:
         """`step` without what takes long: the observation has no valid actions yet."""
         emulator = self.emulator
-        before, score = emulator.save(), self._score()
+        before, score = emulator.save(), self._limit_score(emulator.last_score)
         self._step += 1
         known = action in self.states.forbidden.get(self._here, ())
         status = Status.LIMIT if known else emulator.step(action)
@@ -269,8 +269,10 @@ class StoryGame:
         return Observation(narration, look, inventory, (), self._score(), self._step)
 
     def _score(self) -> int:
-        """The score as agents see it."""
-        score = self.emulator.score
+        return self._limit_score(self.emulator.score)
+
+    def _limit_score(self, score: int) -> int:
+        """A score as agents see it."""
         return (score + 128) % 256 - 128 if self.spec.byte_score else score
 
     def valid_actions(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from xtx.games.action_verdicts import ActionVerdicts
 from xtx.games.emulator.frotz import Trace
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import NO_ANSWER
-from xtx.games.zmachine.typed_input import COMMAND_LENGTH
+from xtx.games.zmachine.typed_input import encode_command
 
 MAX_SCORE = 10
 _NAME = re.compile(r"toy:(corridor|trap)-(\d+)")
@@ -147,7 +147,7 @@ class ToyGame:
     def _act(self, action: str) -> bool:
         """Changes the state; says whether the player died."""
         if self._trace is not None:
-            self._trace.command = action.encode()[:COMMAND_LENGTH]
+            self._trace.command = encode_command(action)
             self._trace.progress += 1
         now = replace(self._state, step=self._state.step + 1)
         if action == "pull lever" and self.trap and now.room == 0:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jericho import FrotzEnv
 
+from xtx.core import UserError
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import (
     CANDIDATE_LIMIT,
@@ -542,3 +545,71 @@ def test_no_story_opens_files(command: str, tmp_path: Path, monkeypatch: pytest.
             emulator.restore(state)
     emulator.close()
     assert not list(tmp_path.iterdir())
+
+
+def with_opening(path: Path, *opening: str) -> Emulator:
+    """An emulator with a story that is taken for one that asks something at its beginning."""
+    story = read_story(path)
+    assert story.profile is not None
+    return Emulator(replace(story, profile=msgspec.structs.replace(story.profile, opening=opening)))
+
+
+def test_a_game_under_a_new_seed_has_not_quit_because_the_one_before_did() -> None:
+    story = read_story(LOWWATER)
+    assert story.profile is not None
+    emulator = Emulator(story)
+    emulator.reset(1)
+    at_prompt = emulator.save()
+    emulator.close()
+    found = msgspec.structs.replace(story.profile, prompt=(at_prompt.pc, at_prompt.frames), verified=False)
+    emulator = Emulator(replace(story, profile=found))
+    try:
+        emulator.reset(1)
+        emulator.step("quit")
+        emulator.step("yes")
+        assert emulator.over
+        emulator.reset(2)
+        assert not emulator.over
+    finally:
+        emulator.close()
+
+
+def test_an_answer_in_the_opening_may_take_as_long_as_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xtx.games.emulator.frotz.CANDIDATE_LIMIT", 10)
+    emulator = with_opening(LOWWATER, "north")
+    try:
+        texts = emulator.reset(1), emulator.reset(1)
+        assert texts[0] == texts[1] and emulator.save().wants_line
+    finally:
+        emulator.close()
+
+
+def test_an_opening_that_cannot_be_finished_is_named() -> None:
+    emulator = with_opening(HANG, "hang")
+    try:
+        for _ in range(2):
+            with pytest.raises(UserError, match=r"hang.z5 does not begin: it cannot finish 'hang'"):
+                emulator.reset(1)
+    finally:
+        emulator.close()
+
+
+def test_a_detour_from_a_game_that_was_loaded_does_not_make_the_next_one_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emulator = Emulator(read_story(LOWWATER))
+    set_ups = []
+    set_up = emulator._set_up
+    monkeypatch.setattr(emulator, "_set_up", lambda seed: (set_ups.append(seed), set_up(seed)))
+    try:
+        emulator.reset(1)
+        state = emulator.save()
+        emulator.restore_foreign(state)
+        emulator.reset(1, is_detour=True)
+        emulator.restore(state)
+        set_ups.clear()
+        emulator.reset(1)
+        emulator.reset(1)
+        assert set_ups == [1]
+    finally:
+        emulator.close()

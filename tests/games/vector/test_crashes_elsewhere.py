@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
+import shutil
 import signal
 import threading
 import time
@@ -68,6 +70,25 @@ def test_a_command_that_kills_is_forbidden_after_it_did_so_alone() -> None:
         assert steps[0].reward == 1 and steps[1].observation.text == NO_ANSWER
         assert [verdict[1:] for verdict in games.forbidden] == [("burst", True)]
     assert len(lines) == 1 and "'burst' is forbidden" in lines[0]
+
+
+def test_a_command_that_kills_in_another_spelling_is_forbidden() -> None:
+    with vector(GameSpec(HANG, search=False), 1, 1) as games:  # the emulator is given a blank for the backslash
+        games.reset()
+        assert games.step(["burst\\"])[0].observation.text == NO_ANSWER
+        assert [verdict[1:] for verdict in games.forbidden] == [("burst\\", True)]
+
+
+def test_a_command_that_kills_costs_itself_where_the_score_is_printed(tmp_path: Path) -> None:
+    shutil.copy(HANG, tmp_path)
+    profile = json.loads(Path(HANG).with_suffix(".json").read_text())
+    profile |= {"score": None, "printed_score": r"scored (\d+)"}
+    (tmp_path / "hang.json").write_text(json.dumps(profile))
+    with vector(GameSpec(str(tmp_path / "hang.z5"), search=False), 1, 1) as games:
+        games.reset()
+        assert [one.reward for one in games.step(["take coin"])] == [1]
+        assert games.step(["burst"])[0].observation.text == NO_ANSWER
+        assert [verdict[1:] for verdict in games.forbidden] == [("burst", True)]
 
 
 def strike_at(games: GameVector, command: bytes, is_time: Callable[[WorkerClient], bool]) -> None:

@@ -20,6 +20,7 @@ from vectors import HANG, TOY, alive, gone, vector
 from xtx.games.atlas.store import DEADLY, Atlas
 from xtx.games.canonical.canonical_state import Layout
 from xtx.games.story_game import NO_ANSWER, GameSpec
+from xtx.games.vector.forbidden_actions import ForbiddenActions
 
 # --- misbehaving stories --------------------------------------------------------------------------------------------
 
@@ -128,6 +129,7 @@ def test_words_that_kill_do_not_harm_the_survey_of_a_story(tmp_path: Path) -> No
 PARENT = """
 import sys, signal
 from xtx.games.story_game import GameSpec
+from xtx.games.vector.forbidden_actions import ForbiddenActions
 from xtx.games.vector.game_vector import GameVector
 games = GameVector(GameSpec("toy:trap-6"), 4, 2, patience=60)
 games.reset()
@@ -290,3 +292,13 @@ def test_detective_survives_showverb_eight(real_story: Callable[[str], Path]) ->
         assert steps[0].observation.actions == first[0].actions
         assert [action for _, action, _ in games.forbidden] == ["showverb eight"]
         assert games.pids == before  # it was counted, not killed
+
+
+def test_a_deadly_verdict_replaces_a_harmless_one_that_was_sent() -> None:
+    verdicts = ForbiddenActions([("01", "dance", False)])
+    assert verdicts.select_unsent(0) == ([], [(b"\1", "dance", False)])
+    assert verdicts.add([(b"\1", "dance", True)]) == ["dance"]
+    assert verdicts.add([(b"\1", "dance", False), (b"\1", "dance", True)]) == []
+    assert verdicts.select_unsent(1) == ([(b"\1", "dance", True)], [])
+    again = ForbiddenActions(verdicts.forbidden)
+    assert again.add([(b"\1", "dance", True)]) == []

@@ -21,6 +21,7 @@ from jericho import defines
 from jericho.util import recognized as jericho_recognized
 from jericho.util import verb_usage_count
 
+from xtx.core import UserError
 from xtx.games.catalog.story_file import Story
 from xtx.games.emulator.command_outcomes import CANDIDATE_LIMIT as CANDIDATE_LIMIT
 from xtx.games.emulator.command_outcomes import STEP_LIMIT as STEP_LIMIT
@@ -38,7 +39,7 @@ from xtx.games.emulator.snapshots import SnapshotError as SnapshotError
 from xtx.games.emulator.story_bindings import StoryBindings
 from xtx.games.emulator.world_memory import WorldMemory
 from xtx.games.zmachine.story_memory import Header, ObjectTree, Ram, count_objects
-from xtx.games.zmachine.typed_input import COMMAND_LENGTH
+from xtx.games.zmachine.typed_input import encode_command
 
 BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 """The directions and the like, which Jericho adds to every game's grammar."""
@@ -49,16 +50,7 @@ _BEFORE = 16
 _ASKED = 64
 """Commands that are asked at once."""
 
-_NOT_TYPED = dict.fromkeys((*range(32), 127, ord("\\")), " ")
-"""Characters that libfrotz would take for more than letters: a backslash begins commands to the interpreter, some of
-which never end, and what follows a line's end is kept for the next line, beyond the reach of `restore`."""
-
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
-
-
-def _encode_typed(command: str) -> bytes:
-    """The command as it is typed: plain ASCII, with a question mark for what is not."""
-    return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
 def _make_readable(story: Story) -> tuple[str, tempfile.TemporaryDirectory[str] | None]:
@@ -115,15 +107,19 @@ class Emulator:
 
     # --- play ---------------------------------------------------------------------------------------------------
 
-    def reset(self, seed: int) -> str:
-        """The opening narration of a new game under an emulator seed."""
+    def reset(self, seed: int, *, is_detour: bool = False) -> str:
+        """The opening narration of a new game under an emulator seed. `is_detour`: the game before may be restored
+        afterwards, which was perhaps begun from a file."""
         if seed not in self._first or self._is_foreign or self.halted:
-            self._is_foreign = False
+            self._is_foreign &= is_detour
             self._set_up(seed)
             # What a story with a profile asks before the first prompt for a command.
             for answer in self.story.profile.opening if self.story.profile is not None else ():
-                if self.halted or self.step(answer, CANDIDATE_LIMIT) is not Status.DONE:
-                    break
+                if self.halted or self.step(answer) is not Status.DONE:
+                    self._dirty = True
+                    raise UserError(
+                        f"{self.story.path.name} does not begin: it cannot finish {answer!r} in its opening"
+                    )
             if len(self._first) >= 64:  # stochastic play draws a new seed every time: do not keep them all
                 self._first.clear()
             self._first[seed] = self.save()
@@ -138,6 +134,7 @@ class Emulator:
         self._env.reset()
         self._adopt()
         self._printed_score = 0
+        self._has_quit = self._dirty = False
 
     def _adopt(self) -> None:
         """Tells the bridge about the story that was just loaded."""
@@ -148,7 +145,7 @@ class Emulator:
     def step(self, command: str, limit: int = STEP_LIMIT) -> Status:
         """How the command ended. After anything but DONE only `restore` or `reset` may follow."""
         status = Status(
-            self._bridge_lib.bridge_step(self._bridge, _encode_typed(command), limit, ctypes.byref(self._instructions))
+            self._bridge_lib.bridge_step(self._bridge, encode_command(command), limit, ctypes.byref(self._instructions))
         )
         self.instructions = self._instructions.value
         self._dirty = status is not Status.DONE
@@ -158,7 +155,7 @@ class Emulator:
     def note(self, command: str) -> None:
         """Note what is tried next, so that the parent can find out why this process died."""
         if self._trace is not None:
-            self._trace.command = command.encode("ascii", "replace")[:COMMAND_LENGTH]
+            self._trace.command = encode_command(command)
             self._trace.progress += 1
 
     def read_responses(self, state: Snapshot, commands: Sequence[str], limit: int = STEP_LIMIT) -> list[str | None]:
@@ -167,7 +164,7 @@ class Emulator:
         said: list[str | None] = []
         for begin in range(0, len(commands), _ASKED):
             some = commands[begin : begin + _ASKED]
-            joined = b"\0".join(map(_encode_typed, some)) + b"\0"
+            joined = b"\0".join(map(encode_command, some)) + b"\0"
             used, done, stopped = ctypes.c_uint64(), -1, []
             while done < len(some):
                 self.restore(state)
@@ -280,7 +277,6 @@ class Emulator:
         if self._dirty or self.halted:
             # A command that was cut off may have left text streams redirected: only a new set-up undoes that.
             self._set_up(1)
-            self._dirty = False
         fault = self._bridge_lib.bridge_restore(
             self._bridge, state.ram, len(state.ram), state.stack, len(state.stack), state.pc, state.sp, state.fp,
             state.frames, state.opcode, *state.rng, state.narration, len(state.narration),
@@ -299,6 +295,12 @@ class Emulator:
         if profile.score is not None:
             return profile.score.read(self.ram)
         return self._read_printed_score(profile.printed_score) if profile.printed_score else 0
+
+    @property
+    def last_score(self) -> int:
+        """The score as it was last read: a story that only prints it is not asked again."""
+        profile = self.story.profile
+        return self._printed_score if profile is not None and profile.score is None else self.score
 
     _printed_score = 0
     """The score that was last printed; it stands where the story does not answer to `score`. A part of every saved
@@ -319,7 +321,7 @@ class Emulator:
             self.restore(state)
         found = re.search(pattern, said)
         if found is not None:
-            self._printed_score = read_number(found[1])
+            self._printed_score = read_number(found[1] or "")
         return self._printed_score
 
     @property
@@ -394,7 +396,7 @@ class Emulator:
         diffs = np.zeros(count, dtype=np.uint64)
         watches = np.zeros(count, dtype=np.uint64)
         watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
-        joined = b"\0".join(map(_encode_typed, commands)) + b"\0"
+        joined = b"\0".join(map(encode_command, commands)) + b"\0"
         state = self.save()
         done = 0
         while done < count:

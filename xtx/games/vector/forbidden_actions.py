@@ -14,7 +14,7 @@ class ForbiddenActions:
         """forbidden: verdicts of an earlier vector: the key of a state in hex, an action, whether it ends the
         process."""
         self._all: list[ForbiddenAction] = [(bytes.fromhex(key), action, deadly) for key, action, deadly in forbidden]
-        self._known = {(key, action) for key, action, _ in self._all}
+        self._known = {(key, action): deadly for key, action, deadly in self._all}
         self._recalled = {(key, action) for key, action, _ in self._all}
         """Those that workers do not write to the atlas: from an earlier vector, or unproven."""
         self._is_frozen = False
@@ -34,10 +34,15 @@ class ForbiddenActions:
     def add(self, found: Iterable[ForbiddenAction], unproven: Collection[str] = ()) -> list[str]:
         """Add verdicts, and return the actions of those that are new. Those about `unproven` actions stay with this
         run."""
-        # A deadly verdict sorts behind a harmless one about the same action, and replaces it.
-        new = {(key, action): deadly for key, action, deadly in sorted(found) if (key, action) not in self._known}
+        # A deadly verdict sorts behind a harmless one about the same action, and replaces it, also where that was sent.
+        new = {
+            (key, action): deadly
+            for key, action, deadly in sorted(found)
+            if (key, action) not in self._known or (deadly and not self._known[key, action])
+        }
         self._known.update(new)
         self._all += [(key, action, deadly) for (key, action), deadly in new.items()]
+        self._recalled.difference_update(new)
         self._recalled.update((key, action) for key, action in new if action in unproven)
         return [action for _, action in new]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from xtx.core import Observation, Step
 from xtx.games.vector.messages import Call, CallResult, FindCall, MoveCall, RebuildCall, ResetCall, RestoreCall, TryCall
-from xtx.games.zmachine.typed_input import COMMAND_LENGTH
+from xtx.games.zmachine.typed_input import encode_command
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ def make_trial(call: Call, slot: Slot, command: str, first: bool) -> TryCall | N
     for calls that try no commands.
     """
     base, actions = slot.base, list(slot.actions)
-    as_step = first and isinstance(call, MoveCall) and _cut_to_trace(call.action) == command
+    as_step = first and isinstance(call, MoveCall) and _encode_as_traced(call.action) == command
     match call:
         case MoveCall():
             if not as_step:
@@ -161,11 +161,11 @@ def without_command(call: Call, command: str, first: bool) -> Call:
 
     first: whether the command was the first that the call tried.
     """
-    if first and isinstance(call, MoveCall) and _cut_to_trace(call.action) == command:
+    if first and isinstance(call, MoveCall) and _encode_as_traced(call.action) == command:
         return msgspec.structs.replace(call, is_deadly=True)
     return msgspec.structs.replace(call, avoid=(*call.avoid, command))
 
 
-def _cut_to_trace(action: str) -> str:
-    """Return an action in the form in which the shared trace shows it: cut to the emulator's line length."""
-    return action.encode("utf-8", "replace")[:COMMAND_LENGTH].decode("utf-8", "replace")
+def _encode_as_traced(action: str) -> str:
+    """Return an action in the form in which the shared trace shows it: as the emulator is given it."""
+    return encode_command(action).decode("ascii")

@@ -11,6 +11,10 @@ COMMAND_LENGTH = 198
 READABLE = frozenset(map(chr, range(32, 127))) - {"\\"}
 """Characters that games can be told; after a backslash the emulator takes what follows for an order to itself."""
 
+_NOT_TYPED = dict.fromkeys((*range(32), 127, ord("\\")), " ")
+"""Characters that libfrotz would take for more than letters: a backslash begins commands to the interpreter, some of
+which never end, and what follows a line's end is kept for the next line, beyond the reach of `restore`."""
+
 # Quotation marks, dashes and dots as editors and telephones make them, and letters that do not come apart.
 _PLAIN = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00b4\u2013\u2014\u2212\u2026\u00df\u00e6\u00f8\u0142\u0111",
@@ -25,6 +29,11 @@ _TO_THE_PROGRAM = re.compile(
 _PROGRAM_WORDS = (
     "restore", "restart", "transcript", "noscript", "unscript", "notranscript", "recording", "script", "replay",
 )  # fmt: skip
+
+
+def encode_command(command: str) -> bytes:
+    """The command as the emulator is given it: plain ASCII, with a question mark for what is not."""
+    return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
 def plain(command: str) -> str:

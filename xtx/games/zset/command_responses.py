@@ -51,7 +51,7 @@ def find_prompt_prefix(emulator: Emulator, engine: Engine, excluded: Collection[
     read_texts: list[tuple[bytes, str]] = []
     words = {b"": 0}
     emulator.prompt_prefix = b""
-    emulator.reset(emulator.bindings.walkthrough_seed)
+    emulator.reset(emulator.bindings.walkthrough_seed, is_detour=True)
     for command in ("look", *emulator.bindings.walkthrough[:_TURNS]):
         before = emulator.save()
         if command in excluded or emulator.step(command) is not Status.DONE or emulator.over:

@@ -32,10 +32,11 @@ def make_section(board: Board, variant: Variant) -> Section | None:
     shown = [figure for figure in figures if figure is not None]
     if not shown:
         return None
-    text = "Means over the seeds, of fiftieths of each run (metrics.jsonl); steps/s is that of the working time."
-    if any(run.summary and not run.numbers for group in groups for run in group.runs):
-        text += " Summaries of earlier versions hold the speed only."
-    return Section(variant.title, [Text(text), Gallery(shown)], folded=True)
+    text = Text(
+        "Means over the seeds, of fiftieths of each run (metrics.jsonl); steps/s is that of the working time. "
+        "Summaries of earlier versions hold the speed only."
+    )
+    return Section(variant.title, [text, Gallery(shown)], folded=True)
 
 
 def _figure(board: Board, variant: Variant, groups: Sequence[Group], name: str, label: str) -> Figure | None:

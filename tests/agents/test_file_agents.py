@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -39,6 +40,7 @@ WORDS = ["--steps", "40", "--workers", "1", "--threads", "1", "--quiet"]
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An agent's file, with a module beside it."""
     monkeypatch.delenv("XTX_AGENT_FILES", raising=False)
+    monkeypatch.delenv("XTX_AGENT_MOVES", raising=False)
     monkeypatch.setattr("sys.path", [*__import__("sys").path])
     (tmp_path / "beside.py").write_text(BESIDE)
     (tmp_path / "my_agent.py").write_text(PROGRAM)
@@ -78,6 +80,7 @@ def test_a_file_that_was_moved_is_found_again_once_its_place_was_named(
     assert "goes on with its own agent" in capsys.readouterr().err
     assert main(["resume", str(run.path), "--agent", f"{moved}:FirstAgent", "--workers", "1", "--quiet"]) == 0
     monkeypatch.delenv("XTX_AGENT_FILES")  # another process, on another day
+    monkeypatch.delenv("XTX_AGENT_MOVES")
     assert run.evaluate(1, workers=1).episodes == 1
     moved.unlink()
     assert main(["resume", str(run.path)]) == 2
@@ -101,6 +104,62 @@ def test_a_run_from_elsewhere_runs_no_file_that_was_not_named_here(
     assert (tmp_path / "ran").exists()
     assert main(["resume", str(run.path), "--agent", "drrn"]) == 2
     assert "goes on with its own agent" in capsys.readouterr().err
+
+
+def forge(run: xtx.SavedRun, agent: str) -> None:
+    """Put another agent into the config of a run."""
+    config = json.loads((run.path / "config.json").read_text())
+    (run.path / "config.json").write_text(json.dumps(config | {"agent": agent}))
+
+
+@pytest.mark.parametrize("separator", ["\n", "\r", "\t", "\x85", "\u2028", ":"])
+def test_a_path_in_a_run_names_no_further_file(
+    file: Path, tmp_path: Path, separator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    other = tmp_path / "evil.py"
+    other.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{PROGRAM}")
+    forge(run, f"/gone{separator}{other}{separator}/zz.py:FirstAgent")
+    words = ["resume", str(run.path), "--accept-changes", "--workers", "1", "--quiet"]
+    assert main([*words, "--agent", f"{file}:FirstAgent"]) == 2
+    assert "goes on with its own agent" in capsys.readouterr().err
+    with pytest.raises(UserError, match="never named"):
+        find_agent(f"{other}:FirstAgent")
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(UserError, match="has no control characters"):
+        accept_agent(f"{tmp_path}/a{separator}b.py:FirstAgent")
+
+
+def test_a_file_that_appears_where_another_was_is_not_run(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The place was never named here: it stands in the run, and only the file's new place was named."""
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    for name in ("XTX_AGENT_FILES", "XTX_AGENT_MOVES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
+    moved = file.rename(tmp_path / "elsewhere.py")
+    words = ["resume", str(run.path), "--workers", "1", "--quiet"]
+    assert main([*words, "--agent", f"{moved}:FirstAgent"]) == 0
+    assert main(words) == 0, "it is found where it is now"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{PROGRAM}")
+    for _ in range(2):
+        assert main(words) == 2
+        assert "was never named on this machine" in capsys.readouterr().err
+        monkeypatch.delenv("XTX_AGENT_FILES", raising=False)  # in another process too
+        monkeypatch.delenv("XTX_AGENT_MOVES", raising=False)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_move_is_noted_only_for_a_run_that_goes_on(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    forge(run, "/gone/zz.py:FirstAgent")
+    assert main(["resume", str(run.path), "--agent", f"{file}:FirstAgent"]) == 2
+    assert "config.json" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"should be in /gone/zz\.py"):
+        find_agent("/gone/zz.py:FirstAgent")
 
 
 def test_it_can_be_compared_and_swept(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

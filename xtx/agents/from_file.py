@@ -10,9 +10,11 @@ import contextlib
 import hashlib
 import importlib.util
 import inspect
+import json
 import os
 import sys
 import traceback
+import unicodedata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,8 +25,10 @@ _given: dict[str, type[Agent]] = {}
 """Classes that this process was given itself, by the name that stands for them in configs."""
 _VARIABLE = "XTX_AGENT_FILES"
 """Environment variable: files that may be run, for processes that this one starts."""
-_MOVED = "\t"
-"""Stands in a line of that list between where a file was and where it is now."""
+_MOVES_VARIABLE = "XTX_AGENT_MOVES"
+"""The same for files that were moved: lines of JSON, each `[where it was, where it is now]`."""
+_ACCEPTED_FILE, _MOVES_FILE = "agent-files", "agent-moves.jsonl"
+"""In the user's data folder: files that may be run, one in each line, and moves as in the environment variable."""
 _NO_FILE = "class:"
 """Begins the names of classes that lie in no file, as those of a notebook."""
 
@@ -47,50 +51,82 @@ def accept_agent(name: str) -> str:
     if found is None:
         return name
     file = Path(os.path.abspath(found[0].expanduser()))
+    if not _can_be_listed(str(file)):
+        raise UserError(
+            f"the path of an agent's file has no control characters, line ends or {os.pathsep!r}, unlike "
+            f"{str(file)!r}; rename the file or its folder"
+        )
     if file.is_file():
         _accept_file(file)
     return f"{file}:{found[1]}"
 
 
-def accept_moved_agent(own: str, agent: str) -> bool:
+def is_moved_agent(own: str, agent: str) -> bool:
     """Whether an agent that the user named is a run's own, whose file is no longer where it was, or was on another
-    machine: a class of the same name. From now on it stands for the run's own."""
+    machine: a class of the same name."""
     old, new = split_file_agent(own), split_file_agent(agent)
     if old is None or new is None or old[1] != new[1] or old[0].is_file():
         return False
-    _note(f"{old[0]}{_MOVED}{new[0]}")
-    return True
+    return _can_be_listed(str(old[0])) and _can_be_listed(str(new[0]))
+
+
+def accept_moved_agent(own: str, agent: str) -> None:
+    """From now on, an agent that the user named stands for a run's own, if that was moved. Which files may be run stays
+    the same: `own` is what a run folder says."""
+    old, new = split_file_agent(own), split_file_agent(agent)
+    if old is None or new is None or not is_moved_agent(own, agent):
+        return
+    line = json.dumps([os.path.abspath(old[0]), str(new[0])])
+    os.environ[_MOVES_VARIABLE] = f"{os.environ.get(_MOVES_VARIABLE, '')}\n{line}".lstrip()
+    _add_line(_MOVES_FILE, line)
 
 
 def _accept_file(file: Path) -> None:
     if str(file) not in _read_accepted_files():
-        _note(str(file))
+        # For the processes that this one starts, also where nothing can be written.
+        known = os.environ.get(_VARIABLE, "").split(os.pathsep)
+        os.environ[_VARIABLE] = os.pathsep.join([*known, str(file)]).lstrip(os.pathsep)
+        _add_line(_ACCEPTED_FILE, str(file))
 
 
-def _note(line: str) -> None:
-    """Add a line to the list of files that may be run."""
-    # For the processes that this one starts, also where nothing can be written.
-    os.environ[_VARIABLE] = os.pathsep.join([*os.environ.get(_VARIABLE, "").split(os.pathsep), line]).lstrip(os.pathsep)
+def _can_be_listed(path: str) -> bool:
+    """Whether a path is one line of a list and one part of an environment variable. Others could name further files."""
+    return os.pathsep not in path and not any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in path)
+
+
+def _read_accepted_files() -> set[str]:
+    """The files that the user named, which may be run."""
+    return {*_read_lines(_ACCEPTED_FILE), *os.environ.get(_VARIABLE, "").split(os.pathsep)} - {""}
+
+
+def _read_moves() -> dict[str, str]:
+    """Where files are now that were moved, by where they were."""
+    found = {}
+    for line in [*_read_lines(_MOVES_FILE), *os.environ.get(_MOVES_VARIABLE, "").splitlines()]:
+        with contextlib.suppress(ValueError, RecursionError):
+            match json.loads(line):
+                case [str(old), str(new)]:
+                    found[old] = new
+    return found
+
+
+def _read_lines(name: str) -> list[str]:
     with contextlib.suppress(OSError):
-        _list_of_files().parent.mkdir(parents=True, exist_ok=True)
-        with _list_of_files().open("a", encoding="utf-8", errors="surrogateescape") as lines:
+        return (_find_user_folder() / name).read_text("utf-8", errors="surrogateescape").splitlines()
+    return []
+
+
+def _add_line(name: str, line: str) -> None:
+    with contextlib.suppress(OSError):
+        _find_user_folder().mkdir(parents=True, exist_ok=True)
+        with (_find_user_folder() / name).open("a", encoding="utf-8", errors="surrogateescape") as lines:
             lines.write(f"{line}\n")
 
 
-def _read_accepted_files() -> dict[str, str]:
-    """The files that may be run, and where those are now that were moved, or else the file itself."""
-    noted: list[str] = []
-    with contextlib.suppress(OSError):
-        noted += _list_of_files().read_text("utf-8", errors="surrogateescape").splitlines()
-    noted += os.environ.get(_VARIABLE, "").split(os.pathsep)
-    found = {line: line for line in noted if _MOVED not in line}
-    return found | dict(line.split(_MOVED, 1) for line in noted if _MOVED in line)
-
-
-def _list_of_files() -> Path:
+def _find_user_folder() -> Path:
     base = os.environ.get("XDG_DATA_HOME", "")
     root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share"
-    return root / "xtx" / "agent-files"
+    return root / "xtx"
 
 
 def make_agent_label(name: str) -> str:
@@ -110,7 +146,9 @@ def register_agent(kind: type[Agent]) -> str:
     except (TypeError, OSError):  # a notebook's cell
         file = Path()
     if file.suffix == ".py" and file.is_file() and kind.__qualname__.isidentifier():
-        name = accept_agent(f"{file}:{kind.__qualname__}")
+        name = f"{os.path.abspath(file)}:{kind.__qualname__}"
+        if _can_be_listed(name.rpartition(":")[0]):
+            accept_agent(name)
     _given[name] = kind
     return name
 
@@ -127,7 +165,7 @@ def load_file_agent(name: str) -> Any:
     path, kind = split_file_agent(name) or (Path(name), "")
     file, accepted = Path(os.path.abspath(path.expanduser())), _read_accepted_files()
     if not file.is_file():
-        file = Path(accepted.get(str(file), file))
+        file = Path(_read_moves().get(str(file), file))
     if not file.is_file():
         raise UserError(
             f"the agent {kind} should be in {file}, but there is no such file; put it back there, or say where it is "

@@ -167,12 +167,9 @@ def resume(
     """
     _check_callable(on_update)
     folder = Path(check_path("path", path))
-    if agent is not None:
-        from xtx.training.resumed import check_same_agent
-
-        check_same_agent(folder, _accept(agent))
+    named = None if agent is None else _accept(agent)
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
-    return _exhaust(_go_on(folder, resources, accept_changes), progress, on_update, folder)
+    return _exhaust(_go_on(folder, resources, accept_changes, named), progress, on_update, folder)
 
 
 # --- from arguments to a config -------------------------------------------------------------------------------------
@@ -258,13 +255,13 @@ def _train_new(config: RunConfig, folder: Path, resources: RunResources) -> Gene
             raise
 
 
-def _go_on(folder: Path, resources: RunResources, accept_changes: bool) -> Generator[TrainingUpdate]:
+def _go_on(folder: Path, resources: RunResources, accept_changes: bool, agent: str | None) -> Generator[TrainingUpdate]:
     from xtx.files.user_paths import explain_write_errors
     from xtx.runs.run_folder import Run
     from xtx.training.resumed import prepare_resumed
 
     with explain_write_errors(folder), Run.open(folder) as run:
-        run_parts = prepare_resumed(run, resources, accept_changes=accept_changes)
+        run_parts = prepare_resumed(run, resources, accept_changes=accept_changes, agent=agent)
         yield from _advance(run, resources, run_parts)
 
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
-from xtx.agents.from_file import accept_moved_agent
+from xtx.agents.from_file import accept_moved_agent, is_moved_agent
 from xtx.core import UserError
-from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
 from xtx.training.prepare import RunParts, RunResources, make_agent, prepare
 
 
-def check_same_agent(folder: Path, agent: str) -> None:
-    """Raise `UserError` if an agent that was named to go on with a run is not the run's own. It is too where its file
-    was moved."""
-    own = read_config(folder).agent
-    if agent != own and not accept_moved_agent(own, agent):
-        raise UserError(f"the agent of {folder} is {own}, and a run goes on with its own agent; leave out {agent}")
-
-
-def prepare_resumed(run: Run, resources: RunResources, *, accept_changes: bool = False) -> RunParts:
+def prepare_resumed(
+    run: Run, resources: RunResources, *, accept_changes: bool = False, agent: str | None = None
+) -> RunParts:
     """Check the run's files and make its agent. `accept_changes`: also where files were changed since the checkpoint.
-    Raises `UserError` for what does not fit."""
+    `agent`: the run's own agent as the user named it, whose file may have been moved. Raises `UserError` for what does
+    not fit."""
+    own = run.config.agent
+    if agent is not None and agent != own and not is_moved_agent(own, agent):
+        raise UserError(f"the agent of {run.folder} is {own}, and a run goes on with its own agent; leave out {agent}")
     changes = run.verify(accept_changes=accept_changes)  # before the game and the agent, which may be wrong ones
+    if agent is not None:
+        accept_moved_agent(own, agent)
     run_parts = prepare(run.config, resources, run.folder / "config.json")
     if any(change.startswith("config.json") for change in changes):
         _try_state(run, run_parts, resources)

@@ -10,7 +10,6 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
 from xtx.cli.training.training_session import TrainOptions, resume
-from xtx.training.resumed import check_same_agent
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,10 @@ class Args:
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    if args.agent is not None:
-        check_same_agent(args.run, accept_agent(args.agent))
-    return resume(args.run, args.options, accept_changes=args.accept_changes, reset_loggers=args.no_loggers)
+    return resume(
+        args.run,
+        args.options,
+        accept_changes=args.accept_changes,
+        reset_loggers=args.no_loggers,
+        agent=None if args.agent is None else accept_agent(args.agent),
+    )

@@ -130,11 +130,18 @@ def train(config: RunConfig, folder: Path, options: TrainOptions) -> int:
             raise
 
 
-def resume(folder: Path, options: TrainOptions, *, accept_changes: bool = False, reset_loggers: bool = False) -> int:
+def resume(
+    folder: Path,
+    options: TrainOptions,
+    *,
+    accept_changes: bool = False,
+    reset_loggers: bool = False,
+    agent: str | None = None,
+) -> int:
     """Continue a run. `accept_changes`: also if its files were changed since the checkpoint; `reset_loggers`: without
-    those that it logged to before."""
+    those that it logged to before; `agent`: see `prepare_resumed`."""
     with explain_write_errors(folder), Run.open(folder) as run:
-        run_parts = prepare_resumed(run, options.to_resources(), accept_changes=accept_changes)
+        run_parts = prepare_resumed(run, options.to_resources(), accept_changes=accept_changes, agent=agent)
         return _run_session(run, options, run_parts, reset_loggers=reset_loggers)
 
 

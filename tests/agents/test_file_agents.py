@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -104,6 +105,22 @@ def test_a_run_from_elsewhere_runs_no_file_that_was_not_named_here(
     assert (tmp_path / "ran").exists()
     assert main(["resume", str(run.path), "--agent", "drrn"]) == 2
     assert "goes on with its own agent" in capsys.readouterr().err
+
+
+def test_a_class_of_a_script_that_was_moved_is_the_one_that_was_given(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script that resumes its run is not run once more to find the class."""
+    ran, agent = tmp_path / "ran", f"{file}:FirstAgent"
+    file.write_text(f"open({str(ran)!r}, 'w').close()\n{PROGRAM}")
+    run = xtx.train("toy:corridor-5", agent=agent, steps=20, num_envs=2, out=tmp_path / "run", workers=1)
+    moved = file.rename(tmp_path / "moved_agent.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    given = importlib.import_module("moved_agent").FirstAgent
+    ran.unlink()
+    assert xtx.resume(run.path, agent=given, workers=1).is_finished
+    assert find_agent(agent) is given and not ran.exists()
+    assert register_agent(given) == f"{moved}:FirstAgent"
 
 
 def forge(run: xtx.SavedRun, agent: str) -> None:

@@ -76,6 +76,8 @@ def accept_moved_agent(own: str, agent: str) -> None:
     old, new = split_file_agent(own), split_file_agent(agent)
     if old is None or new is None or not is_moved_agent(own, agent):
         return
+    if agent in _given:
+        _given[own] = _given[agent]
     line = json.dumps([os.path.abspath(old[0]), str(new[0])])
     os.environ[_MOVES_VARIABLE] = f"{os.environ.get(_MOVES_VARIABLE, '')}\n{line}".lstrip()
     _add_line(_MOVES_FILE, line)

@@ -153,6 +153,27 @@ def test_a_fork_and_a_pickle_say_what_to_do_instead() -> None:
         assert game.step("east").observation.text
 
 
+def test_a_fork_while_another_thread_is_within_a_call_does_not_hang() -> None:
+    with xtx.make("toy:corridor-5") as game:
+        state = (game.reset(), game.save())[1]
+        # A fork has none of the parent's other threads, so the lock stays taken there as by this one, which has ended.
+        within = threading.Thread(target=game._lock.acquire)
+        within.start()
+        within.join()
+        calls = (game.reset, lambda: game.step("east"), game.save, lambda: game.restore(state))
+        for call in calls:
+            child = os.fork()
+            if not child:
+                signal.alarm(10)  # ends it
+                try:
+                    call()
+                except UserError:
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+
+
 @pytest.mark.parametrize("delay", [0.0002, 0.001, 0.003])
 def test_a_game_goes_on_after_ctrl_c(delay: float) -> None:
     """An alarm raises what Ctrl-C does, somewhere in the middle of a game."""

@@ -147,9 +147,14 @@ class GameEnv:
 
     @property
     def _game(self) -> GuardedGame:
+        self._check_process()
+        return self._guarded
+
+    def _check_process(self) -> None:
+        """Raise `UserError` in a forked process. Comes before the lock is taken: a fork keeps the locks of threads that
+        it does not have."""
         if os.getpid() != self._owner:
             raise UserError("this game belongs to the process that this one was forked from: make another one here")
-        return self._guarded
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a game has a process of its own and cannot be pickled: send what save() gives, and restore it")
@@ -159,6 +164,7 @@ class GameEnv:
     def reset(self, seed: int | None = None) -> Observation:
         """Begin a new game. `seed`: the emulator's; if not given that of `make`, or else the walkthrough's."""
         chosen = self._seed if seed is None else check_whole("seed", seed, 0, MAX_SEED)
+        self._check_process()
         with self._lock:
             self._observation = self._game.reset(self.walkthrough_seed if chosen is None else chosen)
             self._is_over = False
@@ -166,6 +172,7 @@ class GameEnv:
 
     def step(self, action: str) -> Step:
         """Give a command and return what comes of it. One that the story does not survive does nothing."""
+        self._check_process()
         with self._lock:
             if self._observation is None or self._is_over:
                 raise UserError("the game has not begun or is over: call reset() first")
@@ -179,6 +186,7 @@ class GameEnv:
 
     def save(self) -> bytes:
         """The state of the game, to be given to `restore` of any game of the same story. Not after its end."""
+        self._check_process()
         with self._lock:
             if self._observation is None or self._is_over:
                 raise UserError("only a game that has begun and is not over can be saved: call reset() first")
@@ -188,6 +196,7 @@ class GameEnv:
         """Go to a saved state. Raises `UserError` if it is damaged or another story's."""
         if not isinstance(state, bytes):
             raise UserError(f"restore takes the bytes that save() gave, not {show_value(state)}")
+        self._check_process()
         with self._lock:
             self._observation = self._game.restore(state)
             self._is_over = False

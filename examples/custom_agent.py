@@ -40,10 +40,8 @@ class TableAgent(xtx.Agent):
     def learn(self, transitions: Sequence[xtx.Transition]) -> dict[str, float]:
         for t in transitions:
             after = 0.0 if t.terminated else 0.9 * max(self.value(t.after, action) for action in t.after.actions)
-            key, old = (
-                f"{t.before.look}/{t.before.inventory}/{t.decision.action}",
-                self.value(t.before, t.decision.action),
-            )
+            key = f"{t.before.look}/{t.before.inventory}/{t.decision.action}"
+            old = self.value(t.before, t.decision.action)
             self.table[key] = 0.5 * old + 0.5 * (t.reward + after)
         return {"entries": len(self.table)}
 

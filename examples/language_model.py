@@ -1,12 +1,13 @@
-"""A language model plays, asked over the chat protocol that most servers speak (vLLM, llama.cpp, Ollama, providers).
+"""A language model plays, over the chat protocol that most servers offer (vLLM, llama.cpp, Ollama, providers).
 
 OPENAI_BASE_URL=http://localhost:8000/v1 MODEL=name python language_model.py [GAME] [--free]
---free: it may say anything, and is not told the valid actions.
+--free: the model may type anything, and is not told the valid actions.
 """
 
 import json
 import os
 import sys
+import urllib.error
 import urllib.request
 
 import xtx
@@ -22,8 +23,11 @@ def ask(messages: list[dict[str, str]]) -> str:
     key = os.environ.get("OPENAI_API_KEY", "none")
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     request = urllib.request.Request(f"{BASE}/chat/completions", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=120) as reply:
-        answer = json.load(reply)["choices"][0]["message"]["content"]
+    try:
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            answer = json.load(reply)["choices"][0]["message"]["content"]
+    except urllib.error.URLError as error:
+        sys.exit(f"no answer from {BASE}: {error.reason}; OPENAI_BASE_URL names another server")
     return (answer.strip().splitlines() or ["look"])[0].strip("> .")
 
 

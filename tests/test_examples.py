@@ -76,6 +76,14 @@ def test_a_language_model_may_be_told_the_valid_actions_or_not(model: type[First
     assert not any("Possible commands" in message["content"] for message in model.asked)
 
 
+def test_a_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    program = [sys.executable, str(EXAMPLES / "language_model.py"), "lowwater", "--free"]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("no answer from http://127.0.0.1:1/v1: ") and len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("name", SAID)
 @pytest.mark.usefixtures("model")
 def test_it_runs(name: str, tmp_path: Path) -> None:

@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from xtx.cli.main import _parse, main
 from xtx.cli.training import sweep
 from xtx.cli.training.training_session import TrainOptions
+from xtx.core import EpisodeRecord
 from xtx.runs.line_files import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import SweepSpec
-from xtx.training.logger_lines import group_name
+from xtx.training.logger_lines import PointReader, group_name
 from xtx.training.loggers import Loggers, find_wandb_place, update_loggers
 from xtx.training.loop import Training
 
@@ -130,6 +132,18 @@ def test_sweeps_log_their_runs(tmp_path: Path) -> None:
     words += ["--jobs", "1", "--workers", "0", "--device", "cpu"]
     assert main([*words, "--tensorboard"]) == 0
     assert tensorboard_points(tmp_path / "toy-corridor-5/random/seed-0", "episode/return")
+
+
+def test_a_best_score_after_the_last_line_of_metrics_is_logged(tmp_path: Path) -> None:
+    """Runs end between two lines; without that a logger's last figure would be the best before."""
+    scores = [5] * 150 + [47, 6, 47]
+    records = [EpisodeRecord(n, 10 * n, 0, score, score, 10, "died", 1) for n, score in enumerate(scores, start=1)]
+    (tmp_path / "episodes.jsonl").write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1400, "score_mean": 5.0, "score_max": 5}\n')
+    points = {point.step: point.numbers for point in PointReader(tmp_path).read()}
+    maxima = {step: numbers["score_max"] for step, numbers in points.items() if "score_max" in numbers}
+    assert max(maxima) == 1510 and maxima[1510] == 47 and 1010 not in maxima and maxima[1400] == 5
+    assert points[1510]["score_mean"] == (99 * 5 + 47) / 100 and points[1530]["episode_return"] == 47
 
 
 def test_groups() -> None:

@@ -20,7 +20,8 @@ from xtx.files.regular_files import open_readable
 
 DENSE_EPISODES = 100
 """Episodes at the beginning of a run at whose ends there is a point of `score_mean` and `score_max`: lines of metrics
-come every few hundred steps only, and by the first one the best part of the rise may be over."""
+come every few hundred steps only, and by the first one the best part of the rise may be over. Later there is one at
+each new best score, so that the last `score_max` is the run's also where no line of metrics follows."""
 _GROUPS = ("score", "loss", "episode", "q", "gradient", "imitation", "trajectories")
 _PLAN = ("target_score", "l_max", "episode_limit")
 
@@ -113,10 +114,11 @@ class PointReader:
             return
         self._count += 1
         self._scores.append(episode.score)
+        is_record = self._best is None or episode.score > self._best
         self._best = episode.score if self._best is None else max(self._best, episode.score)
         numbers = points.setdefault(episode.step, Point(episode.step)).numbers
         numbers["episode_return"], numbers["episode_length"] = float(episode.score), float(episode.length)
-        if self._count <= DENSE_EPISODES:
+        if self._count <= DENSE_EPISODES or is_record or "score_max" in numbers:
             numbers |= {"score_mean": sum(self._scores) / len(self._scores), "score_max": float(self._best)}
 
 

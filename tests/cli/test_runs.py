@@ -151,6 +151,14 @@ def test_mistakes(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[st
     assert "config.json is damaged" in err and "2 runs" in out
 
 
+def test_runs_that_cannot_be_read_are_not_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.json").write_text("{")
+    assert main(["runs", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert "config.json is damaged" in err and out == "There is no run that can be read.\n"
+
+
 @pytest.mark.parametrize(
     ("size", "text"),
     [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (12_345_678, "12 MB"), (2.5e9, "2.5 GB"), (3e13, "30.0 TB")],

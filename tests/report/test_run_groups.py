@@ -171,6 +171,13 @@ def test_what_another_name_would_say_is_found(tmp_path: Path, change: dict[str, 
     ]
 
 
+def test_the_wide_grammar_of_earlier_versions_is_another_setting(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [30])
+    write_run(tmp_path / "b", [50], wide_grammar=True)
+    found = {group.label: group.other_settings for group in read_board(tmp_path).groups}
+    assert found == {"xtx": [], "xtx (wide_grammar=True)": ["wide_grammar=True"]}
+
+
 def test_reward_events_are_new_highest_scores() -> None:
     events = list_reward_events(["a", "b", "c", "d", "e"], [0, 5, 3, 5, 10])
     assert [(event.step, event.score, event.action) for event in events] == [(2, 5, "b"), (5, 10, "e")]

@@ -73,3 +73,32 @@ def test_its_agent_plays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads((run / "evaluation.json").read_text())["trained_steps"] == 320
     assert main(["best", str(run)]) == 0
     assert "points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["wide_grammar"])
+def test_a_run_with_what_no_longer_exists_is_read_but_not_resumed(
+    run: Path, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((run / "config.json").read_text())
+    *parents, last = key.split(".")
+    level = config
+    for name in parents:
+        level = level[name]
+    level[last] = not level[last]
+    (run / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    assert main(["runs", str(run)]) == 0
+    assert "1 run" in capsys.readouterr().out
+    assert main(["best", str(run)]) == 0
+    assert main(["evaluate", str(run), *MEANS, "--episodes", "2"]) == 0
+    assert ("`--wide-grammar`, which no longer exists" in capsys.readouterr().err) == (key == "wide_grammar")
+    assert main(["summarise", str(run), "--out", str(tmp_path / "summaries")]) == 0
+    [summary] = (tmp_path / "summaries").rglob("seed-3.json")
+    for one in (read_run(run).config, read_summary(summary).config):
+        assert one.wide_grammar == (key == "wide_grammar")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+    capsys.readouterr()
+    assert main(["resume", str(run), *MEANS, "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert f"{key}' of an earlier version, and can go on here only with" in said and said.count("\n") == 1
+    assert {path: path.read_bytes() for path in before} == before

@@ -16,7 +16,15 @@ from test_resume import config, go, lines
 
 import xtx.runs.line_files
 from xtx.cli.main import main
-from xtx.config.config_file import OLD_KEYS, ConfigError, OldKey, decode_config, encode_config, replace_old_settings
+from xtx.config.config_file import (
+    OLD_KEYS,
+    ConfigError,
+    OldKey,
+    check_resumable,
+    decode_config,
+    encode_config,
+    replace_old_settings,
+)
 from xtx.config.settings import RunConfig, XtxSettings
 from xtx.core import UserError
 from xtx.report.data.load_runs import convert_summary, read_run
@@ -484,9 +492,12 @@ def test_keys_of_earlier_versions_are_read(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError, match=r"'settings\.imitation\.length_buckets' .* only with true"):
         replace_old_settings({"imitation": {**imitation, "length_buckets": False}}, XtxSettings())
     config = b'{"game": "x", "agent": "y", "settings": {}, "wide_grammar": %s}'
-    assert decode_config(config % b"false").game == "x"
+    without, with_it = decode_config(config % b"false"), decode_config(config % b"true")
+    check_resumable(without)
     with pytest.raises(ConfigError, match=r"'wide_grammar' of an earlier version, and can go on here only with false"):
-        decode_config(config % b"true")
+        check_resumable(with_it)
+    assert "wide_grammar" not in encode_config(without)
+    assert decode_config(encode_config(with_it).encode()) == with_it
     for lacking in ("retrace", "own_targets"):
         del settings[lacking]
     assert replace_old_settings(settings, XtxSettings()) == settings

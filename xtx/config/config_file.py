@@ -35,7 +35,6 @@ class OldKey:
 
 OLD_KEYS: dict[str, OldKey] = {
     "games": OldKey("num_envs"),
-    "wide_grammar": OldKey(only=False),  # forms beyond the templates: `actions` "whole" finds more
     "settings.halving": OldKey(only=False),  # of XTX, for some hours: how an own target was drawn
     "settings.imitation.bfloat16": OldKey(only=False),  # 20 % of imitation training, 3 % of a run on a GPU
     "settings.imitation.length_buckets": OldKey(only=True),  # batches are always split by length
@@ -86,7 +85,21 @@ def rename_old_keys(config: dict[str, Any]) -> None:
 
 def encode_config(config: RunConfig) -> str:
     """Return the content of config.json for a config."""
-    return json.dumps(asdict(config), indent=2) + "\n"
+    return json.dumps(make_plain(config), indent=2) + "\n"
+
+
+def make_plain(config: RunConfig) -> dict[str, Any]:
+    """Return a config as it is written: without the key of earlier versions, unless it is set."""
+    plain = asdict(config)
+    if not config.wide_grammar:
+        del plain["wide_grammar"]
+    return plain
+
+
+def check_resumable(config: RunConfig) -> None:
+    """Raise `ConfigError` for a run that was begun with what no longer exists, other than in its agent's settings."""
+    if config.wide_grammar:
+        raise ConfigError("has the key 'wide_grammar' of an earlier version, and can go on here only with false")
 
 
 def check_numbers(config: RunConfig) -> None:
@@ -164,7 +177,7 @@ def list_differences(before: str, now: RunConfig) -> list[str]:
     lacks had its default value. Raises `ConfigError` if it is not a config.
     """
     old, new = (
-        _flatten(asdict(decode_config(before.encode("utf-8", "replace")))),
+        _flatten(make_plain(decode_config(before.encode("utf-8", "replace")))),
         _flatten(json.loads(dump_config(now))),
     )
     differences = []
@@ -181,7 +194,7 @@ def list_differences(before: str, now: RunConfig) -> list[str]:
 
 def dump_config(config: RunConfig) -> str:
     """Return a config as one line of JSON, for `list_differences`."""
-    return json.dumps(asdict(config))
+    return json.dumps(make_plain(config))
 
 
 def _flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -354,3 +354,5 @@ class RunConfig:
     """Minutes instead of seconds for the survey of the story, so that more states share their valid actions."""
     log_every: int = 100
     """Vector steps between lines of metrics.jsonl."""
+    wide_grammar: bool = False
+    """Of earlier versions: forms beyond the grammar's templates were tried too. Such a run can be read, not resumed."""

@@ -10,12 +10,13 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from xtx.config.config_file import make_plain
 from xtx.config.settings import RunConfig
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
@@ -153,7 +154,7 @@ def _open_tensorboard(run: Run) -> Iterator[_Write]:
 def flatten_config(config: RunConfig) -> dict[str, bool | int | float | str]:
     """A config as one level, for the tables of hyper-parameters."""
     found: dict[str, bool | int | float | str] = {}
-    waiting: list[tuple[str, Any]] = list(reversed(asdict(config).items()))
+    waiting: list[tuple[str, Any]] = list(reversed(make_plain(config).items()))
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, dict):
@@ -180,7 +181,7 @@ def _open_wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
     note = _read_note(path) or _Note(secrets.token_hex(8))
     try:
         session = wandb.init(
-            dir=str(run.folder), id=note.id, resume="allow", config=asdict(run.config),
+            dir=str(run.folder), id=note.id, resume="allow", config=make_plain(run.config),
             settings=wandb.Settings(silent=quiet, console="off"), **find_wandb_place(run.folder, loggers),
         )  # fmt: skip
     except wandb.Error as error:

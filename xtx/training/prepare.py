@@ -13,7 +13,7 @@ import msgspec
 from xtx.agents.from_file import make_agent_label
 from xtx.agents.registry import find_agent
 from xtx.config.bounds import check_settings
-from xtx.config.config_file import ConfigError, check_numbers, replace_old_settings
+from xtx.config.config_file import ConfigError, check_numbers, check_resumable, replace_old_settings
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError, warn
 from xtx.games.catalog.known_games import find_default_game, is_story_path
@@ -79,6 +79,10 @@ def prepare(config: RunConfig, resources: RunResources, source: Path | None = No
         value = getattr(resources, name)
         if value is not None and not value >= least:
             raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
+    try:
+        check_resumable(config)
+    except ConfigError as error:
+        raise UserError(f"{source} {error}") from None
     # Not at the top: these take a while to load, and a wrong option should be answered at once.
     import torch
 

@@ -119,6 +119,8 @@ def set_up_game_of(config: RunConfig, resources: PlayOptions, actions: Actions |
     """The run's game."""
     from xtx.games.game_setup import set_up_game
 
+    if config.wide_grammar:
+        warn("the run had `--wide-grammar`, which no longer exists; its game offers the actions of the templates here")
     return set_up_game(
         config.game,
         extra_actions=config.extra_actions,

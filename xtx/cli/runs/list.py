@@ -112,9 +112,8 @@ def run(args: Args) -> int:
     rows.sort(key=lambda row: _sort_key(row, args.sort), reverse=args.sort in _DESCENDING)
     console = Console(highlight=False, markup=False, emoji=False)
     if not rows:
-        console.print(
-            "There is no such run." if found else f"There is no run yet; begin one: {format_command('train')}"
-        )
+        none = "There is no such run." if found else f"There is no run yet; begin one: {format_command('train')}"
+        console.print("There is no run that can be read." if unread and not found else none)
     else:
         for line in format_rows(rows, console.width):
             console.print(line, soft_wrap=True)

@@ -322,6 +322,7 @@ def _choices(config: RunConfig, game: str) -> dict[str, Any]:
         "steps": config.steps,
         "num_envs": config.num_envs,
         "byte_score": config.byte_score,
+        "wide_grammar": config.wide_grammar,
         **flatten(config.settings),
     }
     return {**find_paper_settings(config.agent, game), **own}
@@ -348,6 +349,7 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[
             **find_paper_settings(agent, variant.game),
             "steps": read_paper().steps.get(agent),
             "byte_score": False,
+            "wide_grammar": False,
         }
         told = [
             _describe_choice(name, chosen.get(name))
@@ -450,5 +452,6 @@ def list_deviations(config: RunConfig, game: str) -> list[str]:
         return []
     usual["num_envs"] = 1 if config.agent == "rc-dqn" else 8
     usual["byte_score"] = False  # the present Jericho's reading, which is the right one
+    usual["wide_grammar"] = False
     chosen = _choices(config, game)
     return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

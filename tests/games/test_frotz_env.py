@@ -44,6 +44,13 @@ def quiet(kind: Any, *arguments: Any, **options: Any) -> Any:
         return kind(*arguments, **options)
 
 
+def silent(call: Any, *arguments: Any) -> Any:
+    """What a call returns, without any warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*arguments)
+
+
 def plain(state: tuple[Any, ...]) -> list[Any]:
     """A state as plain values, to be compared."""
     return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
@@ -274,6 +281,42 @@ def test_a_command_that_the_emulator_does_not_survive_does_nothing(command: str)
     assert (text, reward, done) == ("The game does not answer to that.", 0, False)
     assert plain(env.get_state()) == before
     assert "coin" in env.step("inventory")[0]
+
+
+def test_strings_and_numbers_may_be_numpys() -> None:
+    """As `numpy.random.choice` gives them."""
+    theirs, ours = (quiet(kind, LOWWATER, seed=np.int64(7)) for kind in (jericho.FrotzEnv, FrotzEnv))
+    assert ours.reset() == theirs.reset()
+    for command in np.array(["open drawer", "take key", "look"]):
+        assert ours.step(command) == theirs.step(command)
+        assert plain(ours.get_state()) == plain(theirs.get_state())
+    candidates = list(np.array(["drop key", "sing"]))
+    assert ours._filter_candidate_actions(candidates) == theirs._filter_candidate_actions(candidates)
+    assert ours.seed(np.int32(5)) == theirs.seed(np.int32(5))
+    assert ours.reset() == theirs.reset()
+
+
+@pytest.mark.parametrize("command", ["\\help", "\\x", "\\t", "\\save now"])
+def test_a_command_to_the_emulator_does_nothing_at_once(command: str) -> None:
+    env = quiet(FrotzEnv, LOWWATER)
+    env.reset()
+    before, process = plain(env.get_state()), env.frotz_lib._handle
+    with pytest.warns(EmulatorLostWarning, match="command to its emulator"):
+        assert env.step(command) == ("The game does not answer to that.", 0, False, {"moves": 0, "score": 0})
+    assert plain(env.get_state()) == before
+    assert env.frotz_lib._handle == process  # no process was given up for it
+
+
+@pytest.mark.parametrize(
+    "command", ["\\", "\\Help", "look\\", "a\\b", "look\nlook", "a\tb", "\x1b[A", "\u2019s", "tr\u00e8s " * 40]
+)
+def test_odd_commands_are_read_as_by_jericho(command: str) -> None:
+    theirs, ours = quiet(jericho.FrotzEnv, LOWWATER, seed=7), quiet(FrotzEnv, LOWWATER, seed=7)
+    theirs.reset()
+    ours.reset()
+    for typed in (command, "look", command * 2, "inventory"):
+        assert silent(ours.step, typed) == silent(theirs.step, typed)
+        assert plain(ours.get_state()) == plain(theirs.get_state())
 
 
 def test_a_story_that_kills_every_process_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

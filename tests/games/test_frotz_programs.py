@@ -1,12 +1,14 @@
-"""Environment code in the manner of three public programs written for Jericho, with one import changed.
+"""Environment code in the manner of public programs written for Jericho, with one import changed.
 
-DRRN and CALM ask for look, inventory and valid actions between `get_state` and `set_state`; TDQN fills templates with
-ids of the parser's words and filters them; KG-A2C follows the object tree and counts steps that change nothing. The
+DRRN asks for look, inventory and valid actions between `get_state` and `set_state`; CALM asks without going back, so
+that looking takes turns, and for the things at hand; TDQN fills templates with ids of the parser's words and filters
+them; KG-A2C follows the object tree and counts steps that change nothing; tale-suite writes all objects as JSON. The
 classes below do the same calls, in code of our own, and are given Jericho's class or ours.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,7 @@ STEPS = 25
 
 
 class ActionListEnv:
-    """As DRRN's and CALM's: what is seen, and a list of valid actions."""
+    """As DRRN's: what is seen, and a list of valid actions."""
 
     def __init__(self, kind: Any, path: str, step_limit: int) -> None:
         self.env, self.step_limit, self.steps = kind(path), step_limit, 0
@@ -93,6 +95,72 @@ class GraphEnv:
         text, reward, done, info = self.env.step(action)
         self.stuck = 0 if done or self.env._world_changed() else self.stuck + 1
         return text, reward, done, info, self.stuck, self.env.get_world_state_hash(), self.graph()
+
+
+class LanguageModelEnv:
+    """As CALM's: looking and taking stock are turns of the game, and valid actions are asked for after them."""
+
+    def __init__(self, kind: Any, path: str) -> None:
+        self.env = kind(path)
+        self.best, self.ends = 0, list[int]()
+
+    def things(self) -> list[str]:
+        groups = self.env._identify_interactive_objects(use_object_tree=False)
+        return sorted({name for group in groups.values() for name, kind, source in group if kind != "ADJ"})
+
+    def step(self, action: str, get_valid: bool = False) -> tuple[str, int, bool, dict[str, Any]]:
+        text, reward, done, info = self.env.step(action)
+        info |= {"look": "unknown", "inv": "unknown", "valid": ["wait", "yes", "no"]}
+        if not done:
+            info["look"], info["inv"] = (self.env.step(command)[0].lower() for command in ("look", "inventory"))
+            info["valid"] = (self.env.get_valid_actions() if get_valid else []) or info["valid"]
+        self.best = max(self.best, info["score"])
+        if done:
+            self.ends.append(info["score"])
+        return text.lower(), reward, done, info
+
+
+def as_json(env: Any) -> str:
+    """As tale-suite's: the whole world as JSON, with what TextWorld asks for before each step."""
+    player = env.get_world_objects(clean=True)[env.player_obj_num]
+    world = [
+        {
+            "num": one.num,
+            "name": one.name,
+            "parent": one.parent,
+            "sibling": one.sibling,
+            "child": one.child,
+            "attributes": [number for number, is_set in enumerate(one.attr) if is_set],
+            "properties": list(one.properties),
+        }
+        for one in env.get_world_objects(clean=True)
+    ]
+    held = [one.num for one in env.get_inventory()]
+    asked = [env.get_score(), env.get_max_score(), env.get_moves(), bool(env.victory()), bool(env.game_over())]
+    return json.dumps([env.get_world_state_hash(), player.num, held, world, asked, env.get_walkthrough()[:2]])
+
+
+@pytest.mark.parametrize("game", ["zork1", "detective"])
+def test_a_language_model_program_sees_the_same(game: str, real_story: Callable[[str], Path]) -> None:
+    path = str(real_story(game))
+    theirs, ours = (LanguageModelEnv(kind, path) for kind in (jericho.FrotzEnv, frotz_env.FrotzEnv))
+    assert ours.env.reset() == theirs.env.reset()
+    for command in theirs.env.get_walkthrough()[:STEPS]:
+        assert ours.step(command) == theirs.step(command)
+    assert (ours.best, ours.ends) == (theirs.best, theirs.ends)
+    *_, info = ours.step("wait", get_valid=True)
+    assert info["valid"] != ["wait", "yes", "no"] and ours.things()
+
+
+@pytest.mark.parametrize("game", ["zork1", "detective"])
+def test_a_program_that_writes_the_world_as_json_sees_the_same(game: str, real_story: Callable[[str], Path]) -> None:
+    path = str(real_story(game))
+    theirs, ours = jericho.FrotzEnv(path), frotz_env.FrotzEnv(path)
+    assert ours.seed(12) == theirs.seed(12)
+    assert ours.reset() == theirs.reset()
+    for command in theirs.get_walkthrough()[:STEPS]:
+        assert ours.step(command) == theirs.step(command)
+        assert as_json(ours) == as_json(theirs)
 
 
 @pytest.mark.parametrize("game", ["zork1", "detective"])

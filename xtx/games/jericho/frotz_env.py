@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
@@ -34,6 +35,8 @@ State = tuple[Any, ...]
 _OBJECT_SIZE = len(bytes(ZObject()))
 _MAX_INPUT: int = jericho.jericho.INPUT_BUFFER_SIZE
 """Limits the bytes of a command; libfrotz cuts the rest off."""
+_EMULATOR_COMMAND = re.compile(r"\\[a-z]")
+"""Begins a command to dumb frotz, such as `\\help`. libfrotz then reads the same command again, without end."""
 
 
 class EmulatorLostWarning(UserWarning):
@@ -183,6 +186,8 @@ class FrotzEnv:
                 stacklevel=2,
             )
         try:
+            if _EMULATOR_COMMAND.match(action):
+                raise UserError("Jericho takes it for a command to its emulator, and never returns from that")
             text, reward, done, moves, score = self._running.step(action)
         except UserError as error:
             warnings.warn(f"{action!r} did nothing: {error}", EmulatorLostWarning, stacklevel=2)

@@ -235,9 +235,16 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _make_plain(value: Any) -> Any:
+    """Python's value for NumPy's: programs draw actions with `numpy.random.choice`."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"this cannot be sent: {value!r:.60}")
+
+
 def encode(message: Request | Answer) -> bytes:
     """A message as it goes over the socket."""
-    body = msgspec.msgpack.encode(message)
+    body = msgspec.msgpack.encode(message, enc_hook=_make_plain)
     return HEADER.pack(len(body)) + body
 
 

@@ -75,7 +75,7 @@ def test_its_agent_plays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "points" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("key", ["wide_grammar"])
+@pytest.mark.parametrize("key", ["wide_grammar", "settings.imitation.bfloat16", "settings.imitation.length_buckets"])
 def test_a_run_with_what_no_longer_exists_is_read_but_not_resumed(
     run: Path, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,33 +111,42 @@ def check_numbers(config: RunConfig) -> None:
             raise ValueError(f"{name} takes a number from {least}{upper}, not {_shorten(value)}")
 
 
-def replace_old_settings(settings: Mapping[str, object], known: Any) -> dict[str, object]:
+def replace_old_settings(settings: Mapping[str, object], known: Any, *, for_training: bool = True) -> dict[str, object]:
     """Rename the keys of settings of an earlier version. Raises `ConfigError` for unknown keys.
 
-    known: an instance of the agent's settings, whose fields are the known keys.
+    known: an instance of the agent's settings, whose fields are the known keys. for_training: also raise for settings
+    that no longer exist, with a value other than today's behaviour; how an agent was trained does not matter where it
+    only plays.
     """
     found = copy.deepcopy(dict(settings))
-    _check_level(found, known, "settings.", found)
+    _check_level(found, known, "settings.", found, for_training)
     return found
 
 
-def _check_level(level: dict[str, Any], known: Any, prefix: str, settings: dict[str, object]) -> None:
+def _check_level(
+    level: dict[str, Any], known: Any, prefix: str, settings: dict[str, object], for_training: bool
+) -> None:
     """Check and rename the keys of one level of settings, and of the levels in it."""
     if not is_dataclass(known):
         return
     names = [field.name for field in fields(known)]
     for name in list(level):
         if name not in names:
-            _replace_old_key(level, name, prefix + name, names, settings)
+            _replace_old_key(level, name, prefix + name, names, settings, for_training)
         elif isinstance(level[name], dict):
-            _check_level(level[name], getattr(known, name), f"{prefix}{name}.", settings)
+            _check_level(level[name], getattr(known, name), f"{prefix}{name}.", settings, for_training)
 
 
 def _replace_old_key(
-    level: dict[str, Any], name: str, key: str, known: Iterable[str], settings: dict[str, object] | None = None
+    level: dict[str, Any],
+    name: str,
+    key: str,
+    known: Iterable[str],
+    settings: dict[str, object] | None = None,
+    for_training: bool = True,
 ) -> None:
     """Remove an old key from its level, and store its value under the present name. Raises `ConfigError` if the key is
-    not one of an earlier version, or its value no longer possible."""
+    not one of an earlier version, or its value no longer possible `for_training`."""
     old = OLD_KEYS.get(key)
     if old is None:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -151,7 +160,7 @@ def _replace_old_key(
             place = place.setdefault(parent, {})
         if place.setdefault(last, value) != value:
             raise ConfigError(f"has {old.new!r} and its earlier name {key!r} with another value; delete {key!r}")
-    elif value != old.only:
+    elif value != old.only and for_training:
         raise ConfigError(
             f"has the key {key!r} of an earlier version, and can go on here only with {json.dumps(old.only)}"
         )

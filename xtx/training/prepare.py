@@ -145,11 +145,13 @@ def make_agent(
     walkthrough: tuple[str, ...],
     num_envs: int | None = None,
     source: Path | None = None,
+    for_training: bool = True,
 ) -> Agent:
-    """Make the run's agent. `source`: the file that the config was read from, for error messages."""
+    """Make the run's agent. `source`: the file that the config was read from, for error messages. `for_training`:
+    refuse settings of earlier versions with which training cannot go on."""
     kind = find_agent(config.agent)
     try:
-        settings = convert_settings(config, kind)
+        settings = convert_settings(config, kind, for_training)
         check_settings(settings)
     except ConfigError as error:
         raise UserError(f"{source or f'the config of {config.agent}'} {error}") from None
@@ -168,9 +170,11 @@ def make_agent(
         raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
 
 
-def convert_settings(config: RunConfig, kind: type[Agent]) -> Any:
+def convert_settings(config: RunConfig, kind: type[Agent], for_training: bool = True) -> Any:
     """Return the agent's settings. Raises `ConfigError` for unknown keys, `msgspec.ValidationError` for wrong types."""
-    return msgspec.convert(replace_old_settings(config.settings, kind.Settings()), kind.Settings)
+    return msgspec.convert(
+        replace_old_settings(config.settings, kind.Settings(), for_training=for_training), kind.Settings
+    )
 
 
 def pick_device(wanted: str) -> str:

@@ -97,7 +97,8 @@ def load_agent(
     from xtx.cli.training.training_session import make_agent, pick_device
 
     torch.set_num_threads(resources.threads or min(8, torch.get_num_threads()))
-    agent = make_agent(config, pick_device(resources.device), game_setup.walkthrough, source=folder / "config.json")
+    device, source = pick_device(resources.device), folder / "config.json"
+    agent = make_agent(config, device, game_setup.walkthrough, source=source, for_training=False)
     changed = f"{folder / 'config.json'} is not that of the checkpoint {path}: {'; '.join(changes[:3])}"
     try:
         agent.load(state["agent"])

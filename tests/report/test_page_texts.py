@@ -101,3 +101,8 @@ def test_who_is_ahead_is_told_with_its_settings(tmp_path: Path) -> None:
         write_run(tmp_path / game / "c", [15] * 4, game=game, steps=400, agent="drrn")
     said = [block.text for block in build(read_board(tmp_path)).sections[0].blocks if isinstance(block, Text)]
     assert any("xtx (trajectories.floor=3) on 2 (zork1, detective)." in line for line in said), said
+    for number, game in enumerate(("ludicorp", "omniquest", "zork3", "library")):
+        write_run(tmp_path / game / "a", [1] * 4, game=game, steps=400, agent="drrn")
+        write_run(tmp_path / game / "b", [5] * 4, game=game, steps=400, agent=f"agent-{number}")
+    said = [block.text for block in build(read_board(tmp_path)).sections[0].blocks if isinstance(block, Text)]
+    assert any(line.endswith("on 1 (ludicorp), agent-2 on 1 (zork3), others on 2.") for line in said), said

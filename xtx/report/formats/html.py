@@ -190,7 +190,11 @@ def _turn(turn: Turn, before: Turn | None) -> str:
 def _table(table: Table) -> Iterator[str]:
     kind = ' class="words"' if table.words else ""
     columns = [_agent_mark(agent) for agent in table.agents] or [""] * len(table.header)
-    head = "".join(f'<th scope="col"{of}>{escape(name)}</th>' for name, of in zip(table.header, columns, strict=True))
+    kinds = [' class="long"' if len(agent) > LONG else "" for agent in table.agents] or [""] * len(table.header)
+    head = "".join(
+        f'<th scope="col"{of}{long}>{escape(name)}</th>'
+        for name, of, long in zip(table.header, columns, kinds, strict=True)
+    )
     tall = " tall" if len(table.rows) > TALL else ""
     yield f'<div class="scroll{tall}" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>'
     for row in table.rows:

@@ -21,6 +21,8 @@ MAX_LINES = 8
 """Agents in the large curve; the plots below have all."""
 MAX_ROWS = 14
 """Of the compact table."""
+MAX_WINNERS = 3
+"""Agents that are ahead, in the sentence on that: more would drive the curve off a phone's first screen."""
 MAX_NAMES = 4
 """Names of games or agents in one sentence."""
 
@@ -123,7 +125,9 @@ def _who_is_ahead(board: Board) -> str:
     if not winners:
         return ""
     order = sorted(winners.items(), key=lambda item: -len(item[1]))
-    told = ", ".join(f"{agent} on {_count_games(games)}" for agent, games in order[:MAX_NAMES])
+    told = ", ".join(f"{agent} on {_count_games(games)}" for agent, games in order[:MAX_WINNERS])
+    others = len({game for _, games in order[MAX_WINNERS:] for game in games})
+    told += f", others on {others}" if others else ""
     steps = format_count(min(at)) if len(at) == 1 else f"{format_count(min(at))} to {format_count(max(at))}"
     return f"Highest {AVG_OF_ALL} on {len(compared)} games with several agents, at equal steps ({steps}): {told}."
 

@@ -21,7 +21,7 @@ from xtx.report.number_format import format_number, format_short
 from xtx.report.plots.room_map import MapPlot, make_map_style
 
 WIDTH, HEIGHT = 440, 260
-LARGE_WIDTH, LARGE_HEIGHT = 640, 380
+LARGE_WIDTH, LARGE_HEIGHT = 640, 345
 LEFT, RIGHT, TOP, BOTTOM = 48, 20, 12, 40
 COLOURS = 12
 MARKERS = {

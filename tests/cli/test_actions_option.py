@@ -107,7 +107,7 @@ def test_the_python_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         opened.append(spec)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xtx.games.vector.isolated_game.GuardedGame", see)
+    monkeypatch.setattr("xtx.games.vector.isolated_game.IsolatedGame", see)
     asked: list[dict[str, Any]] = [{}, {"actions": "templates"}]
     for arguments in asked:
         with pytest.raises(KeyboardInterrupt):

@@ -359,7 +359,7 @@ def test_hints_in_a_story(trained: str, atlas: str) -> None:
 
 def test_hints_know_the_persons_own_commands(trained: str) -> None:
     from xtx.core import Agent, Brief, Decision, Insight, NoSettings, Observation
-    from xtx.games.vector.isolated_game import GuardedGame
+    from xtx.games.vector.isolated_game import IsolatedGame
     from xtx.play.interactive import InteractivePlay, Keyboard
     from xtx.play.screen import Screen
 
@@ -373,7 +373,7 @@ def test_hints_know_the_persons_own_commands(trained: str) -> None:
             self.asked.append((observation.step, list(previous)))
             return Insight({})
 
-    played = PlayedGame(GameSpec("toy:corridor-5"), GuardedGame)
+    played = PlayedGame(GameSpec("toy:corridor-5"), IsolatedGame)
     with contextlib.closing(played):
         session = InteractivePlay(played, screen := Screen(), Keyboard(), Adviser(NoSettings(), Brief(1, 0)))
         played.begin()

@@ -19,7 +19,7 @@ from xtx.core import Observation, Step, UserError, warn
 from xtx.games.catalog.known_games import entries, find_default_game, find_story, locate
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
-from xtx.games.vector.isolated_game import GuardedGame
+from xtx.games.vector.isolated_game import IsolatedGame
 
 if TYPE_CHECKING:
     from xtx.games.gym import StoryEnv
@@ -139,16 +139,16 @@ class GameEnv:
     ) -> None:
         self._spec = spec
         self._seed = seed
-        self._guarded = GuardedGame(spec, warn, on_survey)
+        self._isolated = IsolatedGame(spec, warn, on_survey)
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._observation: Observation | None = None
         self._is_over = False
 
     @property
-    def _game(self) -> GuardedGame:
+    def _game(self) -> IsolatedGame:
         self._check_process()
-        return self._guarded
+        return self._isolated
 
     def _check_process(self) -> None:
         """Raise `UserError` in a forked process. Comes before the lock is taken: a fork keeps the locks of threads that
@@ -265,7 +265,7 @@ class GameEnv:
     def close(self) -> None:
         """End the game's process."""
         if os.getpid() == self._owner:
-            self._guarded.close()
+            self._isolated.close()
 
     def __enter__(self) -> Self:
         return self

@@ -94,7 +94,7 @@ def run(args: Args) -> int:
     # Not at the top: Jericho takes a while to load, and a wrong name should be answered at once.
     from xtx.games.atlas.store import default_path
     from xtx.games.story_game import GameSpec
-    from xtx.games.vector.isolated_game import GuardedGame
+    from xtx.games.vector.isolated_game import IsolatedGame
     from xtx.play.played_game import PlayedGame
     from xtx.play.screen import Screen
 
@@ -118,7 +118,7 @@ def run(args: Args) -> int:
             screen.open_transcript(args.transcript)
         loaded = None if folder is None else _load(args, folder, screen)
         with screen.show_progress("looking into the game...") if searching else contextlib.nullcontext() as on_survey:
-            played = PlayedGame(spec, lambda spec: GuardedGame(spec, screen.show_note, on_survey))
+            played = PlayedGame(spec, lambda spec: IsolatedGame(spec, screen.show_note, on_survey))
         with contextlib.closing(played):
             return (
                 _play_by_hand(args, played, screen, loaded)

@@ -30,7 +30,7 @@ from xtx.games.catalog import known_games
 from xtx.games.zmachine.typed_input import COMMAND_LENGTH, READABLE, find_interpreter_word, fit
 
 if TYPE_CHECKING:
-    from xtx.games.vector.isolated_game import GuardedGame
+    from xtx.games.vector.isolated_game import IsolatedGame
 
 NAMESPACE = "xtx"
 
@@ -96,7 +96,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         self._extra_actions, self._actions = extra_actions, actions
         self._stochastic = stochastic
         self._atlas = atlas
-        self._game: GuardedGame | None = None
+        self._game: IsolatedGame | None = None
         self._rendered = ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
@@ -129,22 +129,22 @@ class StoryEnv(gymnasium.Env[str, str]):
             self._game.close()
             self._game = None
 
-    def _open_game(self) -> GuardedGame:
+    def _open_game(self) -> IsolatedGame:
         if self._game is None:
             from xtx.games.atlas.store import default_path
             from xtx.games.story_game import GameSpec
-            from xtx.games.vector.isolated_game import GuardedGame
+            from xtx.games.vector.isolated_game import IsolatedGame
 
             if isinstance(self._atlas, bool):
                 atlas = str(default_path()) if self._atlas else None
             else:
                 atlas = os.fspath(self._atlas)
             spec = GameSpec(self._path, self._extra_actions, atlas, actions=self._actions)
-            self._game = GuardedGame(spec)
+            self._game = IsolatedGame(spec)
         return self._game
 
     @staticmethod
-    def _make_info(game: GuardedGame, observation: Observation, won: bool = False) -> Info:
+    def _make_info(game: IsolatedGame, observation: Observation, won: bool = False) -> Info:
         return {
             "actions": observation.actions,
             "look": observation.look,

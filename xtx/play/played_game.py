@@ -12,7 +12,7 @@ from xtx.core import Game, Observation, Step
 from xtx.games.emulator.printed_text import clean
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import NO_ANSWER, GameSpec
-from xtx.games.vector.isolated_game import GuardedGame
+from xtx.games.vector.isolated_game import IsolatedGame
 
 UNDO_LEVELS = 500
 
@@ -57,7 +57,7 @@ class DetailedGame(Game, Protocol):
 class PlayedGame:
     """One game being played. `open_game` makes the games behind it, here or in another process."""
 
-    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], DetailedGame] = GuardedGame) -> None:
+    def __init__(self, spec: GameSpec, open_game: Callable[[GameSpec], DetailedGame] = IsolatedGame) -> None:
         self._open = open_game
         self._spec = spec = replace(spec, details=True)
         # An atlas that nothing is looked up in need not be opened.

@@ -163,7 +163,7 @@ def is_held(folder: Path) -> bool:
         lock = open_regular(folder / "lock", os.O_RDWR)
     except FileNotFoundError:
         return False
-    except PermissionError:  # a run of somebody else's, whose lock is for its owner alone
+    except PermissionError:  # another user's run: only its owner may open the lock
         return _is_listed_as_locked(folder / "lock")
     try:
         return not _try_lock(lock)

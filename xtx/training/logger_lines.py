@@ -68,7 +68,7 @@ class PointReader:
         self._metrics = _NewLines(folder / "metrics.jsonl")
         self._episodes = _NewLines(folder / "episodes.jsonl")
         self._timing = _NewLines(folder / "timing.jsonl")
-        self._marks: dict[int, tuple[float, float | None]] = {}
+        self._timings: dict[int, tuple[float, float | None]] = {}
         """Time and steps per second, by step."""
         self._newest: dict[str, Any] = {}
         self._scores: deque[int] = deque(maxlen=EPISODES_OF_MEAN)
@@ -78,7 +78,7 @@ class PointReader:
     def read(self) -> list[Point]:
         """The points that are new, in the order of their steps."""
         for line in self._timing.read():
-            self._mark(line)
+            self._note_timing(line)
         points: dict[int, Point] = {}
         for line in self._episodes.read():
             self._add_episode(line, points)
@@ -90,12 +90,12 @@ class PointReader:
                     for name, value in line.items()
                     if name not in ("step", "episodes") and isinstance(value, int | float)
                 }
-                point.time, speed = self._marks.get(step, (None, None))
+                point.time, speed = self._timings.get(step, (None, None))
                 if speed is not None:
                     point.numbers["steps_per_second"] = speed
         return [points[step] for step in sorted(points)]
 
-    def _mark(self, line: Any) -> None:
+    def _note_timing(self, line: Any) -> None:
         """Notes when a line of metrics was written, and the speed since the one before of the same start."""
         if not isinstance(line, dict):
             return
@@ -105,7 +105,7 @@ class PointReader:
         before, self._newest = self._newest, line
         same_start = bool(before) and _sum_parts(before.get("parts")) <= _sum_parts(parts) and step > before["step"]
         speed = (step - before["step"]) / (time - before["time"]) if same_start and time > before["time"] else None
-        self._marks[step] = time, speed
+        self._timings[step] = time, speed
 
     def _add_episode(self, line: Any, points: dict[int, Point]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The server."""
+"""Serves the live view: an HTTP server on a socket, with uvicorn."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 from xtx.games.known_layouts import fits
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.vector.isolated_game import GuardedGame
+from xtx.games.vector.isolated_game import IsolatedGame
 from xtx.games.zset.engine import UNJUDGED, Engine
 
 LOWWATER = Path(__file__).parents[3] / "xtx/games/catalog/data/lowwater.z5"
@@ -184,7 +184,7 @@ def test_a_story_that_is_surveyed_tells_how_far_it_is(tmp_path: Path) -> None:
     profile = msgspec.structs.replace(found.profile, volatile=())
     story.with_suffix(".json").write_bytes(msgspec.json.encode(profile))
     shares: list[float] = []
-    game = GuardedGame(GameSpec(str(story)), on_survey=shares.append)
+    game = IsolatedGame(GameSpec(str(story)), on_survey=shares.append)
     game.close()
     assert shares
     assert 0 < min(shares) <= max(shares) <= 1

@@ -79,11 +79,11 @@ def run(args: Args) -> int:
 
 def _replay(game_setup: GameSetup, best: EpisodeRecord, screen: Screen | None) -> int:
     """The final score when the episode is played again; shown as it goes, if there is a screen."""
-    from xtx.games.vector.isolated_game import GuardedGame
+    from xtx.games.vector.isolated_game import IsolatedGame
     from xtx.play.played_game import PlayedGame
 
     # Nothing is searched: the actions are known.
-    played = PlayedGame(replace(game_setup.spec, search=False, atlas=None), lambda spec: GuardedGame(spec, warn))
+    played = PlayedGame(replace(game_setup.spec, search=False, atlas=None), lambda spec: IsolatedGame(spec, warn))
     with contextlib.closing(played):
         played.seed = best.seed
         scene = played.begin()

@@ -65,14 +65,14 @@ class Replays:
 
 
 def _open(run: RunData) -> PlayedGame | None:
-    from xtx.games.vector.isolated_game import GuardedGame
+    from xtx.games.vector.isolated_game import IsolatedGame
     from xtx.play.played_game import PlayedGame
 
     try:
         game_setup = set_up_game_of(run.config, PlayOptions(no_atlas=True))
         # Nothing is searched: the actions are known.
         spec = replace(game_setup.spec, search=False, atlas=None)
-        return PlayedGame(spec, lambda spec: GuardedGame(spec, lambda line: None))
+        return PlayedGame(spec, lambda spec: IsolatedGame(spec, lambda line: None))
     except (UserError, OSError, ValueError):  # a game's name may be anything
         return None
 

@@ -34,7 +34,7 @@ _TABLE_GAP = 16
 
 
 @dataclass(frozen=True)
-class _Question:
+class _ByteTrial:
     """Which of some bytes make a difference in a state if they have their usual values."""
 
     state: Snapshot
@@ -53,11 +53,11 @@ class _Tried:
     affected_rooms: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @staticmethod
-    def add(questions: Sequence[_Question], rooms: dict[int, set[int]]) -> None:
-        """Adds the rooms of some questions for all of their suspects."""
-        for question in questions:
-            for address in question.suspects:
-                rooms[address].add(question.room)
+    def add(byte_trials: Sequence[_ByteTrial], rooms: dict[int, set[int]]) -> None:
+        """Adds the rooms of some trials for all of their suspects."""
+        for byte_trial in byte_trials:
+            for address in byte_trial.suspects:
+                rooms[address].add(byte_trial.room)
 
     def is_idle(self, address: int) -> bool:
         """Whether a byte was tried often enough and seldom matters."""
@@ -110,21 +110,21 @@ class IdleBytes:
 
     def _try(self, suspects: Sequence[int], usual: Mapping[int, int]) -> _Tried:
         tried = _Tried()
-        for questions in self._split_into_chunks(suspects, usual, tried):
+        for byte_trials in self._split_into_chunks(suspects, usual, tried):
             if self._trials.budget.is_spent:
-                tried.add(questions, tried.untried)
+                tried.add(byte_trials, tried.untried)
                 continue
-            limit = self._trials.budget.left // (2 * len(questions))
-            decisive = self._trials.each(_make_dependency_finder(usual, limit), questions)
-            tried.add(questions, tried.tested)
-            for question, found in zip(questions, decisive, strict=True):
+            limit = self._trials.budget.left // (2 * len(byte_trials))
+            decisive = self._trials.each(_make_dependency_finder(usual, limit), byte_trials)
+            tried.add(byte_trials, tried.tested)
+            for byte_trial, found in zip(byte_trials, decisive, strict=True):
                 for address in found:
-                    tried.affected_rooms[address].add(question.room)
+                    tried.affected_rooms[address].add(byte_trial.room)
         return tried
 
     def _split_into_chunks(
         self, suspects: Sequence[int], usual: Mapping[int, int], tried: _Tried
-    ) -> Iterator[list[_Question]]:
+    ) -> Iterator[list[_ByteTrial]]:
         thorough = self._choose_states(usual, _ROOMS)
         chosen = sorted(self._choose_states(usual, len(self._memory)), key=lambda i: (i not in thorough, i))
         for begin in range(0, len(chosen), CHUNK):
@@ -132,18 +132,18 @@ class IdleBytes:
             # A byte that matters in many rooms belongs to the key: it need not be found again.
             doubtful = [a for a in suspects if len(tried.affected_rooms[a]) < _OFTEN or tried.is_idle(a)]
             yield [
-                self._make_question(i, [a for a in doubtful if self._memory[i, a] != usual[a]], i in thorough)
+                self._make_byte_trial(i, [a for a in doubtful if self._memory[i, a] != usual[a]], i in thorough)
                 for i in some
             ]
 
-    def _make_question(self, index: int, suspects: Sequence[int], thorough: bool) -> _Question:
-        """The question of a state: what is seen, where one can go, or, thoroughly, what any command does."""
+    def _make_byte_trial(self, index: int, suspects: Sequence[int], thorough: bool) -> _ByteTrial:
+        """The trial of a state: what is seen, where one can go, or, thoroughly, what any command does."""
         state, commands = self._states[index], self._commands
         if thorough and not self._trials.budget.is_spent:
             more = self._traces.commands(state)[len(NONSENSE) :]
             commands = (*commands, *(c for c in more if c not in self._trials.avoid))
         watched = self._world.watched(self._memory[index])
-        return _Question(state, self._rooms[index], tuple(suspects), commands, watched)
+        return _ByteTrial(state, self._rooms[index], tuple(suspects), commands, watched)
 
     def _find_tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
         """By suspect: those that lie in the same table, it seems. If one square of a board matters, all do."""
@@ -172,22 +172,22 @@ class IdleBytes:
         return self._memory
 
 
-def _make_dependency_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _Question], list[int]]:
-    """A function that finds those of a question's suspects on which something depends. When it has done that much work,
+def _make_dependency_finder(usual: Mapping[int, int], limit: int) -> Callable[[Trial, _ByteTrial], list[int]]:
+    """A function that finds those of a trial's suspects on which something depends. When it has done that much work,
     it counts those that are left as found too."""
 
-    def find_dependencies(trial: Trial, question: _Question) -> list[int]:
-        raw = np.frombuffer(question.state.ram, np.uint8)
+    def find_dependencies(trial: Trial, byte_trial: _ByteTrial) -> list[int]:
+        raw = np.frombuffer(byte_trial.state.ram, np.uint8)
 
         def appearance(addresses: Sequence[int]) -> tuple[tuple[str, ...], bytes]:
             ram = raw.copy()
             ram[list(addresses)] = [usual[a] for a in addresses]
-            state = msgspec.structs.replace(question.state, ram=ram.tobytes())
-            outcomes = trial.outcomes(state, question.commands, question.watched)
+            state = msgspec.structs.replace(byte_trial.state, ram=ram.tobytes())
+            outcomes = trial.outcomes(state, byte_trial.commands, byte_trial.watched)
             return trial.answers(state, ("look", "inventory")), outcomes.tobytes()
 
         end = trial.work + limit
-        truth, found, left = appearance(()), [], list(question.suspects)
+        truth, found, left = appearance(()), [], list(byte_trial.suspects)
         while (byte := find_first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
             found.append(byte)
             left.remove(byte)

@@ -18,14 +18,21 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The whole state of an emulator, random numbers included; plain data, so it can be stored anywhere."""
 
     ram: bytes
+    """Dynamic memory."""
     stack: bytes
+    """The part of the stack that is in use, from `sp` on."""
     pc: int
     sp: int
     fp: int
+    """Program counter, stack pointer and frame pointer."""
     frames: int
+    """Routines that have not returned."""
     opcode: int
+    """The instruction at which the story waits: 228 for a line, 246 for a key."""
     rng: tuple[int, int, int]
+    """State of the random generator: its number, and the interval and counter of the predictable mode."""
     narration: bytes
+    """The text that the last command printed."""
     printed_score: int = 0
     """In stories that only print their score: what they printed last. It stands where they cannot be asked."""
 

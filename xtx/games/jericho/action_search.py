@@ -7,7 +7,7 @@ import threading
 
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.story_game import GameSpec
-from xtx.games.vector.isolated_game import GuardedGame
+from xtx.games.vector.isolated_game import IsolatedGame
 
 _MAX_SEARCHES = 2
 """Limits the stories whose searching process is kept when no environment uses it any more."""
@@ -18,7 +18,7 @@ class ActionSearch:
 
     def __init__(self, spec: GameSpec) -> None:
         self.owner = os.getpid()
-        self._game = GuardedGame(spec)
+        self._game = IsolatedGame(spec)
         self._lock = threading.Lock()
 
     def find(self, saved_game: bytes) -> list[str]:

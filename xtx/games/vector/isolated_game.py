@@ -10,7 +10,7 @@ from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
 
 
-class GuardedGame:
+class IsolatedGame:
     """A game in a process of its own: a command that kills it, or never ends, does nothing. It cannot be saved after
     its end."""
 

@@ -25,7 +25,7 @@ class Commands(Sequence[str]):
 
     @classmethod
     def of(cls, commands: Sequence[str]) -> Commands:
-        """The same commands. Where one has a NUL inside there is a backslash, which nobody understands either."""
+        """The same commands. Where one has a NUL inside there is a backslash, which no story understands either."""
         if isinstance(commands, Commands):
             return commands
         joined = np.frombuffer(("\0".join(commands) + "\0").encode("utf-8", "replace"), np.uint8)

@@ -33,9 +33,9 @@ int machine_load(engine *e, const uint8_t *story, uint32_t size) {
     uint32_t capacity = e->size > 0x10000 ? e->size + 16 : MEMORY;
     e->memory = calloc(1, capacity);
     e->decoded = calloc(e->size, sizeof *e->decoded);
-    e->meetings = calloc(e->size, sizeof *e->meetings);
+    e->merge_points = calloc(e->size, sizeof *e->merge_points);
     e->strings = calloc(e->size, sizeof *e->strings);
-    if (!e->memory || !e->decoded || !e->meetings || !e->strings) return -2;
+    if (!e->memory || !e->decoded || !e->merge_points || !e->strings) return -2;
     memcpy(e->memory, story, e->size);
     e->dictionary = raw_word(e, 0x08);
     e->objects = raw_word(e, 0x0A);
@@ -52,7 +52,7 @@ void machine_free(engine *e) {
     free(e->allocations);
     free(e->memory);
     free(e->decoded);
-    free(e->meetings);
+    free(e->merge_points);
     free(e->strings);
 }
 
@@ -71,13 +71,13 @@ void machine_free(engine *e) {
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
     X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
 
-/* Special handlers: MEET, and the most frequent operations with a handler for each kind of operands: a constant (C),
- * the stack (S), a local (L) or a global (G). The general handlers test the kind of each operand, a branch that the
- * processor cannot predict. */
+/* Special handlers: AT_MERGE_POINT, and the most frequent operations with a handler for each kind of operands: a
+ * constant (C), the stack (S), a local (L) or a global (G). The general handlers test the kind of each operand, a
+ * branch that the processor cannot predict. */
 #define FOR_KINDS(X, op) X(op##_C) X(op##_S) X(op##_L) X(op##_G)
 #define FOR_PAIRS(X, op) FOR_KINDS(X, op##_C) FOR_KINDS(X, op##_S) FOR_KINDS(X, op##_L) FOR_KINDS(X, op##_G)
 #define SPECIAL(X) \
-    X(MEET) FOR_PAIRS(X, JE2) FOR_PAIRS(X, JL2) FOR_PAIRS(X, JG2) FOR_PAIRS(X, ADD2) FOR_PAIRS(X, SUB2) \
+    X(AT_MERGE_POINT) FOR_PAIRS(X, JE2) FOR_PAIRS(X, JL2) FOR_PAIRS(X, JG2) FOR_PAIRS(X, ADD2) FOR_PAIRS(X, SUB2) \
     FOR_PAIRS(X, AND2) FOR_PAIRS(X, LOADW2) FOR_PAIRS(X, LOADB2) FOR_KINDS(X, JZ1) FOR_KINDS(X, RET1) \
     FOR_KINDS(X, TO_LOCAL) FOR_KINDS(X, TO_GLOBAL) X(INC_L) X(INC_G) X(DEC_L) X(DEC_G)
 
@@ -268,7 +268,7 @@ int follows(const instruction *in, uint32_t next[2]) {
     return in->branch == BRANCH_JUMP ? 2 : 1;
 }
 
-void wait_at(instruction *in) { in->handler = MEET; }
+void wait_at(instruction *in) { in->handler = AT_MERGE_POINT; }
 
 /* --- objects ------------------------------------------------------------------------------------------------ */
 
@@ -666,12 +666,12 @@ static void scan_table(engine *e, value wanted, uint32_t address, uint32_t count
     value made = new_vector(e, 0, &to);
     if (!shadowed) { /* the table is read once for all lanes */
         const uint16_t *lane = e->vectors[vector_index(wanted)].lane;
-        uint32_t stamp = next_memo_stamp(e);
+        uint32_t generation = next_memo_generation(e);
         for (uint32_t i = 0; i < count; i++, at = (uint16_t)(at + step)) {
             memo *first = &e->memos[word ? raw_word(e, at) : e->memory[at]];
-            if (first->stamp != stamp) *first = (memo){stamp, (uint16_t)at};
+            if (first->generation != generation) *first = (memo){generation, (uint16_t)at};
         }
-        EACH_LANE(e->set, c, to[c] = e->memos[lane[c]].stamp == stamp ? e->memos[lane[c]].result : 0;);
+        EACH_LANE(e->set, c, to[c] = e->memos[lane[c]].generation == generation ? e->memos[lane[c]].result : 0;);
         *result = simplify(e, made);
         return;
     }
@@ -1268,10 +1268,10 @@ void machine_run(engine *e) {
         NEXT;
 
     /* Not an instruction of the story: a merge point, where parts of a set may have to wait for each other. */
-    DO(MEET)
+    DO(AT_MERGE_POINT)
         if (e->snapshot_count) {
             const snapshot *s = &e->snapshots[e->snapshot_count - 1];
-            if (s->meet != in || s->at.frames != e->now.frames) goto *doing[in->operation];
+            if (s->merge_at != in || s->at.frames != e->now.frames) goto *doing[in->operation];
             executed--; /* it is executed after the merge */
             goto wait;
         }

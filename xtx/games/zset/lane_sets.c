@@ -178,11 +178,11 @@ void store_word_vector(engine *e, uint32_t address, value v) {
 void store_byte_vector(engine *e, uint32_t address, value v) { e->shadows[address] = shadow_low(vector_index(v)); }
 
 void begin_journal(engine *e) {
-    enum { STEP = 4 }; /* leaves numbers for sizes of 1 and 2 between two stamps */
-    e->journal_stamp += STEP;
-    if (e->journal_stamp) return;
+    enum { STEP = 4 }; /* leaves numbers for sizes of 1 and 2 between two generations */
+    e->journal_generation += STEP;
+    if (e->journal_generation) return;
     memset(e->journaled, 0, MEMORY * sizeof *e->journaled);
-    e->journal_stamp = STEP;
+    e->journal_generation = STEP;
 }
 
 void rollback(engine *e, uint32_t length) {
@@ -468,29 +468,29 @@ static int32_t find_property(const engine *e, uint32_t object, uint32_t property
     return -1;
 }
 
-uint32_t next_memo_stamp(engine *e) {
-    if (++e->memo_stamp == 0) { /* all stamps were used: entries of earlier ones must not match again */
+uint32_t next_memo_generation(engine *e) {
+    if (++e->memo_generation == 0) { /* all generations were used: entries of earlier ones must not match again */
         memset(e->memos, 0, 0x10000 * sizeof *e->memos);
-        e->memo_stamp = 1;
+        e->memo_generation = 1;
     }
-    return e->memo_stamp;
+    return e->memo_generation;
 }
 
 /* Returns 0 if some lane's list of properties cannot be read. */
 int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result) {
     uint16_t *to;
     value made = new_vector(e, 0, &to);
-    uint32_t stamp = next_memo_stamp(e), failed = 0, small = e->version <= 3;
+    uint32_t generation = next_memo_generation(e), failed = 0, small = e->version <= 3;
     EACH_LANE(e->set, c, {
         uint16_t number = lane_value(e, object, c), found = 0;
         memo *known = &e->memos[number];
         if (!number) {
             to[c] = 0;
         } else {
-            if (known->stamp != stamp) {
+            if (known->generation != generation) {
                 int32_t address = find_property(e, number, property);
                 failed |= address < 0;
-                *known = (memo){stamp, (uint16_t)(address < 0 ? 0 : address)};
+                *known = (memo){generation, (uint16_t)(address < 0 ? 0 : address)};
             }
             found = known->result;
             uint32_t size = e->memory[found];
@@ -575,15 +575,15 @@ static void make_groups(engine *e) {
         make_two_groups(e, member);
         return;
     }
-    if (++e->key_stamps == 0) { /* all stamps were used: those of earlier splits must not match again */
-        memset(e->key_stamp, 0, 0x10000 * sizeof *e->key_stamp);
-        e->key_stamps = 1;
+    if (++e->key_generations == 0) { /* all generations were used: those of earlier splits must not match again */
+        memset(e->key_generation, 0, 0x10000 * sizeof *e->key_generation);
+        e->key_generations = 1;
     }
-    uint32_t stamp = e->key_stamps, groups = 0, *counts = e->scratch_lanes;
+    uint32_t generation = e->key_generations, groups = 0, *counts = e->scratch_lanes;
     EACH_LANE(e->set, c, {
         uint16_t key = keys[c];
-        if (e->key_stamp[key] != stamp) {
-            e->key_stamp[key] = stamp;
+        if (e->key_generation[key] != generation) {
+            e->key_generation[key] = generation;
             e->key_group[key] = groups;
             counts[groups++] = 0;
         }
@@ -607,7 +607,7 @@ void split(engine *e) {
     e->stack_copies = grow(e, e->stack_copies, &e->stack_copy_capacity, (size_t)e->stack_copy_length + stack_cells,
                            sizeof *e->stack_copies);
     uint32_t first_group = e->group_count;
-    const instruction *meet = e->merging ? meeting_place(e, e->now.at, e->now.frames) : NULL;
+    const instruction *merge_at = e->merging ? find_merge_point(e, e->now.at, e->now.frames) : NULL;
     make_groups(e);
     e->snapshots[e->snapshot_count++] = (snapshot){
         .at = e->now,
@@ -624,7 +624,7 @@ void split(engine *e) {
         .member_mark = e->member_arena.top,
         .parked_mark = e->parked_arena.top,
         .join = e->merging ? e->now.frames : -1,
-        .meet = meet,
+        .merge_at = merge_at,
     };
     memcpy(e->stack_copies + e->stack_copy_length, e->stack + e->now.sp, stack_cells * sizeof(value));
     e->stack_copy_length += stack_cells;
@@ -648,17 +648,17 @@ enum { TOUCHED = 1, WORD_STARTS = 2, KEPT = 4, MARKS = 8 };
 
 static uint32_t marks(const engine *e, uint32_t address) {
     uint32_t mark = e->mark[address];
-    return mark / MARKS == e->mark_stamp ? mark % MARKS : 0;
+    return mark / MARKS == e->mark_generation ? mark % MARKS : 0;
 }
 
 static void add_marks(engine *e, uint32_t address, uint32_t more) {
-    e->mark[address] = e->mark_stamp * MARKS + (marks(e, address) | more);
+    e->mark[address] = e->mark_generation * MARKS + (marks(e, address) | more);
 }
 
 static void next_marks(engine *e) {
-    if (++e->mark_stamp < UINT32_MAX / MARKS - 1) return;
+    if (++e->mark_generation < UINT32_MAX / MARKS - 1) return;
     memset(e->mark, 0, MEMORY * sizeof *e->mark);
-    e->mark_stamp = 1;
+    e->mark_generation = 1;
 }
 
 /* Which bytes were written since the snapshot, and whether as parts of words. */
@@ -983,7 +983,7 @@ static void start_group(engine *e, snapshot *s) {
 }
 
 /* Whether another class could still be merged with this one further on. */
-static int can_meet(const engine *e, const snapshot *s, uint32_t class) {
+static int can_rejoin(const engine *e, const snapshot *s, uint32_t class) {
     const registers *own = NULL;
     for (uint32_t i = s->waiting; i < s->end_waiting && !own; i++)
         if (e->parked[i].class == class) own = &e->parked[i].at;
@@ -1023,8 +1023,8 @@ int resume(engine *e) {
             return 1;
         }
         uint32_t class = s->next++, from = s->waiting, to = s->end_waiting;
-        s->join = can_meet(e, s, class) ? s->level : -1;
-        s->meet = NULL;
+        s->join = can_rejoin(e, s, class) ? s->level : -1;
+        s->merge_at = NULL;
         merge(e, from, to, class);
         if (s->groups == 1) pop_snapshot(e); /* only its vectors are still needed, and they stay */
         /* A class with fewer frames than others waits for them at once. */

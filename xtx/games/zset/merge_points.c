@@ -91,19 +91,19 @@ static int can_avoid(graph *g, int32_t avoided) {
 
 /* The first node that is on every path: it must be on the shortest one. */
 static instruction *find_place(graph *g) {
-    int32_t way[MOST_TRIED], length = 0, end = 0;
+    int32_t path[MOST_TRIED], length = 0, end = 0;
     while (end < g->count && !g->nodes[end].is_end) end++;
     if (end == g->count) return NULL;
     for (int32_t i = end; i > 0; i = g->nodes[i].from) length++;
     for (int32_t i = end, k = length; i > 0; i = g->nodes[i].from)
-        if (--k < MOST_TRIED) way[k] = i;
+        if (--k < MOST_TRIED) path[k] = i;
     for (int32_t k = 0; k < length && k < MOST_TRIED; k++)
-        if (!can_avoid(g, way[k])) return g->nodes[way[k]].in;
+        if (!can_avoid(g, path[k])) return g->nodes[path[k]].in;
     return NULL;
 }
 
-static meeting analyse(engine *e, uint32_t address, uint32_t turn_end) {
-    meeting found = {.turn_end = turn_end};
+static merge_point analyse(engine *e, uint32_t address, uint32_t turn_end) {
+    merge_point found = {.turn_end = turn_end};
     size_t mark = e->lane_arena.top;
     graph g = {.e = e};
     g.nodes = arena_take(e, &e->lane_arena, MOST_NODES * sizeof *g.nodes);
@@ -119,9 +119,9 @@ static meeting analyse(engine *e, uint32_t address, uint32_t turn_end) {
     return found;
 }
 
-const instruction *meeting_place(engine *e, const instruction *in, int32_t frames) {
+const instruction *find_merge_point(engine *e, const instruction *in, int32_t frames) {
     if (frames < 0 || frames > e->prompt_frames || frames >= MOST_FRAMES) return NULL;
-    meeting *known = &e->meetings[in->address];
+    merge_point *known = &e->merge_points[in->address];
     if (!known->turn_end || known->turn_end != e->turn_ends[frames]) {
         *known = analyse(e, in->address, e->turn_ends[frames]);
         if (known->at) wait_at(known->at);

@@ -536,7 +536,7 @@ void zset_close(engine *e) {
     arena_close(&e->parked_arena);
     void *owned[] = {e->own_words, e->scratch, e->automaton, e->automaton_hits, e->interesting, e->special, e->final, e->shadows,
                      e->vectors, e->journal, e->snapshots, e->groups, e->stack_copies, e->parked, e->keys,
-                     e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->journaled, e->key_stamp,
+                     e->scratch_lanes, e->memos, e->mark, e->slot, e->touched, e->journaled, e->key_generation,
                      e->key_group, (void *)e->table, e->words, e->low, e->histories, e->checks, e->flags, e->diffs, e->start_ram, e->base_ram, e->moved,
                      (void *)e->world.set_mask, (void *)e->world.clear_mask, (void *)e->world.wanderers};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -578,14 +578,14 @@ static int take_memory(engine *e) {
     e->slot = calloc(MEMORY, sizeof *e->slot);
     e->touched = calloc(MEMORY, sizeof *e->touched);
     e->journaled = calloc(MEMORY, sizeof *e->journaled);
-    e->key_stamp = calloc(0x10000, sizeof *e->key_stamp);
+    e->key_generation = calloc(0x10000, sizeof *e->key_generation);
     e->key_group = calloc(0x10000, sizeof *e->key_group);
     e->words = calloc(8192, sizeof *e->words);
     e->start_ram = calloc(MEMORY, 1);
     e->base_ram = calloc(MEMORY, 1);
     e->moved = calloc(MEMORY, sizeof *e->moved);
     e->stack = e->stack_ + STACK_GUARD;
-    return e->scratch && e->shadows && e->memos && e->mark && e->slot && e->touched && e->journaled && e->key_stamp &&
+    return e->scratch && e->shadows && e->memos && e->mark && e->slot && e->touched && e->journaled && e->key_generation &&
            e->key_group && e->words && e->start_ram && e->base_ram && e->moved && arena_open(&e->lane_arena, 2 * gigabyte) &&
            arena_open(&e->member_arena, gigabyte) && arena_open(&e->parked_arena, 2 * gigabyte);
 }

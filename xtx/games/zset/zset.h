@@ -5,15 +5,15 @@
  * each lane. Where lanes branch differently the set is split, and the parts run one after the other from the same
  * snapshot; where parts reach the same instruction they are merged again.
  *
- *   interpreter.c  loading, decoding, objects and properties, and the interpreter itself
- *   lane_sets.c     vectors, the journal, splitting and merging of sets
- *   printed_text.c     printed text, the automaton that matches patterns in it, the dictionary
- *   verdicts.c  how a command changed the world, lane by lane; the functions that Python calls
- *   merge_points.c     merge points: the instructions at which parts of a set merge inside a routine that does not return
- *   thread_team.c     a thread team: several engines that share the commands of a state
+ *   interpreter.c    loading, decoding, objects and properties, and the interpreter itself
+ *   lane_sets.c      vectors, the journal, splitting and merging of sets
+ *   printed_text.c   printed text, the automaton that matches patterns in it, the dictionary
+ *   verdicts.c       how a command changed the world, lane by lane; the functions that Python calls
+ *   merge_points.c   merge points: the instructions at which parts of a set merge inside a routine that does not return
+ *   thread_team.c    a thread team: several engines that share the commands of a state
  *   partition.c      partition of the commands into parts for the team
- *   template_fill.c     candidate commands: the templates of a grammar, filled with names
- *   effects.c  statistics over the verdicts on all commands of a state
+ *   template_fill.c  candidate commands: the templates of a grammar, filled with names
+ *   effects.c        statistics over the verdicts on all commands of a state
  *
  * There are no global variables: an engine belongs to one thread at a time, and there may be many engines. */
 #ifndef ZSET_H
@@ -61,7 +61,7 @@ enum { CONSTANT, STACK, LOCAL, GLOBAL };
 enum { NO_BRANCH, BRANCH_FALSE, BRANCH_TRUE, BRANCH_JUMP }; /* where a branch leads: return 0, return 1, a jump */
 
 typedef struct instruction {
-    uint8_t handler; /* the operation, a faster version of it, or MEET at a merge point */
+    uint8_t handler; /* the operation, a faster version of it, or AT_MERGE_POINT at a merge point */
     uint8_t operation, opcode, count, has_store, store, branch, branch_when, kind[8];
     uint16_t operand[8]; /* a constant, the number of a local, or the address of a global */
     uint32_t address, next, target, text;
@@ -73,7 +73,7 @@ typedef struct {
     uint32_t turn_end; /* as in e->turn_ends; 0: not known yet */
     int waits;         /* whether the turn can end in this routine */
     instruction *at;   /* NULL: there is none */
-} meeting;
+} merge_point;
 
 /* A text in read-only memory, decoded once. */
 typedef struct {
@@ -195,7 +195,7 @@ typedef struct {
     uint32_t vectors, journal, stack_copy, stack_cells, first_group, groups, next, first_parked, waiting, end_waiting;
     size_t lane_mark, member_mark, parked_mark;
     int32_t join;  /* a part parks when it returns to fewer frames than these; -1: never */
-    const instruction *meet; /* or when it reaches this instruction in the same routine; NULL: there is none */
+    const instruction *merge_at; /* or when it reaches this instruction in the same routine; NULL: there is none */
     int32_t level; /* frames of the deepest parked part */
     uint8_t merging; /* the parts are classes of parked parts, not groups of lanes */
 } snapshot;
@@ -251,7 +251,7 @@ typedef struct {
 /* --- the engine --------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    uint32_t stamp;
+    uint32_t generation;
     uint16_t result;
 } memo;
 
@@ -276,7 +276,7 @@ typedef struct {
     int version;
     uint32_t globals, objects, dictionary, abbreviations, alphabet;
     instruction **decoded; /* by address */
-    meeting *meetings;      /* by address of the instruction that separates lanes */
+    merge_point *merge_points;      /* by address of the instruction that separates lanes */
     instruction *pool;
     uint32_t pool_left;
     void **allocations; /* pools and strings, freed with the engine */
@@ -327,7 +327,7 @@ typedef struct {
     arena lane_arena, member_arena, parked_arena;
     journal_entry *journal;
     uint32_t journal_length, journal_capacity;
-    uint32_t *journaled, journal_stamp; /* by address: the stamp when it was last stored, plus the number of bytes */
+    uint32_t *journaled, journal_generation; /* by address: the generation when it was last stored, plus the number of bytes */
     snapshot *snapshots;
     uint32_t snapshot_count, snapshot_capacity;
     group *groups;
@@ -340,10 +340,10 @@ typedef struct {
     int yes_or_no;  /* the keys are answers of a predicate: 1 or 0 */
     uint32_t *scratch_lanes;
     memo *memos;
-    uint32_t memo_stamp;
-    uint32_t *mark, mark_stamp;   /* by address */
+    uint32_t memo_generation;
+    uint32_t *mark, mark_generation;   /* by address */
     uint32_t *slot;               /* by address */
-    uint32_t *touched, *key_stamp, *key_group, key_stamps;
+    uint32_t *touched, *key_generation, *key_group, key_generations;
     const cell **table;
     size_t table_capacity;
     cached_word *words;
@@ -402,7 +402,7 @@ void wait_at(instruction *in);
 /* Stores the return addresses of the routines on the stack at the prompt. */
 void note_turn_ends(engine *e, const instruction *read, int32_t fp, int32_t frames);
 /* The merge point of the parts of a set that this instruction separates, inside the routine; NULL: there is none. */
-const instruction *meeting_place(engine *e, const instruction *in, int32_t frames);
+const instruction *find_merge_point(engine *e, const instruction *in, int32_t frames);
 
 /* --- lane_sets.c ------------------------------------------------------------------------------------------------- */
 
@@ -459,7 +459,7 @@ int lanes_inside(engine *e, value object, value parent);
 int lanes_objects_legal(engine *e, value object);
 value lanes_link(engine *e, value object, int link);
 /* A number that no entry of e->memos holds. */
-uint32_t next_memo_stamp(engine *e);
+uint32_t next_memo_generation(engine *e);
 int lanes_property(engine *e, value object, uint32_t property, int address_only, value *result);
 value lanes_property_length(engine *e, value address);
 /* One byte for each lane, each to its own address; 0 if there are too many addresses or some cannot be written. */
@@ -529,9 +529,9 @@ static inline void journal_push(engine *e, uint32_t address, int size) {
 
 /* The same, but only once between two calls of begin_journal, because loops write the same variables repeatedly. */
 static inline void journal_write(engine *e, uint32_t address, int size) {
-    uint32_t stamp = e->journal_stamp + (uint32_t)size;
-    if (e->journaled[address] == stamp) return;
-    e->journaled[address] = stamp;
+    uint32_t generation = e->journal_generation + (uint32_t)size;
+    if (e->journaled[address] == generation) return;
+    e->journaled[address] = generation;
     journal_push(e, address, size);
 }
 

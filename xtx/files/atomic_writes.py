@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 from xtx.core import UserError
 from xtx.files import system_calls
 from xtx.files.regular_files import create_file
 
+_KEPT = 40
+"""Characters of a file's name in that of its temporary file. They take at most 160 bytes, and file systems limit names
+to 255, so that a name of any length can be written."""
+
 
 def write_atomically(path: Path, *pieces: bytes, mode: int = 0o666) -> None:
     """Write a file: on disk under its name with all pieces, or not at all. `mode`: permissions, before the umask."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = name_temporary(path)
     try:
         with create_file(temporary, mode) as file:
             file.writelines(pieces)
@@ -22,6 +27,11 @@ def write_atomically(path: Path, *pieces: bytes, mode: int = 0o666) -> None:
     except BaseException:
         system_calls.current.unlink(temporary, missing_ok=True)
         raise
+
+
+def name_temporary(path: Path) -> Path:
+    """Return a new hidden name beside a file, which no other process or thread uses."""
+    return path.with_name(f".{path.name[:_KEPT]}.{secrets.token_hex(8)}")
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -61,7 +61,7 @@ SAVED = "saved"
 CHANGES = "changes"
 """Name of the .jsonl file of accepted changes."""
 _WRITTEN = (*(f"{name}.jsonl" for name in (*EXACT_FILES, "timing", CHANGES)), "versions.json", SAVED, "lock")
-_UNFINISHED = re.compile(r"\.\w+\.(jsonl?|png)\.(\d+|old(-\d+)?)")
+_UNFINISHED = re.compile(r"\.\w+\.(jsonl?|png)\.([0-9a-f]+|old(-\d+)?)")
 """Names of temporary files, which are left when a process is killed while writing."""
 
 

@@ -21,7 +21,7 @@ import xtx.runs.versions
 from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import main
 from xtx.cli.training.training_session import make_agent
-from xtx.config.settings import RunConfig
+from xtx.config.settings import Actions, RunConfig
 from xtx.core import EpisodeRecord, State, UserError
 from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
@@ -323,6 +323,40 @@ def test_a_damaged_config_gets_one_line(content: str, tmp_path: Path, capsys: py
     err = capsys.readouterr().err
     assert err.startswith(f"xtx: {tmp_path / 'run' / 'config.json'} is damaged (")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("game", "actions", "recorded", "told"),
+    [
+        ("lowwater", "templates", {"search": "1"}, "search 1 (now 8); "),
+        ("lowwater", "templates", {"search": "1", "survey": "2", "whole": "3"}, "search 1 (now 8), survey 2 (now 9); "),
+        ("lowwater", "whole", {"whole": "3"}, "whole 3 (now 10); "),
+        ("lowwater", "templates", {"search": "8", "survey": "9", "whole": "3"}, ""),
+        ("lowwater", "templates", {"search": [], "survey": None}, ""),
+        ("lowwater", "templates", None, ""),
+        (TOY, "templates", {"search": "1"}, ""),
+    ],
+)
+def test_another_version_of_the_search_is_told_when_a_run_goes_on(
+    game: str,
+    actions: Actions,
+    recorded: dict[str, object] | None,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = RunConfig(game, "random", {}, steps=80, actions=actions)
+    monkeypatch.setattr(xtx.runs.versions, "search_versions", lambda: {"search": "8", "survey": "9", "whole": "10"})
+    Run.create(tmp_path / "run", config).close()
+    versions = tmp_path / "run" / "versions.json"
+    [first] = json.loads(versions.read_text())
+    versions.write_text(json.dumps([first, {**first, "searching": recorded}]))
+    for expected in (told, ""):  # once: the entry of this start has the present versions
+        with Run.open(tmp_path / "run") as run:
+            run.restore()
+        said = capsys.readouterr().err
+        assert (expected in said and said.count("\n") == 1) if expected else said == ""
 
 
 def test_a_damaged_list_of_versions_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ from xtx.runs.checkpoint_file import MAX_CHECKPOINTS, find_newest_checkpoint, li
 from xtx.runs.line_files import EXACT_FILES, LineChecksum, find_free_name, read_raw_lines, read_step
 from xtx.runs.run_config import read_config
 from xtx.runs.verification import RunVerification, compare_files
-from xtx.runs.versions import collect_versions
+from xtx.runs.versions import collect_versions, describe_search_changes
 from xtx.terminal.shell_command import format_command
 
 SAVED = "saved"
@@ -149,6 +149,11 @@ class Run:
             pass
         except BadFileError:
             warn(f"{path} is damaged; what the run's earlier starts ran with is lost")
+        if changes := describe_search_changes(known[-1] if known else None, self.config):
+            warn(
+                f"the search for valid actions has another version than at the last start of {self.folder}: {changes}; "
+                "from here on, states may have other valid actions"
+            )
         replace_text(path, json.dumps([*known, collect_versions()], indent=2) + "\n")
 
     # --- lines --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from xtx.config.settings import RunConfig
 from xtx.processes.cpu_count import list_usable_processors
 from xtx.search_versions import search_versions
 
@@ -30,6 +31,21 @@ def collect_versions() -> dict[str, object]:
         "git": describe_commit(),
         "searching": search_versions(),
     }
+
+
+def describe_search_changes(before: object, config: RunConfig) -> str:
+    """Return in what the versions of the search for valid actions differ from those of an earlier start, an entry of
+    versions.json; empty if they do not, if they are not recorded, or if the run's game has no search."""
+    recorded = before.get("searching") if isinstance(before, dict) else None
+    if not isinstance(recorded, dict) or config.game.startswith("toy:"):
+        return ""
+    present = search_versions()
+    told = []
+    for name in present if config.actions == "whole" else [name for name in present if name != "whole"]:
+        was = recorded.get(name)
+        if isinstance(was, str) and was != present[name]:
+            told.append(f"{name} {was[:20]} (now {present[name]})")
+    return ", ".join(told)
 
 
 def describe_commit() -> str:

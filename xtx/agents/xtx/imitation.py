@@ -181,7 +181,8 @@ class ImitationPolicy:
         raises ends the training.
 
         The result has the mean loss of the first and of the last pass, the share of tokens that the last pass predicted
-        right (both with dropout), the number of pairs of context and action, and the number of optimiser steps.
+        right (both with dropout), the number of pairs of context and action, and the number of optimiser steps. Losses
+        and share are left out where all was known already and no pass was made.
         """
         examples = self._make_examples(prefixes)
         predicted = max(1, sum(example.count * example.said for example in examples))
@@ -191,13 +192,8 @@ class ImitationPolicy:
             first, last, hits, done = self._train(examples, goal, self._recall(prefixes), progress)
         else:
             first, last, hits, done = self._train_recorded(self._recorded[0], examples, goal, progress)
-        return {
-            "loss_first": first / predicted,
-            "loss_last": last / predicted,
-            "accuracy": hits / predicted,
-            "pairs": sum(example.count for example in examples),
-            "steps": done,
-        }
+        passed = {"loss_first": first / predicted, "loss_last": last / predicted, "accuracy": hits / predicted}
+        return {**(passed if done else {}), "pairs": sum(example.count for example in examples), "steps": done}
 
     def _train(
         self,

@@ -67,6 +67,20 @@ def test_settings_that_there_were_not_yet_are_the_papers(tmp_path: Path) -> None
     assert found == {"xtx": [30, 40], "xtx (retrace=True)": [90]}
 
 
+def test_settings_that_there_were_not_yet_are_not_those_of_todays_preset(tmp_path: Path) -> None:
+    """xtx-fast of an earlier version trained its imitation policy in another way."""
+    old, new = (asdict(make_preset("xtx-fast", "")) for _ in range(2))
+    for name in ("known", "anneal"):
+        del old["imitation"][name]
+    old["imitation"] |= {"passes": 40, "enough": 0.005}
+    write_run(tmp_path / "a", [30], agent="xtx-fast", settings=old)
+    write_run(tmp_path / "b", [40], agent="xtx-fast", settings=new)
+    found = {group.label: set(group.other_settings) for group in read_board(tmp_path).groups}
+    changed = {"imitation.passes=40", "imitation.enough=0.005", "imitation.known=0.0", "imitation.anneal=0.0"}
+    earlier = next(label for label in found if label != "xtx-fast")
+    assert found == {"xtx-fast": set(), earlier: changed} and "imitation.known=0.0" in earlier
+
+
 def test_what_a_name_beyond_the_paper_says_is_no_other_setting(tmp_path: Path) -> None:
     for name in NAMED:
         settings = asdict(make_preset(name, "zork1"))

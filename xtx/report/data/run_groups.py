@@ -17,6 +17,7 @@ from xtx.config.settings import (
     InvDySettings,
     RcDqnSettings,
     RunConfig,
+    XtxSettings,
     make_xtx_settings,
 )
 from xtx.report.data.agent_names import shorten_agents
@@ -38,6 +39,7 @@ NAMED: dict[str, dict[str, object]] = {
 }
 """By the members of XTX's family that come with xtx, the settings that their names say."""
 
+Settings = DrrnSettings | InvDySettings | RcDqnSettings | XtxSettings
 FindFacts = Callable[[RunConfig], GameFacts | None]
 
 
@@ -317,7 +319,7 @@ def flatten(tree: object, path: str = "") -> dict[str, Any]:
 
 def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
-    was made has the value that it has in the paper's presets."""
+    was made has its default value, as where the run is resumed: presets may have another by now."""
     own = {
         "steps": config.steps,
         "num_envs": config.num_envs,
@@ -325,7 +327,8 @@ def _choices(config: RunConfig, game: str) -> dict[str, Any]:
         "wide_grammar": config.wide_grammar,
         **flatten(config.settings),
     }
-    return {**find_paper_settings(config.agent, game), **own}
+    kind = _find_settings_type(config.agent)
+    return {**(flatten(asdict(kind())) if kind else {}), **own}
 
 
 def _labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[str, str]) -> dict[Path, str]:
@@ -436,13 +439,21 @@ def find_paper_settings(agent: str, game: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1000)
 def _paper_settings(agent: str, game: str) -> dict[str, Any]:
+    kind = _find_settings_type(agent)
+    if kind is not XtxSettings:
+        return flatten(asdict(kind())) if kind else {}
+    known = flatten(asdict(make_xtx_settings(game)))
+    if agent in NAMED:
+        return known | NAMED[agent]
+    return {name: value for name, value in known.items() if name not in FAMILY}
+
+
+def _find_settings_type(agent: str) -> type[Settings] | None:
+    """The kind of settings of an agent that has the paper's, but for what its name says; None for other agents."""
     if agent.startswith("xtx") and not agent.endswith("-demo"):
-        known = flatten(asdict(make_xtx_settings(game)))
-        if agent in NAMED:
-            return known | NAMED[agent]
-        return {name: value for name, value in known.items() if name not in FAMILY}
-    kinds = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
-    return flatten(asdict(kinds[agent]())) if agent in kinds else {}
+        return XtxSettings
+    kinds: dict[str, type[Settings]] = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
+    return kinds.get(agent)
 
 
 def list_deviations(config: RunConfig, game: str) -> list[str]:

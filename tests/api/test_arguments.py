@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,63 @@ def test_an_agent_that_logs_no_numbers_is_one_line(numbers: object, tmp_path: Pa
 
     with pytest.raises(UserError, match=r"Wrong.learn must return a dictionary") as found:
         xtx.train("toy:corridor-5", agent=Wrong, steps=80, out=tmp_path / "run")
+    assert "\n" not in str(found.value)
+
+
+class Incomplete(Agent):
+    """Has no `act`."""
+
+
+class MadeFromNothing(Chooses):
+    def __init__(self) -> None:
+        pass
+
+
+class WithoutBrief(Chooses):
+    def __init__(self, settings: object, brief: object) -> None:
+        self.table: dict[str, float] = {}
+
+
+class SettingsOfAnotherKind(Chooses):
+    Settings = dict
+
+
+class SettingsWithoutDefault(Chooses):
+    @dataclass(frozen=True)
+    class Settings:
+        epsilon: float
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        (Incomplete, "Incomplete does not define act"),
+        (MadeFromNothing, "must be made from two arguments, settings and brief"),
+        (WithoutBrief, r"must call super\(\).__init__\(settings, brief\)"),
+        (SettingsOfAnotherKind, "Settings must be a dataclass"),
+        (SettingsWithoutDefault, "epsilon has none"),
+    ],
+)
+def test_a_class_that_cannot_be_an_agent_is_one_line(kind: type[Agent], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=complaint) as found:
+        xtx.train("toy:corridor-5", agent=kind, steps=80, out=tmp_path / "run")
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "complaint"),
+    [("describe", None, "Wrong.describe must return a dictionary"), ("state", {"x": object()}, "cannot be saved")],
+)
+def test_an_agent_that_cannot_be_described_or_saved_is_one_line(
+    method: str, answer: object, complaint: str, tmp_path: Path
+) -> None:
+    class Wrong(Chooses):
+        pass
+
+    setattr(Wrong, method, lambda self: answer)
+    with pytest.raises(UserError, match=complaint) as found:
+        xtx.train("toy:corridor-5", agent=Wrong, steps=80, out=tmp_path / "run", log_every=5)
     assert "\n" not in str(found.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xtx.core import Agent, Decision, Observation, Transition, UserError
 
@@ -22,15 +23,27 @@ def decide(agent: Agent, observations: Sequence[Observation]) -> list[Decision]:
 
 def learn(agent: Agent, transitions: Sequence[Transition]) -> dict[str, float]:
     """Let the agent learn; return its numbers as Python's. Raises `UserError` if it returns others."""
-    numbers = agent.learn(transitions)
+    return _check_numbers(agent, "learn", agent.learn(transitions))
+
+
+def describe(agent: Agent) -> dict[str, float]:
+    """The agent's plan in Python's numbers. Raises `UserError` if it returns others."""
+    return _check_numbers(agent, "describe", agent.describe())
+
+
+def _check_numbers(agent: Agent, method: str, numbers: object) -> dict[str, float]:
     try:
         if not isinstance(numbers, Mapping) or not all(isinstance(name, str) for name in numbers):
             raise TypeError
-        return {name: float(number) for name, number in numbers.items()}
+        return {name: _to_python(number) for name, number in numbers.items()}
     except (TypeError, ValueError):
         raise UserError(
-            f"{type(agent).__name__}.learn must return a dictionary of numbers by their names, not {numbers!r:.60}"
+            f"{type(agent).__name__}.{method} must return a dictionary of numbers by their names, not {numbers!r:.60}"
         ) from None
+
+
+def _to_python(number: Any) -> float:
+    return number if type(number) in (int, float, bool) else float(number)
 
 
 def _explain(agent: Agent, observations: Sequence[Observation], given: object) -> UserError:

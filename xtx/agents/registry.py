@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
+import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from xtx.agents.from_file import is_given_class, load_file_agent, split_file_agent
@@ -126,7 +127,25 @@ def find_agent(name: str) -> type[Agent]:
         found = _load_entry_point(_find_entry_point(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise UserError(f"the agent {name!r} is not a class made from xtx.core.Agent; see docs/your-agent.md")
+    if name not in AGENTS:
+        _check_class(found)
     return found
+
+
+def _check_class(kind: type[Agent]) -> None:
+    """Raise `UserError` for a class that cannot be an agent: without `act`, with other arguments or settings."""
+    if missing := sorted(getattr(kind, "__abstractmethods__", ())):
+        raise UserError(f"{kind.__name__} does not define {', '.join(missing)}; see docs/your-agent.md")
+    try:
+        inspect.signature(kind).bind(None, None)
+    except TypeError as error:
+        raise UserError(f"{kind.__name__} must be made from two arguments, settings and brief ({error})") from None
+    settings = kind.Settings
+    if not (isinstance(settings, type) and is_dataclass(settings)):
+        raise UserError(f"{kind.__name__}.Settings must be a dataclass, not {settings!r:.60}")
+    required = [f.name for f in fields(settings) if f.init and f.default is MISSING and f.default_factory is MISSING]
+    if required:
+        raise UserError(f"every field of {kind.__name__}.Settings needs a default; {', '.join(required)} has none")
 
 
 def make_preset(name: str, game: str) -> Any:

@@ -45,7 +45,13 @@ def write_checkpoint(path: Path, state: State) -> None:
     """
     arrays: dict[str, NDArray[Any]] = {}
     tree = _extract_arrays(state, arrays)
-    content = save_arrays(arrays, {"tree": json.dumps(tree)})
+    try:
+        content = save_arrays(arrays, {"tree": json.dumps(tree)})
+    except TypeError as error:
+        raise UserError(
+            f"the state of the agent cannot be saved ({error}): state() gives nested dictionaries and lists of NumPy "
+            "arrays, numbers, strings, booleans and None"
+        ) from None
     digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
     write_atomically(path, _MAGIC, digest, content)
     sync_folder(path.parent)

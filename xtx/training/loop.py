@@ -12,7 +12,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
-from xtx.agents.decisions import decide, learn
+from xtx.agents.decisions import decide, describe, learn
 from xtx.core import EPISODES_OF_MEAN, Agent, Decision, EpisodeRecord, Observation, State, Step, Transition, UserError
 from xtx.games.emulator.emulator_seeds import Seeds
 from xtx.games.vector.game_vector import GameVector
@@ -183,7 +183,7 @@ class Training:
     def _keep_records(self) -> None:
         """Write a line of metrics every `log_every` vector steps."""
         progress = self.progress
-        progress.plan = dict(self._agent.describe())
+        progress.plan = describe(self._agent)
         if self._vector_steps % self._config.log_every == 0:
             progress.numbers, progress.logged = self._metrics_window.means(), progress.steps
             scores = {"score_mean": progress.score_mean, "score_max": progress.score_max}

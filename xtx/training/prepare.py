@@ -165,9 +165,12 @@ def make_agent(
         raise UserError(f"no walkthrough of {config.game} is known; try --agent random")
     brief = Brief(config.num_envs, config.seed, device, walkthrough)
     try:
-        return kind(settings, brief)
+        agent = kind(settings, brief)
     except ValueError as error:
         raise UserError(f"the settings of {config.agent} do not fit: {error}") from error
+    if not hasattr(agent, "brief") or not hasattr(agent, "settings"):
+        raise UserError(f"{kind.__name__}.__init__ must call super().__init__(settings, brief)")
+    return agent
 
 
 def convert_settings(config: RunConfig, kind: type[Agent], for_training: bool = True) -> Any:

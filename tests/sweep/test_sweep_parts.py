@@ -419,6 +419,15 @@ def test_what_is_asked_to_stop_stops(tmp_path: Path) -> None:
     assert len(executor.begun) == 2
 
 
+def test_a_run_that_stops_before_its_first_line_of_metrics_has_its_scores(tmp_path: Path) -> None:
+    folder = tmp_path / "game/agent/seed-0"
+    folder.mkdir(parents=True)
+    episode = {"episode": 1, "step": 1, "game": 0, "peak": 0, "length": 1, "ended": "limit", "seed": 0}
+    (folder / "episodes.jsonl").write_text("".join(json.dumps({**episode, "score": s}) + "\n" for s in (4, 8)))
+    _, (item,), _ = run_all(tmp_path, [[AttemptOutcome.STOPPED]], stop=True)
+    assert (item.state, item.progress.mean, item.progress.best) == (RunState.STOPPED, 6, 8)
+
+
 # --- what is shown --------------------------------------------------------------------------------------------------
 
 

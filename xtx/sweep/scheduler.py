@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from xtx.sweep.run_plan import PlannedRun
-from xtx.sweep.run_progress import RunProgress, read_finished, read_running
+from xtx.sweep.run_progress import RunProgress, read_finished, read_running, read_stopped
 from xtx.sweep.sweep_folder import (
     create_run_folder,
     is_finished,
@@ -162,7 +162,7 @@ class Scheduler:
         elif is_held(item.path):
             self._hold(item)
         elif read_saved_steps(item.path):
-            item.progress = read_running(item.path, config, since=time.time())
+            item.progress = read_stopped(item.path, config)
 
     def _finish(self, item: SweepRun) -> None:
         item.state, item.why, item.log = RunState.FINISHED, "", []
@@ -207,7 +207,7 @@ class Scheduler:
                 self._hold(item)
             case AttemptOutcome.STOPPED if stopping:
                 item.state = RunState.STOPPED
-                item.progress = read_running(item.path, item.run.config, since=time.time())
+                item.progress = read_stopped(item.path, item.run.config)
             case _:
                 self._fail(item, event)
 
@@ -216,7 +216,7 @@ class Scheduler:
         has_progressed = read_saved_steps(item.path) > item.saved
         item.failures = 1 if has_progressed else item.failures + 1
         item.why, item.log = event.detail, read_last_lines(item.path)
-        item.progress = read_running(item.path, item.run.config, since=time.time())
+        item.progress = read_stopped(item.path, item.run.config)
         given_up = event.outcome is AttemptOutcome.HOPELESS or item.failures > self._retries
         item.state = RunState.FAILED if given_up else RunState.WAITING
         self._tell(f"{event.folder} failed and is {'given up' if given_up else 'tried again'}: {item.why}")

@@ -26,6 +26,7 @@ from xtx.report.formats.figure_files import name_figures
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.formats.markdown_embed import BEGIN, END, embed
+from xtx.report.number_format import DASH
 from xtx.report.pages.build import build, build_brief
 from xtx.report.plots.svg_plots import make_standalone
 
@@ -94,6 +95,27 @@ def runs(tmp_path: Path) -> Path:
     write_run(folder / "cut-off", learning(40, 5, 150), agent="drrn", reached=15_000)
     write_run(folder / "stochastic", learning(20, 6), stochastic=True)
     return folder
+
+
+def test_a_milestone_that_a_summary_has_no_point_at_is_a_dash(tmp_path: Path) -> None:
+    """Those of earlier versions had none at 5,500: what is known is of an earlier step."""
+
+    def read_milestones(folder: Path) -> list[str]:
+        text = to_markdown(build(read_board(folder)))
+        row = next(line for line in text[text.index("# Milestones") :].splitlines() if line.startswith("| xtx |"))
+        return [cell.strip() for cell in row.split("|")[2:4]]
+
+    exact = write_run(tmp_path / "run", [0] * 50 + [50] * 350)
+    short = write_run(tmp_path / "short", [0] * 50 + [50] * 100, steps=15_000)  # its summary has each episode
+    (thin,) = summarise_all(tmp_path / "thin", exact)
+    (each,) = summarise_all(tmp_path / "each", short)
+    assert read_milestones(exact) == read_milestones(thin) == read_milestones(each) == ["0.0", "4.5"]
+    summary = json.loads(thin.read_text())
+    place = summary["curve"]["steps"].index(5500)
+    for column in summary["curve"].values():
+        del column[place]
+    thin.write_text(json.dumps(summary))
+    assert read_milestones(thin) == ["0.0", DASH]
 
 
 # --- the files --------------------------------------------------------------------------------------------------

@@ -36,6 +36,14 @@ def choose_curve_points(reached: int) -> Floats:
     return found
 
 
+def has_curve_point(curve: Curve, reached: int, step: int) -> bool:
+    """Whether the curve of a summary is known at a step: it has a point there, or points at all ends of episodes.
+    Summaries of earlier versions lack some of `choose_curve_points`, but have the evenly spaced ones."""
+    evenly = np.linspace(0, reached, POINTS + 1).astype(np.int64)
+    is_thinned = curve.steps.size > 0 and bool(np.isin(evenly[evenly >= curve.steps[0]], curve.steps).all())
+    return not is_thinned or step >= reached or step in curve.steps
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Three columns: at these steps of the run, and until the next, this was so."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xtx.report.data.episode_digest import COMPARED_STEPS, choose_curve_points
+from xtx.report.data.episode_digest import COMPARED_STEPS, choose_curve_points, has_curve_point
 from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group
@@ -59,8 +59,10 @@ def _row(group: Group, marks: Sequence[int], end: int | None) -> Row:
 
 
 def _score_at(group: Group, step: int) -> str:
-    """The mean over the seeds, where all of them have come to that step."""
+    """The mean over the seeds, where all of them have come to that step and are known there."""
     if group.steps < step:
+        return DASH
+    if any(run.summary and not has_curve_point(run.digest.curve, run.reached, step) for run in group.runs):
         return DASH
     return format_number(float(group.avg_at(step).mean()))
 

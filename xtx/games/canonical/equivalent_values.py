@@ -56,9 +56,12 @@ class EquivalentValueSearch:
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])
         self._appearances = appearances
         self._may_compare, self._may_verify = may_compare, may_verify
-        self._varying = np.flatnonzero((self._memory != self._memory[:1]).any(axis=0))
-        self._narrow = self._memory[:, self._varying]
-        """The memories without the bytes in which all of them agree."""
+        varying = np.flatnonzero((self._memory != self._memory[:1]).any(axis=0))
+        weights = np.random.default_rng(0).integers(2**64, size=len(varying), dtype=np.uint64)
+        self._weights = dict(zip(varying.tolist(), weights, strict=True))
+        """By address of a byte in which the memories differ: what it is multiplied with in their hashes."""
+        self._hashes = self._memory[:, varying].astype(np.uint64) @ weights
+        """Hashes of the memories, sums of their bytes, of which one byte can be taken out again."""
         self._covered = covered
         self._seen: dict[tuple[int, bytes], Hashable] = {}
 
@@ -112,9 +115,9 @@ class EquivalentValueSearch:
 
     def _count_gain(self, address: int, room: int) -> int:
         """How many fewer states there would be in a room if a byte did not count."""
-        memory = self._narrow[self._find_rows(room)]
-        memory[:, self._varying == address] = 0
-        return len(memory) - len({row.tobytes() for row in memory})
+        rows = self._find_rows(room)
+        without = self._memory[rows, address] * self._weights.get(address, np.uint64(0))
+        return len(rows) - len(np.unique(self._hashes[rows] - without))
 
     def _find_varied(self, address: int) -> list[int]:
         """The rooms in which a byte has more than one value."""

@@ -10,6 +10,7 @@ world, in that room.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -81,7 +82,8 @@ class _Survey:
         budget = self.budget
         budget.begin("walking through the game", 0.1)
         states, commands, memory, scores = self.walks.walk()
-        usual = max(states, key=lambda s: sum(read_prompt(s) == read_prompt(t) for t in states))
+        prompts = Counter(map(read_prompt, states))
+        usual = max(states, key=lambda s: prompts[read_prompt(s)])
         ordinary = [i for i, state in enumerate(states) if read_prompt(state) == read_prompt(usual)]
         chosen = ordinary[:: max(1, len(ordinary) // _STATES)]
         profile = self.emulator.story.profile

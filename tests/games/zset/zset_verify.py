@@ -33,6 +33,7 @@ from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, recognized
 from xtx.games.emulator.printed_text import clean
 from xtx.games.zmachine.story_memory import read_dictionary
+from xtx.games.zset.command_responses import find_prompt_prefix
 from xtx.games.zset.engine import UNJUDGED, Engine, MismatchError, Mode, Random
 from xtx.games.zset.game_rules import Rules
 
@@ -166,6 +167,8 @@ def check_team(engine: Engine, team: Engine, state: Snapshot, commands: Sequence
 
 def check_answers(emulator: Emulator, engine: Engine, state: Snapshot, commands: Sequence[str], name: str) -> Tally:
     """Whether the story says to each command what it says in Frotz."""
+    if emulator.prompt_prefix is None:
+        find_prompt_prefix(emulator, engine)
     # Frotz may keep a word of one command back and say it with the next: not with `look` between them.
     ours = engine.read_responses(state, commands)
     theirs = emulator.read_responses(state, [question for command in commands for question in ("look", command)])[1::2]

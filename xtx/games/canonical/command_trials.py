@@ -171,9 +171,11 @@ class Trials:
         """What the commands do to the world from a state: see `Trial.outcomes`."""
         return self.each(lambda trial, each: trial.outcomes(each, commands, watched), [state])[0]
 
-    def try_outcomes_from(self, states: Sequence[Snapshot], commands: Sequence[str]) -> list[npt.NDArray[np.uint64]]:
+    def try_outcomes_from(
+        self, states: Sequence[Snapshot], commands: Sequence[str], watched: Ram | None = None
+    ) -> list[npt.NDArray[np.uint64]]:
         """The same from each of several states."""
-        return self.each(lambda trial, state: trial.outcomes(state, commands), states)
+        return self.each(lambda trial, state: trial.outcomes(state, commands, watched), states)
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""

@@ -76,11 +76,12 @@ class LayoutCheck:
         idle = sum(c in IDLE for c in commands[: len(IDLE)])
         before = msgspec.structs.replace(state, rng=RNG)
         watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
-        truth = self.trials.outcomes(before, commands, watched)
-        for _ in range(8):
-            self.emulator.restore(before)
-            canonical = World(self.emulator, layout).canonical(RNG)
-            outcomes = self.trials.outcomes(canonical, commands, watched)
+        canonical = self._make_canonical(layout, before)
+        truth, outcomes = self.trials.try_outcomes_from([before, canonical], commands, watched)
+        for attempt in range(8):
+            if attempt:
+                canonical = self._make_canonical(layout, before)
+                outcomes = self.trials.outcomes(canonical, commands, watched)
             wrong = outcomes != truth
             if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
                 # Whatever is done, the story stops: no state of this game. Even a clock may be the cause, of which a
@@ -106,6 +107,10 @@ class LayoutCheck:
             local = {**layout.room_bytes, room: (*layout.room_bytes.get(room, ()), decisive)}
             layout = msgspec.structs.replace(layout, room_bytes=local)
         return layout
+
+    def _make_canonical(self, layout: Layout, state: Snapshot) -> Snapshot:
+        self.emulator.restore(state)
+        return World(self.emulator, layout).canonical(RNG)
 
     def _find_deadly(
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]

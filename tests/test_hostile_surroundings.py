@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from report_runs import write_run
 
+from xtx.core import UserError
+from xtx.games.emulator.jericho_library import explain_temporary_files
 from xtx.processes.out_of_memory import explain_lack_of_memory
 
 TOY = "toy:corridor-5"
@@ -102,6 +105,24 @@ def test_training_with_too_little_memory(kilobytes: int, agent: str, tmp_path: P
     lines = ended.stderr.splitlines()
     assert ended.returncode == 2 and "Traceback" not in ended.stderr
     assert lines[-1].startswith("xtx: ") and "memory" in lines[-1], ended.stderr
+
+
+@pytest.mark.parametrize("words", ["games info lowwater", "play lowwater"])
+def test_no_room_for_temporary_files(words: str) -> None:
+    """Jericho loads a copy of libfrotz."""
+    ended = run(f"ulimit -f 16; exec {XTX} {words} < /dev/null")
+    said = "cannot be written (File too large); set TMPDIR to another folder"
+    assert ended.returncode == 2 and ended.stderr.splitlines()[-1].endswith(said), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("mounted", "expected"), [(os.ST_NOEXEC, UserError), (0, OSError)])
+def test_temporary_files_that_cannot_be_executed(
+    mounted: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=mounted))
+    with pytest.raises(expected, match="noexec; set TMPDIR" if mounted else "failed to map"), explain_temporary_files():
+        raise OSError("libfrotz.so: failed to map segment from shared object")
 
 
 def test_a_worker_that_cannot_be_started(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import os
 import random
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 
 from xtx.cli.main import main
+from xtx.core import UserError
 from xtx.games.atlas import archive
 from xtx.games.atlas.archive import pack, unpack
 from xtx.games.atlas.atlas_process import ProcessDiedError, run_task, verify_atlas
@@ -267,3 +269,25 @@ def test_workers_survive_a_damaged_atlas(tmp_path: Path, capfd: pytest.CaptureFi
         assert games.forbidden == [] and reports == []
     assert capfd.readouterr().err.count("was set aside") == 1
     assert len(list(tmp_path.glob("atlas.damaged-*"))) == 1 and verify_atlas(tmp_path / "atlas") == ""
+
+
+def test_a_lock_file_has_no_holes(tmp_path: Path) -> None:
+    """LMDB maps it: filling a hole on a full disk is a SIGBUS. Files of earlier versions have holes too."""
+    lock = tmp_path / "atlas/lock.mdb"
+    lock.parent.mkdir()
+    for size in (0, 1 << 20):
+        with lock.open("wb") as file:
+            file.truncate(size)
+        Atlas(lock.parent).close()
+        assert lock.stat().st_blocks * 512 >= lock.stat().st_size > 0
+
+
+def test_a_full_disk_has_no_room_for_an_atlas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", fail)
+    with pytest.raises(
+        UserError, match=r"cannot be opened \(No space left on device\); use --atlas PATH or --no-atlas"
+    ):
+        Atlas(tmp_path / "atlas")

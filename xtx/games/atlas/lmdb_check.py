@@ -30,8 +30,12 @@ _MAX_DEPTH = 32
 _LOCK_HEADER, _READER = 128, struct.Struct("=QixxxxQ40x")
 """The lock file: a header with two mutexes, then readers: transaction, process, thread, each in 64 bytes."""
 _NO_TRANSACTION = 2**64 - 1
+MAX_READERS = 512
+"""Readers of a store at a time, in all processes."""
+LOCK_SIZE = _LOCK_HEADER + MAX_READERS * _READER.size
+"""Bytes of the lock file for so many."""
 _MAX_READERS = 4096
-"""Limits what is read of a lock file; xtx opens stores with 512 readers."""
+"""Limits what is read of a lock file."""
 _ATTEMPTS = 3
 """Readings that must all find damage: a meta page may be read while another process writes it."""
 

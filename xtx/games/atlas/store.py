@@ -7,6 +7,7 @@ story_game.py defines keys and values.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -21,9 +22,10 @@ import lmdb
 
 from xtx.core import UserError, warn
 from xtx.files.bounded_reads import explain_read_error
+from xtx.files.regular_files import open_regular
 from xtx.files.user_paths import find_cache_folder
 from xtx.games.atlas.atlas_process import verify_atlas
-from xtx.games.atlas.lmdb_check import find_damage, has_died_while_reading
+from xtx.games.atlas.lmdb_check import LOCK_SIZE, MAX_READERS, find_damage, has_died_while_reading
 
 DEADLY = b"+"
 """Prefix of a state's key: the value lists the commands that must never be tried in the state, because each of them
@@ -309,9 +311,27 @@ def _open_files(path: Path, map_size: int) -> lmdb.Environment:
     """Open a store with LMDB, with a larger map if another process is enlarging it beyond `map_size`."""
     while True:
         try:
-            return lmdb.open(str(path), map_size=map_size, sync=False, metasync=False, max_readers=512, readahead=False)
+            return lmdb.open(
+                str(path), map_size=map_size, sync=False, metasync=False, max_readers=MAX_READERS, readahead=False
+            )
         except lmdb.MapResizedError:
             map_size *= 2
+
+
+def _allocate(lock: Path) -> None:
+    """Give a store's lock file all its blocks. LMDB maps it into memory and makes it with holes: where the disk is full
+    when one is filled, the process ends with SIGBUS. Raises `OSError` if there is no room."""
+    descriptor = open_regular(lock, os.O_RDWR | os.O_CREAT)
+    try:
+        status = os.fstat(descriptor)
+        size = max(status.st_size, LOCK_SIZE)
+        if status.st_blocks * 512 < size and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # of file systems that cannot do it
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _try_open(path: Path) -> lmdb.Environment:
@@ -323,6 +343,7 @@ def _try_open(path: Path) -> lmdb.Environment:
         damage = verify_atlas(path)
     if damage:
         raise lmdb.CorruptedError(damage)
+    _allocate(lock)
     environment = _open_files(path, max(_FIRST_SIZE, data.stat().st_size if data.exists() else 0))
     try:
         environment.reader_check()  # frees the reader slots of processes that were killed

@@ -30,7 +30,7 @@ from xtx.games.emulator.command_outcomes import Verdict as Verdict
 from xtx.games.emulator.command_outcomes import Verdicts as Verdicts
 from xtx.games.emulator.jericho_library import Trace as Trace
 from xtx.games.emulator.jericho_library import WorldStruct as WorldStruct
-from xtx.games.emulator.jericho_library import load_bridge
+from xtx.games.emulator.jericho_library import explain_temporary_files, load_bridge
 from xtx.games.emulator.jericho_library import open_jericho_env as open_jericho_env
 from xtx.games.emulator.printed_end import reads_as_end, reads_as_victory
 from xtx.games.emulator.printed_score import read_number
@@ -61,9 +61,10 @@ def _make_readable(story: Story) -> tuple[str, tempfile.TemporaryDirectory[str] 
     """
     if not story.is_packaged and story.path.suffix and not story.path.name.startswith("tw-"):
         return str(story.path), None
-    folder = tempfile.TemporaryDirectory(prefix="xtx-story-")
-    copy = Path(folder.name, f"story.z{story.content[0]}")
-    copy.write_bytes(story.content)
+    with explain_temporary_files():
+        folder = tempfile.TemporaryDirectory(prefix="xtx-story-")
+        copy = Path(folder.name, f"story.z{story.content[0]}")
+        copy.write_bytes(story.content)
     return str(copy), folder
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import os
 import signal
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +15,14 @@ from typing import Any
 
 import jericho
 
+from xtx.core import UserError
 from xtx.games.zmachine.typed_input import COMMAND_LENGTH
 
 _OPENING_SECONDS = 3.0
 """Limits the processor time of a story's opening, which libfrotz runs to the first prompt without counting. The longest
 one known takes 0.1 s."""
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+"""Numbers of errors that another folder for temporary files avoids."""
 
 
 class Trace(ctypes.Structure):
@@ -115,9 +121,25 @@ def _bound_opening() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, left, interval)
 
 
+@contextlib.contextmanager
+def explain_temporary_files() -> Iterator[None]:
+    """Raise `UserError` if temporary files cannot be written within: Jericho loads a copy of libfrotz."""
+    try:
+        yield
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        if error.errno is None and os.statvfs(folder).f_flag & os.ST_NOEXEC:  # of the dynamic linker
+            why = f"libraries cannot be loaded from the folder for temporary files, {folder}, which is mounted noexec"
+        elif error.errno in _NOT_WRITTEN:
+            why = f"the folder for temporary files, {folder}, cannot be written ({error.strerror})"
+        else:
+            raise
+        raise UserError(f"{why}; set TMPDIR to another folder") from None
+
+
 def open_jericho_env(path: str, seed: int) -> jericho.FrotzEnv:
     """Return Jericho's own environment, in which no story can open files."""
     load_bridge()  # before libfrotz, which then finds the function in it that refuses transcripts and recordings
-    with warnings.catch_warnings():
+    with explain_temporary_files(), warnings.catch_warnings():
         warnings.simplefilter("ignore", jericho.jericho.UnsupportedGameWarning)
         return _HardenedFrotzEnv(path, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def test_a_run_from_elsewhere_runs_no_file_that_was_not_named_here(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
     monkeypatch.delenv("XTX_AGENT_FILES")
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{PROGRAM}")
-    for command in (["evaluate", str(run.path)], ["resume", str(run.path)]):
+    for command in (["evaluate", str(run.path)], ["resume", str(run.path)], ["play", "--agent", str(run.path)]):
         assert main(command) == 2
         said = capsys.readouterr().err
         assert "was never named on this machine" in said
@@ -177,6 +178,22 @@ def test_a_move_is_noted_only_for_a_run_that_goes_on(
     assert "config.json" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"should be in /gone/zz\.py"):
         find_agent("/gone/zz.py:FirstAgent")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_what_is_said_of_a_file_that_was_not_named_can_be_done(
+    command: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = xtx.train("toy:corridor-5", agent=f"{file}:FirstAgent", steps=10, num_envs=2, out=tmp_path / "run", workers=1)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
+    monkeypatch.delenv("XTX_AGENT_FILES")
+    own = {"evaluate": ["--episodes", "1", "--no-save"], "export": ["--episodes", "0", "--play", "1"]}[command]
+    words = [command, str(run.path), *own, "--workers", "1", *(["--out", str(tmp_path / "e")] * (command == "export"))]
+    assert main(words) == 2
+    program, *advised = shlex.split(capsys.readouterr().err.rpartition(": ")[2])
+    assert program.endswith("xtx") and main(advised) == 0
+    assert "shift" in capsys.readouterr().out, "its settings"
+    assert main(words) == 0
 
 
 def test_it_can_be_compared_and_swept(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

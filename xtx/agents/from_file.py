@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from xtx.core import Agent, UserError
+from xtx.terminal.shell_command import format_command
 
 _given: dict[str, type[Agent]] = {}
 """Classes that this process was given itself, by the name that stands for them in configs."""
@@ -175,8 +176,8 @@ def load_file_agent(name: str) -> Any:
         )
     if str(file) not in accepted:
         raise UserError(
-            f"the agent of this run is in {file}, which was never named on this machine; if you trust that file, add "
-            f"--agent {file}:{kind}"
+            f"the agent of this run is in {file}, which was never named on this machine; if you trust that file, name "
+            f"it once: {format_command('agents', f'{file}:{kind}')}"
         )
     module = _load_module(file)
     if not hasattr(module, kind):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from xtx.agents.from_file import accept_agent
 from xtx.agents.registry import AGENTS, find_agent, list_agent_names, make_preset
 from xtx.cli.option_help import build_rows, build_settings
 from xtx.config.settings import PAPER_AGENTS, get_default_actions, get_default_length
@@ -19,14 +20,15 @@ class Args:
     with a game, those for that game."""
 
     agent: Annotated[Positional[str], arg(metavar="AGENT")] = ""
-    """The agent whose settings are shown."""
+    """The agent whose settings are shown. FILE.py:CLASS is loaded, and may be from now on."""
     game: str = ""
     """The game for which they are shown; some agents have other settings for some games."""
 
 
 def run(args: Args) -> None:
     """Prints the list, or the settings."""
-    print(_format_settings(args.agent, Path(args.game).stem.lower()) if args.agent else _format_overview())
+    agent, game = accept_agent(args.agent), Path(args.game).stem.lower()
+    print(_format_settings(agent, game) if agent else _format_overview())
 
 
 def _format_overview() -> str:

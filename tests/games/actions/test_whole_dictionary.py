@@ -498,3 +498,9 @@ def test_kinds_that_blocked_games_are_offered(
     found = game.find_in_state(emulator.save())
     game.close()
     assert action in found.actions
+
+
+def test_the_way_up_is_no_thing() -> None:
+    game = StoryGame(GameSpec(str(find_story("lowwater").path), actions="whole"))
+    assert game.reset(1).actions == ("north", "west", "down")  # the story lets a player drop the sky
+    game.close()

@@ -28,6 +28,9 @@ from xtx.games.zset.command_list import Commands
 from xtx.games.zset.command_verdicts import judge_each, take_turn
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 
+_SKY = "sky"
+"""A name of the direction up in Inform's library, which some stories let the player drop."""
+
 _SAMPLE = 100
 """Commands of the templates that leave the world alone, at most, from which it is seen what is remembered of them."""
 
@@ -387,6 +390,6 @@ class WholeSearch:
             read_name_words(tree),
             tree.names,
             understood_answer,
-            NO_PART | WAYS,
+            NO_PART | WAYS | {_SKY},
             (*read_initial_numbers(tree)[:_MOST_INITIAL], *read_text_numbers(self._search.emulator.story.content)),
         )

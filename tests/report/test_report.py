@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from report_runs import SETTINGS, read_board, write_run
 
+from xtx.agents.registry import make_preset
 from xtx.cli.main import main
 from xtx.core import UserError
 from xtx.report.data.load_runs import find_runs, read_run
@@ -240,7 +241,8 @@ def test_marks_say_what_is_not_the_papers_or_the_present_programs(tmp_path: Path
     rounded["imitation"]["bfloat16"] = True
     now = search_versions()
     write_run(tmp_path / "a", [1], settings=old, searching=now)
-    write_run(tmp_path / "b", [1], agent="xtx-no-mix", steps=100_000, searching=now | {"survey": "9"})
+    own = asdict(make_preset("xtx-no-mix", "zork1"))
+    write_run(tmp_path / "b", [1], agent="xtx-no-mix", settings=own, steps=100_000, searching=now | {"survey": "9"})
     write_run(tmp_path / "c", [1], agent="drrn", searching=now)
     write_run(tmp_path / "d", [1], agent="inv-dy")
     write_run(tmp_path / "f", [1], agent="xtx-plus", settings=rounded, searching=now)

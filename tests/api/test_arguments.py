@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 import xtx
+from xtx.agents.decisions import decide
 from xtx.core import Agent, Decision, EpisodeRecord, Observation, Transition, UserError
 
 
@@ -39,7 +41,11 @@ from xtx.core import Agent, Decision, EpisodeRecord, Observation, Transition, Us
         (lambda: xtx.sweep(games="zork1"), r"games takes a list, as \['zork1'\]"),
         (lambda: xtx.sweep(seeds=["a"]), "seeds takes a whole number, not 'a'"),  # type: ignore[list-item]
         (lambda: xtx.sweep(device="gpu"), "device is 'auto'"),  # type: ignore[arg-type]
+        (lambda: xtx.sweep(settings=[1]), "settings takes a dictionary"),  # type: ignore[arg-type]
+        (lambda: xtx.sweep("demo", checkpoint_seconds=float("nan")), "^checkpoint_seconds takes a number from 0"),
         (lambda: xtx.report(5), "runs takes a list"),  # type: ignore[arg-type]
+        (lambda: xtx.report("x", title=5), "title takes a string"),  # type: ignore[arg-type]
+        (lambda: xtx.report("x", figures=5), "figures takes a string or a path"),  # type: ignore[arg-type]
     ],
 )
 def test_arguments_of_a_wrong_kind_are_one_line(
@@ -199,3 +205,35 @@ def test_a_column_that_is_not_there_is_one_line() -> None:
 
 def test_dir_lists_what_is_public() -> None:
     assert [name for name in dir(xtx) if not name.startswith("__")] == sorted(set(xtx.__all__) - {"__version__"})
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda games: games.reset(seeds=[-1, 1]), "a seed is a whole number from 0"),
+        (lambda games: games.reset(seeds=[1, 2**31]), "a seed is a whole number from 0"),
+        (lambda games: games.reset(seeds=[1.5, 1]), "a seed is a whole number from 0"),
+        (lambda games: games.reset(["a"]), "there is no game 'a'"),
+        (lambda games: games.step({7: "look"}), "there is no game 7"),
+        (lambda games: games.step({-1: "look"}), "there is no game -1"),
+        (lambda games: games.step("ab"), "actions are a list of commands, not 'ab'"),
+    ],
+)
+def test_a_vector_refuses_wrong_games_and_seeds(call: Any, complaint: str) -> None:
+    with xtx.make_vector("toy:corridor-5", num_envs=2, workers=0) as games:
+        games.reset()
+        with pytest.raises(UserError, match=complaint):
+            call(games)
+
+
+def test_decisions_are_kept_as_files_can_hold_them() -> None:
+    class Odd(Agent):
+        def act(self, observations: Sequence[Observation]) -> list[Decision]:
+            return [Decision("look \ud800", None)]  # type: ignore[arg-type]
+
+        def __init__(self) -> None:
+            pass
+
+    [kept] = decide(Odd(), [Observation("", "", "", ("look",), 0, 0)])
+    assert kept == Decision("look ?", "")
+    assert msgspec.json.encode([kept.action, kept.phase]) == b'["look ?",""]'

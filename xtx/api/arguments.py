@@ -38,6 +38,14 @@ def check_optional_whole(name: str, value: Any, least: int | None = None, most: 
     return None if value is None else check_whole(name, value, least, most)
 
 
+def check_seconds(name: str, value: Any) -> float:
+    """A number from 0, also NumPy's, as Python's."""
+    seconds = check_number(name, value)
+    if not seconds >= 0:
+        raise UserError(f"{name} takes a number from 0, not {seconds:g}")
+    return seconds
+
+
 def check_number(name: str, value: Any) -> float:
     """A number, also NumPy's, as Python's."""
     if isinstance(value, bool | str | bytes):
@@ -53,6 +61,13 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{name} is True or False, not {show_value(value)}")
     return value
+
+
+def check_text(name: str, value: Any) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise UserError(f"{name} takes a string, not {show_value(value)}")
+    return str(value)
 
 
 def check_path(name: str, value: Any) -> str:

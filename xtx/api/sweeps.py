@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from xtx.api.arguments import check_atlas, check_list, check_number, check_optional_whole, check_path, check_whole
+from xtx.api.arguments import (
+    check_atlas,
+    check_list,
+    check_optional_whole,
+    check_path,
+    check_seconds,
+    check_text,
+    check_whole,
+    show_value,
+)
 from xtx.api.runs import Records, SavedRun, load_run
 from xtx.core import UserError
 
@@ -67,6 +76,9 @@ def sweep(
     steps = check_optional_whole("steps", steps)
     atlas = check_atlas(atlas)
     source = check_path("sweep", sweep)
+    seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
+    if settings is not None and not isinstance(settings, Mapping):
+        raise UserError(f"settings takes a dictionary by agents' names, not {show_value(settings)}")
     chosen = {"games": games, "agents": agents, "seeds": seeds, "steps": steps, "stochastic": stochastic}
     spec = _choose_spec(source, {**chosen, "settings": settings, "small": small or None})
     plan = make_plan(spec, find_stories(spec, available=available))
@@ -80,7 +92,7 @@ def sweep(
         workers=check_optional_whole("workers", workers, 0),
         atlas=None if isinstance(atlas, bool) else Path(atlas),
         no_atlas=atlas is False,
-        checkpoint_seconds=check_number("checkpoint_seconds", checkpoint_seconds),
+        checkpoint_seconds=seconds,
     )
     with open_executor(folder, plan, options) as (executor, runs):
         _run_all(folder, runs, executor, check_whole("retries", retries, 0), progress)
@@ -150,8 +162,8 @@ def report(
     args = command.Args(
         runs=paths,
         out=Path(check_path("out", out)),
-        title=title or "",
-        figures=None if figures is None else Path(figures),
+        title="" if title is None else check_text("title", title),
+        figures=None if figures is None else Path(check_path("figures", figures)),
         no_walkthroughs=not walkthroughs,
     )
     command.run(args)

@@ -16,9 +16,9 @@ from xtx.agents.registry import find_agent, make_preset
 from xtx.api.arguments import (
     check_atlas,
     check_flag,
-    check_number,
     check_optional_whole,
     check_path,
+    check_seconds,
     check_whole,
     show_value,
 )
@@ -225,9 +225,7 @@ def _make_resources(
         raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
     atlas = check_atlas(atlas)
     folder = None if isinstance(atlas, bool) else Path(atlas)
-    seconds = check_number("checkpoint_seconds", checkpoint_seconds)
-    if not seconds >= 0:
-        raise UserError(f"checkpoint_seconds takes a number from 0, not {seconds:g}")
+    seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
     return RunResources(
         device,
         check_optional_whole("workers", workers, 0),

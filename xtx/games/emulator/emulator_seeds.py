@@ -8,11 +8,24 @@ seed without a word: neither gets through.
 from __future__ import annotations
 
 import hashlib
+import operator
+from typing import Any
 
 from xtx.core import UserError
 
 LARGEST = 2**31 - 1
 _SMALLEST_DRAWN = 1000
+
+
+def check_seed(seed: Any) -> int:
+    """An emulator seed as Python's number. Raises `UserError` for one that libfrotz would take for another."""
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= LARGEST:
+        raise UserError(f"a seed is a whole number from 0 to {LARGEST}, not {seed!r:.60}")
+    return number
 
 
 class Seeds:

@@ -6,11 +6,14 @@ be brought to the same state: see worker_pool.py.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from xtx.core import Observation, Step, UserError, warn
+from xtx.games.emulator.emulator_seeds import check_seed
 from xtx.games.emulator.scene_details import Details, Facts
 from xtx.games.story_game import NO_ANSWER, GameSpec
 from xtx.games.vector.cpu_affinity import Placement
@@ -146,13 +149,10 @@ class GameVector:
 
         indices: the games; None for all. seeds: emulator seeds, one for each; None for the walkthrough's.
         """
-        chosen = range(len(self._slots)) if indices is None else indices
-        given = [self.walkthrough_seed] * len(chosen) if seeds is None else [int(seed) for seed in seeds]
+        chosen = range(len(self._slots)) if indices is None else [self._check_index(index) for index in indices]
+        given = [self.walkthrough_seed] * len(chosen) if seeds is None else [check_seed(seed) for seed in seeds]
         if len(given) != len(chosen):
             raise UserError(f"{len(given)} seeds for {len(chosen)} games")
-        for index in chosen:
-            if not 0 <= index < len(self._slots):
-                raise UserError(f"there is no game {index}: games have the numbers 0 to {len(self._slots) - 1}")
         calls: dict[int, Call] = {
             i: ResetCall(self._slots[i].local, seed) for i, seed in zip(chosen, given, strict=True)
         }  # fmt: skip
@@ -237,9 +237,11 @@ class GameVector:
             self._forbidden_actions.thaw()
 
     def _choose_actions(self, actions: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
-        """Return the actions by the index of their game. Raises `ValueError` for a game without an episode."""
+        """Return the actions by the index of their game. Raises `UserError` for a game without an episode."""
         if not isinstance(actions, list) and isinstance(actions, Mapping):  # the first check is fast, the second slow
-            chosen = dict(actions)
+            chosen = {self._check_index(index): action for index, action in actions.items()}
+        elif isinstance(actions, str):
+            raise UserError(f"actions are a list of commands, not {actions!r:.60}")
         elif len(actions) == len(self._slots):
             chosen = dict(enumerate(actions))
         else:
@@ -300,6 +302,16 @@ class GameVector:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(in_trouble=kind is not None)
+
+    def _check_index(self, index: Any) -> int:
+        """The index of a game as Python's number. Raises `UserError`."""
+        try:
+            number = operator.index(index)
+        except TypeError:
+            number = -1
+        if not 0 <= number < len(self._slots):
+            raise UserError(f"there is no game {index!r:.20}: games have the numbers 0 to {len(self._slots) - 1}")
+        return number
 
     def _check_live(self, indices: Iterable[int]) -> None:
         for i in indices:

@@ -34,7 +34,7 @@ def write(folder: Path, *lines: str) -> None:
 
 
 def test_all_starts_are_added_up() -> None:
-    lines = [Spent(line["step"], line["parts"], line["searches"], line["searched"]) for line in LINES]  # type: ignore
+    lines = [Spent(line["step"], line["parts"], line["searches"], line["searched"]) for line in LINES]  # type: ignore[arg-type]
     expected = Spent(2400, {"games": 5.0, "update": 2.0, "imitation training": 3.0}, 35, 4.0)
     assert sum_starts(lines) == expected
     assert sum_starts([]) == Spent()

@@ -188,6 +188,9 @@ class Effects:
     """Changes beyond the object tree that are no command's own."""
     tried: tuple[Verdicts, ...] = ()
     """The verdicts under each of the random numbers; none where some of the commands were not to be tried."""
+    more_idle: npt.NDArray[np.uint64] | None = None
+    """As `idle`, of further sets of bits, one column for each; of those `tried[0].more_watches` has what each command
+    changes."""
 
     def find_silent_kinds(self, candidates: Sequence[str], places: npt.NDArray[np.intp]) -> dict[int, str]:
         """The first of the candidates at some places that makes a change beyond the object tree, for each such
@@ -207,7 +210,7 @@ class EffectJudge:
         """`engine`: None tries every command in Frotz. With `whole` changes beyond the object tree are told apart."""
         self._emulator = emulator
         self._engine = engine
-        self._whole = whole
+        self.is_whole = whole
         self.excluded: Collection[str] = ()
         """Commands that are not to be tried in the present state."""
         self.hidden_kinds = 0
@@ -228,19 +231,51 @@ class EffectJudge:
         noisy: bool = False,
         common: frozenset[int] = frozenset(),
         ignored: Ram | None = None,
+        more_bits: Ram | None = None,
+        known: tuple[Sequence[str], Effects] | None = None,
     ) -> Effects:
         """What the candidates do. `common` are changes beyond the object tree that are no command's own; more of them
-        are found here. Changes of the `ignored` bits are none. Commands that are not to be tried do nothing."""
+        are found here. Changes of the `ignored` bits are none. Commands that are not to be tried do nothing.
+        `more_bits` are further sets of bits of which the changes are noted. `known` are commands that were tried in the
+        same state with the same bits, and their effects."""
         kept = [i for i, command in enumerate(candidates) if command not in self.excluded] if self.excluded else []
         if self.excluded and len(kept) < len(candidates):
             tried = self.find_effects(state, [candidates[i] for i in kept], watched, noisy, common, ignored)
             effect, fine, watches = np.zeros((3, len(candidates)), dtype=np.uint64)
             effect[kept], fine[kept], watches[kept] = tried.effect, tried.fine, tried.watches
             return Effects(effect, fine, watches, tried.idle, tried.common)
+        if known is not None and known[1].tried:
+            behind = self._judge_new(state, candidates, watched, more_bits, *known)
+            effects = self._tell_apart(state, candidates, behind, known[1].idle, noisy, common, ignored)
+            return replace(effects, more_idle=known[1].more_idle)
         asking = self.asking
-        found = self.judge(state, Commands.of(candidates).behind(asking), watched)
+        bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
+        found = self.judge(state, Commands.of(candidates).behind(asking), bits)
         behind = tuple(verdicts.part(slice(len(asking), None)) for verdicts in found)
-        return self._tell_apart(state, candidates, behind, found[0].watches[: len(asking)], noisy, common, ignored)
+        idle = found[0].part(slice(len(asking)))
+        effects = self._tell_apart(state, candidates, behind, idle.watches, noisy, common, ignored)
+        return replace(effects, more_idle=idle.more_watches)
+
+    def _judge_new(
+        self,
+        state: Snapshot,
+        candidates: Sequence[str],
+        watched: Ram | None,
+        more_bits: Ram | None,
+        known_commands: Sequence[str],
+        known: Effects,
+    ) -> tuple[Verdicts, ...]:
+        """The verdicts on candidates of which some are known: only the others are tried."""
+        place_of = {command: place for place, command in enumerate(known_commands)}
+        places = np.array([place_of.get(command, -1) for command in candidates])
+        new = np.flatnonzero(places < 0)
+        bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
+        behind = tuple(verdicts.part(places) for verdicts in known.tried)
+        if len(new):
+            found = self.judge(state, Commands.of([candidates[i] for i in new.tolist()]), bits)
+            for ours, theirs in zip(behind, found, strict=True):
+                ours.replace_rows(new, theirs)
+        return behind
 
     def find_fewer_effects(
         self, state: Snapshot, candidates: Sequence[str], before: Effects, watched: Ram | None, ignored: Ram | None
@@ -255,7 +290,8 @@ class EffectJudge:
         found = self.judge_once(state, some.behind(asking), watched).watches
         fewer = np.where(kinds == 0, np.uint64(0), found[len(asking) :])[numbers]
         behind = (replace(first, watches=fewer), *before.tried[1:])
-        return self._tell_apart(state, candidates, behind, found[: len(asking)], False, frozenset(), ignored)
+        effects = self._tell_apart(state, candidates, behind, found[: len(asking)], False, frozenset(), ignored)
+        return replace(effects, more_idle=before.more_idle)
 
     def _tell_apart(
         self,
@@ -281,7 +317,7 @@ class EffectJudge:
             # which all places are one room.
             hidden = self._select_lasting(candidates, watches, touched.tolist())
             effect[hidden] = watches[hidden] | np.uint64(1)
-        if not self._whole:
+        if not self.is_whole:
             return Effects(effect, effect, watches, idle, common, behind)
         beside, alone = find_common_changes(candidates, effect, flags, watches, hidden)
         common = common | beside | alone

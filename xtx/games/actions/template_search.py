@@ -20,13 +20,18 @@ from xtx.games.actions.command_effects import ASKING, HIDDEN_KINDS, EffectJudge,
 from xtx.games.actions.nameable_things import Thing, ThingFinder
 from xtx.games.actions.story_words import WORD_MARK
 from xtx.games.canonical.canonical_state import World
-from xtx.games.emulator.frotz import Emulator, Snapshot
+from xtx.games.emulator.frotz import Emulator, Snapshot, Verdict
 from xtx.games.emulator.frotz import verb_frequency as count_verb
 from xtx.games.zmachine.debug_verbs import without_debugging
 from xtx.games.zmachine.story_memory import Ram, read_dictionary
 from xtx.games.zset.command_responses import CommandResponses
-from xtx.games.zset.engine import ENGINE, Engine
+from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 from xtx.search_versions import SEARCH_VERSION
+
+Ticks = npt.NDArray[np.int16]
+
+ELSEWHERE, CLOCKS = 0, 1
+"""Sets of bits that are watched besides: those that belong to the world in other rooms, and those of clocks."""
 
 _FILLED = 16
 """Sets of names whose candidates are cached: from step to step most things stay the same."""
@@ -61,6 +66,9 @@ class Searched:
     """The same with all the bits that are watched at first."""
     ignored: Ram | None = None
     """The bits of the object tree of which a change is none."""
+    ticks: Ticks | None = None
+    """How far each byte that is a clock goes on in a turn, 0 for all others; None where that is not known. Set together
+    with `all.more_idle`, whose columns are for what belongs to the world elsewhere and for the clocks."""
 
 
 class TemplateSearch:
@@ -127,20 +135,48 @@ class TemplateSearch:
         candidates = self.candidates(things)
         if self.judge.excluded:
             candidates = candidates.without(self.judge.excluded)
-        return self.judge_candidates(state, things, candidates, self.watched(state))
+        watched, ticks = self.watched(state), self._find_ticks(state) if self.judge.is_whole else None
+        more_bits = None if ticks is None else self._more_bits(state, ticks)
+        found = self.judge.find_effects(state, candidates, watched, more_bits=more_bits)
+        return self._without_nonsense(state, things, candidates, watched, None, found, ticks)
 
-    def judge_candidates(
-        self, state: Snapshot, things: list[Thing], candidates: Candidates, watched: Ram | None
-    ) -> Searched:
-        """What candidates do, nonsense left out."""
-        found = self.judge.find_effects(state, candidates, watched)
-        return self._without_nonsense(state, things, candidates, watched, None, found)
+    def judge_renamed(self, before: Searched, things: list[Thing]) -> Searched:
+        """The same with other names for some of the things: only commands that are new are tried."""
+        state, watched, ticks = before.state, self.watched(before.state), before.ticks
+        candidates = self.candidates(things)
+        if self.judge.excluded:
+            candidates = candidates.without(self.judge.excluded)
+        more_bits = None if ticks is None else self._more_bits(state, ticks)
+        known = before.candidates, before.all
+        found = self.judge.find_effects(state, candidates, watched, more_bits=more_bits, known=known)
+        return self._without_nonsense(state, things, candidates, watched, None, found, ticks)
+
+    def _more_bits(self, state: Snapshot, ticks: Ticks) -> Ram:
+        """What is watched besides, by ELSEWHERE and CLOCKS."""
+        assert self.world is not None
+        elsewhere = self.world.read_watched_elsewhere(np.frombuffer(state.ram, np.uint8))
+        clocks = np.where(ticks != 0, 255, 0).astype(np.uint8)
+        return np.stack([np.zeros_like(clocks) if elsewhere is None else elsewhere, clocks])
+
+    def _find_ticks(self, state: Snapshot) -> Ticks | None:
+        """How far each byte goes on in a turn in which nothing is done, if it is a clock, which goes on by one with
+        every command; 0 for all others. None where that cannot be tried."""
+        asking = self.judge.asking
+        if self.engine is None or self.world is None or not asking:
+            return None
+        self.emulator.note(ENGINE)
+        flags, after = self.engine.finals(state, asking)
+        if (flags & (UNJUDGED | Verdict.STOPPED)).any():
+            return None
+        ticks = after.astype(np.int16) - np.frombuffer(state.ram, np.uint8)
+        is_clock = (np.abs(ticks[0]) == 1) & (ticks == ticks[0]).all(axis=0)
+        return np.where(is_clock, ticks[0], np.int16(0))
 
     def judge_again(self, searched: Searched, watched: Ram | None, ignored: Ram | None) -> Searched:
         """The same where fewer bits are `watched`, and changes of the `ignored` ones are none."""
         state, candidates = searched.state, searched.candidates
         found = self.judge.find_fewer_effects(state, candidates, searched.all, watched, ignored)
-        return self._without_nonsense(state, searched.things, candidates, watched, ignored, found)
+        return self._without_nonsense(state, searched.things, candidates, watched, ignored, found, searched.ticks)
 
     def _without_nonsense(
         self,
@@ -150,12 +186,13 @@ class TemplateSearch:
         watched: Ram | None,
         ignored: Ram | None,
         found: Effects,
+        ticks: Ticks | None,
     ) -> Searched:
         told = {t.name for t in things if t.told}
         sound = candidates.without_nonsense(found.effect, told)
         fine = np.where((sound == 0) & (found.effect != 0), np.uint64(0), found.fine)
         is_noisy = self.judge.hidden_kinds > HIDDEN_KINDS
-        return Searched(state, things, candidates, sound, fine, is_noisy, watched, found, found, ignored)
+        return Searched(state, things, candidates, sound, fine, is_noisy, watched, found, found, ignored, ticks)
 
     def watched(self, state: Snapshot) -> Ram | None:
         """The bits beyond the object tree of which a change counts."""

@@ -18,7 +18,7 @@ from xtx.games.actions.mention_marks import FEWEST_THINGS, FEWEST_VERBS, MENTION
 from xtx.games.actions.nameable_things import NO_PART, WAYS, name_clearly, names_around, understood_answer
 from xtx.games.actions.noisy_bytes import find_noise
 from xtx.games.actions.present_names import Present
-from xtx.games.actions.template_search import Findings, Searched, TemplateSearch
+from xtx.games.actions.template_search import CLOCKS, ELSEWHERE, Findings, Searched, TemplateSearch
 from xtx.games.actions.whole_dictionary import WholeGrammar
 from xtx.games.canonical.canonical_state import read_prompt
 from xtx.games.canonical.scratch_bytes import find_scratch
@@ -145,10 +145,7 @@ class WholeSearch:
         if things == searched.things:
             return searched
         things.sort(key=lambda t: t.name)
-        candidates = self._search.candidates(things)
-        if self._search.judge.excluded:
-            candidates = candidates.without(self._search.judge.excluded)
-        return self._search.judge_candidates(searched.state, things, candidates, self._search.watched(searched.state))
+        return self._search.judge_renamed(searched, things)
 
     def _without_mentions(self, searched: Searched) -> Searched:
         """The same without what a story notes of each thing of which it prints the name, where several harmless verbs
@@ -179,15 +176,15 @@ class WholeSearch:
         )
         if (searched.watched[scratch] > 0).any():
             searched = self._unwatched(searched, scratch)
-        if searched.is_noisy and self._search.engine is not None and ASKING[0] not in self._search.judge.excluded:
-            searched = self._unwatched(searched, self._noise(searched, self._search.engine))
+        engine, can_ask = self._search.engine, ASKING[0] not in self._search.judge.excluded
+        if searched.is_noisy and engine is not None and can_ask and searched.all.tried:
+            searched = self._unwatched(searched, self._noise(searched, engine))
         return searched
 
     def _noise(self, searched: Searched, engine: Engine) -> npt.NDArray[np.bool_]:
         """The bytes in which commands that leave the object tree alone leave traces of their own."""
         asking = self._search.judge.asking
-        found = self._search.judge.judge_once(searched.state, searched.candidates.behind(asking), searched.watched)
-        idle, tried = found.watches[: len(asking)], found.part(slice(len(asking), None))
+        idle, tried = searched.all.idle, searched.all.tried[0]
         alone = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & (tried.watches != 0)
         places = np.flatnonzero(alone & ~np.isin(tried.watches, idle))
         commands = [searched.candidates[i] for i in places.tolist()]
@@ -235,23 +232,16 @@ class WholeSearch:
     def _find_changes_elsewhere(self, searched: Searched) -> tuple[str, ...]:
         """Commands of the templates for one object that do nothing but change what belongs to the world in other rooms:
         a spell is learned that is of use in one place."""
-        if self._search.world is None:
-            return ()
-        watched = self._search.world.read_watched_elsewhere(np.frombuffer(searched.state.ram, np.uint8))
-        if watched is None:
+        tried, idle = searched.all.tried[:1], searched.all.more_idle
+        if not tried or idle is None or tried[0].more_watches is None:
             return ()
         one = np.array([template.count("OBJ") == 1 for template in self._search.grammar.templates])
         places = np.flatnonzero((searched.fine == 0) & (searched.all.effect == 0) & one[searched.candidates.forms])
         commands = [searched.candidates[i] for i in places.tolist()]
-        if not commands:
-            return ()
-        asking = self._search.judge.asking
-        found = self._search.judge.judge_once(searched.state, Commands.of(commands).behind(asking), watched)
-        tried = found.part(slice(len(asking), None))
-        flags = tried.flags & ~np.uint8(Verdict.EVENT)
-        silent = find_silent_changes(commands, flags, tried.watches, found.watches[: len(asking)])
+        flags, watches = tried[0].flags[places] & ~np.uint8(Verdict.EVENT), tried[0].more_watches[places, ELSEWHERE]
+        silent = find_silent_changes(commands, flags, watches, idle[:, ELSEWHERE])
         effect = np.zeros(len(commands), dtype=np.uint64)
-        effect[silent] = tried.watches[silent]
+        effect[silent] = watches[silent]
         chosen = self._search.choose(commands, effect)
         return chosen if len(chosen) <= _MOST_ELSEWHERE else ()
 
@@ -259,28 +249,23 @@ class WholeSearch:
         """Commands of one or two words that do nothing but set back a clock that always runs (what is eaten puts hunger
         off), or that do something beyond the object tree, but not with the first random numbers (a step in a maze that
         is sometimes blocked)."""
-        engine, asking = self._search.engine, self._search.judge.asking
+        engine, ticks, more_idle = self._search.engine, searched.ticks, searched.all.more_idle
         candidates, state = searched.candidates, searched.state
         idle = (searched.fine == 0) & (searched.all.effect == 0)
         places = np.flatnonzero(idle & (candidates.words <= _SHORT) & self._active[candidates.forms])
-        if engine is None or not asking or self._search.world is None or not len(places):
+        if engine is None or ticks is None or more_idle is None or not len(places):
             return ()
-        self._search.emulator.note(ENGINE)
-        flags, after = engine.finals(state, asking)
-        if (flags & (UNJUDGED | Verdict.STOPPED)).any():
-            return ()
-        before = np.frombuffer(state.ram, np.uint8).astype(np.int16)
-        ticks = after.astype(np.int16) - before
-        clocks = (np.abs(ticks[0]) == 1) & (ticks == ticks[0]).all(axis=0)
-        commands = candidates.chosen(places)
-        found = self._search.judge.judge_once(state, commands.behind(asking), np.where(clocks, 255, 0).astype(np.uint8))
-        tried, idly = found.part(slice(len(asking), None)), found.watches[: len(asking)]
-        own = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & ~np.isin(tried.watches, idly)
-        setting = self._search.choose(commands, np.where(own, tried.watches, np.uint64(0)))
+        commands, tried = candidates.chosen(places), searched.all.tried[0].part(places)
+        assert tried.more_watches is not None
+        watches = tried.more_watches[:, CLOCKS]
+        own = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & ~np.isin(watches, more_idle[:, CLOCKS])
+        setting = self._search.choose(commands, np.where(own, watches, np.uint64(0)))
         setting = tuple(command for command in setting if not _IS_ALL.search(command))  # with it the parser counts, too
         if setting:
+            self._search.emulator.note(ENGINE)
             flags, after = engine.finals(state, setting)
-            is_back = ((after - before) * ticks[0] < 0)[:, clocks].any(axis=1) & (flags & UNJUDGED == 0)
+            gone = after.astype(np.int16) - np.frombuffer(state.ram, np.uint8)
+            is_back = (gone * ticks < 0).any(axis=1) & (flags & UNJUDGED == 0)
             setting = tuple(command for command, back in zip(setting, is_back.tolist(), strict=True) if back)
         drawing = (commands[i] for i in np.flatnonzero(tried.flags & Verdict.RANDOM).tolist())
         lucky = self._lucky(searched, [command for command in drawing if command in self._steps])

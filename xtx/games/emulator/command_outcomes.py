@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,21 @@ class Verdicts:
     """A hash of the change of the world, one for each candidate; where nothing changed 0, or one of the EVENT."""
     watches: npt.NDArray[np.uint64]
     """A hash of the change of those bits that were watched beside, if any; 0 where none changed."""
+    more_watches: npt.NDArray[np.uint64] | None = None
+    """The same of each further set of bits, one column for each."""
 
     def part(self, which: slice | npt.NDArray[np.intp]) -> Verdicts:
         """What became of some of them."""
-        return Verdicts(self.flags[which], self.diffs[which], self.watches[which])
+        more = None if self.more_watches is None else self.more_watches[which]
+        return Verdicts(self.flags[which], self.diffs[which], self.watches[which], more)
+
+    @property
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """The arrays, those of further bits last where there are some."""
+        more = [] if self.more_watches is None else [self.more_watches]
+        return [self.flags, self.diffs, self.watches, *more]
+
+    def replace_rows(self, which: slice | npt.NDArray[np.intp], others: Verdicts) -> None:
+        """Puts other verdicts in the place of some."""
+        for ours, theirs in zip(self.columns, others.columns, strict=False):
+            ours[which] = theirs

@@ -10,6 +10,7 @@ Without an engine every command is tried in Frotz: the plain way, slow, for comp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -28,9 +29,6 @@ _ALONE = 64 * CANDIDATE_LIMIT
 _SCREEN = 8000
 """Longest text that Jericho's functions are shown."""
 
-_STOPPED = Verdicts(np.array([Verdict.STOPPED], dtype=np.uint8), *np.zeros((2, 1), dtype=np.uint64))
-"""The verdict on a command that cannot be ended."""
-
 _Judge = Callable[[Snapshot, Sequence[str], Ram | None], Verdicts]
 
 
@@ -44,14 +42,14 @@ def judge_each(
     first_alone: bool = True,
 ) -> list[Verdicts]:
     """What becomes of each command, tried from a state under each of several states of the random generator. What is
-    watched is watched under the first, and a command that cannot be ended under the first may count as such under all.
-    That a command draws numbers is seen by the generator's state, so the first must be none that a story can set itself
-    (a number up to 32,767). The engine is quicker without `first_alone` where most commands draw random numbers. The
-    emulator is left in some other state."""
+    watched (one set of bits, or several in rows) is watched under the first, and a command that cannot be ended under
+    the first may count as such under all. That a command draws numbers is seen by the generator's state, so the first
+    must be none that a story can set itself (a number up to 32,767). The engine is quicker without `first_alone` where
+    most commands draw random numbers. The emulator is left in some other state."""
     first, *others = (msgspec.structs.replace(state, rng=rng) for rng in randoms)
     if engine is None:
         judge: _Judge = partial(_judge_in_frotz, emulator)
-        found = [judge(first, commands, watched), *(_make_unjudged(len(commands)) for _ in others)]
+        found = [judge(first, commands, watched), *(_make_unjudged(len(commands), None) for _ in others)]
     else:
         judge = partial(_judge_rest, emulator, engine)
         emulator.note(ENGINE)
@@ -95,12 +93,16 @@ def _has_ended(flags: int, after: Snapshot) -> bool:
 
 def _judge_in_frotz(emulator: Emulator, state: Snapshot, commands: Sequence[str], watched: Ram | None) -> Verdicts:
     emulator.restore(state)
-    return emulator.filter(commands, watched=watched)
+    if watched is None or watched.ndim == 1:
+        return emulator.filter(commands, watched=watched)
+    found = [emulator.filter(commands, watched=np.ascontiguousarray(mask)) for mask in watched]
+    return replace(found[0], more_watches=np.array([verdicts.watches for verdicts in found[1:]], dtype=np.uint64).T)
 
 
-def _make_unjudged(count: int) -> Verdicts:
-    numbers = np.zeros((2, count), dtype=np.uint64)
-    return Verdicts(np.full(count, UNJUDGED, dtype=np.uint8), *numbers)
+def _make_unjudged(count: int, watched: Ram | None) -> Verdicts:
+    more = None if watched is None or watched.ndim == 1 else np.zeros((count, len(watched) - 1), dtype=np.uint64)
+    diffs, watches = np.zeros((2, count), dtype=np.uint64)
+    return Verdicts(np.full(count, UNJUDGED, dtype=np.uint8), diffs, watches, more)
 
 
 def _fill(
@@ -113,9 +115,7 @@ def _fill(
 ) -> None:
     """Puts verdicts where there are none yet."""
     if len(left):
-        found = judge(state, [commands[i] for i in left.tolist()], watched)
-        verdicts.flags[left], verdicts.diffs[left] = found.flags, found.diffs
-        verdicts.watches[left] = found.watches
+        verdicts.replace_rows(left, judge(state, [commands[i] for i in left.tolist()], watched))
 
 
 def _judge_rest(
@@ -123,25 +123,22 @@ def _judge_rest(
 ) -> Verdicts:
     """The verdicts on commands that the engine left open in a set: with what Jericho says of their texts, and by
     themselves."""
-    verdicts = _make_unjudged(len(commands))
+    verdicts = _make_unjudged(len(commands), watched)
     for begin in range(0, len(commands), _CHUNK):
         some = commands[begin : begin + _CHUNK]
         emulator.note(ENGINE)
         found = engine.filter(state, some, watched=watched, endings=_read_endings(emulator, engine, state, some))
-        for ours, theirs in zip(_list_columns(verdicts), _list_columns(found), strict=True):
-            ours[begin : begin + _CHUNK] = theirs
+        verdicts.replace_rows(slice(begin, begin + _CHUNK), found)
     spent = 0
     for i in np.flatnonzero(verdicts.flags & UNJUDGED).tolist():
         before = engine.counts["instructions"]
-        alone = _judge_alone(emulator, engine, state, commands[i], watched) if spent < _ALONE else _STOPPED
+        alone = _judge_alone(emulator, engine, state, commands[i], watched) if spent < _ALONE else None
         spent += engine.counts["instructions"] - before
-        for ours, theirs in zip(_list_columns(verdicts), _list_columns(alone), strict=True):
-            ours[i] = theirs[0]
+        if alone is None:
+            verdicts.flags[i] = Verdict.STOPPED
+        else:
+            verdicts.replace_rows(slice(i, i + 1), alone)
     return verdicts
-
-
-def _list_columns(verdicts: Verdicts) -> tuple[npt.NDArray[np.generic], ...]:
-    return verdicts.flags, verdicts.diffs, verdicts.watches
 
 
 def _read_endings(
@@ -164,14 +161,16 @@ def _read_endings(
     return endings
 
 
-def _judge_alone(emulator: Emulator, engine: Engine, state: Snapshot, command: str, watched: Ram | None) -> Verdicts:
+def _judge_alone(
+    emulator: Emulator, engine: Engine, state: Snapshot, command: str, watched: Ram | None
+) -> Verdicts | None:
     """The verdict on one command by itself: in a set it may have come to the limit of instructions that others of the
-    set used."""
+    set used. None if it cannot be ended."""
     emulator.note(ENGINE)
     flags, after = engine.step(state, command)
     if not _has_ended(flags, after):
-        return _STOPPED
+        return None
     ending = emulator.read_ending(after, extract_screen(after)) if flags & END_OPEN else 0
     endings = np.array([ending], dtype=np.uint8)
     found = engine.filter(state, [command], mode=Mode.ALONE, watched=watched, endings=endings)
-    return _STOPPED if found.flags[0] & UNJUDGED else found
+    return None if found.flags[0] & UNJUDGED else found

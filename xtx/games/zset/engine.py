@@ -128,14 +128,41 @@ def library() -> ctypes.CDLL:
     loaded.zset_open.argtypes, loaded.zset_open.restype = [ctypes.POINTER(_Description)], pointer
     loaded.zset_close.argtypes, loaded.zset_close.restype = [pointer], None
     i32, start = ctypes.c_int32, ctypes.POINTER(_MachineStart)
-    loaded.zset_filter.argtypes = [pointer, start, pointer, i32, i32, pointer, i32, u64, i32, *[pointer] * 7]
+    loaded.zset_filter.argtypes = [
+        pointer,
+        start,
+        pointer,
+        i32,
+        i32,
+        pointer,
+        i32,
+        u64,
+        i32,
+        *[pointer] * 5,
+        i32,
+        *[pointer] * 2,
+    ]
     loaded.zset_effects.argtypes = [pointer, i32, pointer, ctypes.c_int64, i32, pointer, i32, *[pointer] * 3]
     loaded.zset_suspects.argtypes = [pointer, pointer, i32, i32, pointer, i32, i32, pointer, pointer]
     loaded.zset_fill.argtypes = [chars, pointer, i32, chars, i32, chars, i32, i32, *[pointer] * 6]
     loaded.zset_team.argtypes, loaded.zset_team.restype = [ctypes.POINTER(pointer), i32], pointer
     loaded.zset_disband.argtypes, loaded.zset_disband.restype = [pointer], None
     loaded.zset_threads.argtypes, loaded.zset_threads.restype = [pointer], i32
-    loaded.zset_share.argtypes = [pointer, start, pointer, i32, i32, *[pointer] * 3, i32, i32, u64, i32, *[pointer] * 5]
+    loaded.zset_share.argtypes = [
+        pointer,
+        start,
+        pointer,
+        i32,
+        i32,
+        *[pointer] * 3,
+        i32,
+        i32,
+        u64,
+        i32,
+        *[pointer] * 4,
+        i32,
+        pointer,
+    ]
     loaded.zset_responses.argtypes = [pointer, pointer, start, pointer, i32, i32, u64, pointer, i32, pointer]
     loaded.zset_finals.argtypes = [pointer, start, pointer, i32, u64, *[pointer] * 3]
     loaded.zset_endings.argtypes, loaded.zset_endings.restype = [pointer, pointer], None
@@ -235,8 +262,8 @@ class Engine:
     ) -> Verdicts:
         """What becomes of each command, tried from a state, as `Emulator.filter` says it; UNJUDGED for commands that
         the engine cannot judge. `hashes`, where given, receives a hash of each command's whole final state; `watched`
-        are bits of RAM to be watched beside those of the world; `endings`, one for each command, are what
-        `Emulator.read_ending` says of those that are END_OPEN without it."""
+        are bits of RAM to be watched beside those of the world, or several rows of such; `endings`, one for each
+        command, are what `Emulator.read_ending` says of those that are END_OPEN without it."""
         if any(given is not None and len(given) != len(commands) for given in (hashes, endings)):
             raise ValueError("there must be one hash, and one ending, for each command")
         if endings is None:
@@ -265,7 +292,7 @@ class Engine:
         is watched under the first alone, what was not tried has no hash, and a command that cannot be ended under the
         first counts as such under all."""
         self._check(state)
-        if watched is not None and len(watched) != self._ram_size:
+        if watched is not None and watched.shape[-1] != self._ram_size:
             raise ValueError("there must be one byte for each of RAM")
         if hashes is not None and len(hashes) != len(commands) * len(randoms):
             raise ValueError("there must be one hash for each command")
@@ -292,14 +319,18 @@ class Engine:
     ) -> list[Verdicts]:
         shape = len(commands), len(randoms)
         flags = np.full(shape, UNJUDGED, dtype=np.uint8)
-        diffs, watches = (np.zeros(shape, dtype=np.uint64) for _ in range(2))
+        diffs = np.zeros(shape, dtype=np.uint64)
+        masks = (
+            np.atleast_2d(np.ascontiguousarray(watched)) if watched is not None else np.empty((0, 0), dtype=np.uint8)
+        )
+        watches = np.zeros((*shape, max(1, len(masks))), dtype=np.uint64)
         finals = np.zeros(shape if hashes is not None else 0, dtype=np.uint64)
         numbers = np.array([rng[0] for rng in randoms], dtype=np.int64)
         start = ctypes.byref(_start(msgspec.structs.replace(state, rng=randoms[0])))
         given = Commands.of(commands)
         how = numbers.ctypes.data, len(randoms), first_alone
         found = flags.ctypes.data, diffs.ctypes.data, None if hashes is None else finals.ctypes.data
-        watch = (None, None) if watched is None else (watched.ctypes.data, watches.ctypes.data)
+        watch = (None, 0, None) if watched is None else (masks.ctypes.data, len(masks), watches.ctypes.data)
         lanes = len(commands) if first_alone else flags.size
         is_shared &= self._team is not None and differences is None and mode != _CHECKING
         if not is_shared or lanes < 2 * _WORTH_SHARING:
@@ -319,7 +350,7 @@ class Engine:
             raise MemoryError("no memory for the candidates")
         if hashes is not None:
             hashes[:] = finals.T.ravel()
-        return [Verdicts(*columns) for columns in zip(flags.T, diffs.T, watches.T, strict=True)]
+        return [Verdicts(flags[:, i], diffs[:, i], watches[:, i, 0], watches[:, i, 1:]) for i in range(len(randoms))]
 
     def differences(
         self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT

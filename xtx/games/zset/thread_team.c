@@ -39,6 +39,7 @@ typedef struct {
     uint8_t *flags; /* results, by command and random number */
     uint64_t *diffs, *hashes, *watches;
     const uint8_t *watched;
+    int32_t masks; /* of `watched` */
     transcript *transcripts;
     atomic_uint next;
     atomic_int failed;
@@ -81,7 +82,7 @@ static void take_part(engine *e, work *w) {
         uint64_t before = cost_so_far(e);
         if (zset_filter(e, w->state, w->randoms, (int32_t)w->each, w->first_alone, w->commands[j->first],
                         (int32_t)j->count, w->limit, w->mode, w->flags + at, w->diffs + at,
-                        w->hashes ? w->hashes + at : NULL, NULL, w->watched, w->watches ? w->watches + at : NULL,
+                        w->hashes ? w->hashes + at : NULL, NULL, w->watched, w->masks, w->watches ? w->watches + at * (size_t)w->masks : NULL,
                         w->transcripts ? w->transcripts + j->first : NULL))
             atomic_store(&w->failed, 1);
         j->cost = cost_so_far(e) - before;
@@ -216,12 +217,12 @@ void zset_disband(team *t) {
 int zset_share(team *t, const start_state *state, const int64_t *randoms, int32_t random_count, int32_t first_alone,
                const char *text, const uint32_t *starts, const uint16_t *groups, int32_t command_count, int32_t least,
                uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs, uint64_t *hashes, const uint8_t *watched,
-               uint64_t *watches) {
+               int32_t masks, uint64_t *watches) {
     if (command_count <= 0 || least <= 0) return 0;
     uint32_t count = (uint32_t)command_count, each = random_count > 1 ? (uint32_t)random_count : 1;
     work w = {.state = state, .randoms = randoms, .each = each, .limit = limit, .mode = mode,
               .first_alone = first_alone, .flags = flags, .diffs = diffs, .hashes = hashes, .watches = watches,
-              .watched = watched};
+              .watched = watched, .masks = masks};
     w.commands = malloc(count * sizeof *w.commands);
     if (!w.commands) return -1;
     for (uint32_t i = 0; i < count; i++) w.commands[i] = text + starts[i];

@@ -119,15 +119,19 @@ static void add_byte(engine *e, uint32_t address, uint8_t set, uint8_t clear, ui
     EACH_LANE(e->set, c, by_lane[c] += byte_hash(address, (uint8_t)lane_byte(e, (uint16_t)address, c), before, set, clear););
 }
 
-/* Writes the hash of each lane's changes of the watched bits to e->watches, 0 for none. */
+/* Writes the hash of each lane's changes of the watched bits to e->watches, 0 for none: of each mask in turn. */
 static void add_watched(engine *e, uint32_t touched) {
-    uint64_t common = 0, *watches = e->watches;
-    EACH_LANE(e->set, c, watches[c] = 0;);
-    for (uint32_t i = 0; i < touched; i++) {
-        uint8_t mask = e->touched[i] < e->ram_size ? e->watched[e->touched[i]] : 0;
-        add_byte(e, e->touched[i], mask, mask, &common, watches);
+    const uint8_t *watched = e->watched;
+    uint64_t *watches = e->watches;
+    for (int32_t m = 0; m < e->watched_masks; m++, watched += e->ram_size, watches += e->lane_count) {
+        uint64_t common = 0;
+        EACH_LANE(e->set, c, watches[c] = 0;);
+        for (uint32_t i = 0; i < touched; i++) {
+            uint8_t mask = e->touched[i] < e->ram_size ? watched[e->touched[i]] : 0;
+            add_byte(e, e->touched[i], mask, mask, &common, watches);
+        }
+        EACH_LANE(e->set, c, watches[c] += common;);
     }
-    EACH_LANE(e->set, c, watches[c] += common;);
 }
 
 /* Writes the hash of each lane's change of the world to e->diffs, 0 for none. */
@@ -450,6 +454,7 @@ static int store_key(engine *e, const prompt *p, value key) {
 static void run_lanes(engine *e, const start_state *s, const char *const *command, const uint32_t *lane_of, uint32_t count) {
     prompt p;
     reset_run(e);
+    e->lane_count = count;
     memset(e->histories, 0, count * sizeof *e->histories);
     if (e->transcripts)
         for (uint32_t k = 0; k < count; k++) {
@@ -647,6 +652,7 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
         return;
     }
     run_lanes(e, s, command, lane_of, count);
+    const uint32_t masks = (uint32_t)e->watched_masks;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t i = lane_of[k];
         int judged = !(e->flags[k] & UNJUDGED);
@@ -654,7 +660,8 @@ static void run_range(engine *e, const start_state *s, const char *const *comman
         to->diffs[i] = judged ? e->diffs[k] : 0;
         if (to->hashes) to->hashes[i] = e->hashes[k];
         if (to->differences) to->differences[i] = judged ? e->differences[k] : 0;
-        if (to->watches) to->watches[i] = judged ? e->watches[k] : 0;
+        for (uint32_t m = 0; to->watches && m < masks; m++)
+            to->watches[(size_t)i * masks + m] = judged ? e->watches[(size_t)m * count + k] : 0;
     }
     if (e->checking) run_noted(e, s, command, lane_of, to->flags, to->diffs, to->hashes);
 }
@@ -695,10 +702,11 @@ static uint32_t leave_chancy(uint32_t *lane_of, uint32_t count, uint32_t each, c
  * with the first. `mode`: each command alone, in sets that are only split, in sets that are also merged, or the last
  * with checks (needs hashes; see zset_checked). Optional outputs: `hashes` of each command's final state,
  * `differences`, hashes of Jericho's world difference (0 for none), `watches`, hashes of the changes of the bits in
- * `watched` (one byte for each of RAM), and `transcripts`, the printed texts, for one random number only. */
+ * each of some masks in `watched` (rows of one byte for each of RAM), ordered by command, number and mask, and
+ * `transcripts`, the printed texts, for one random number only. */
 int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, int32_t first_alone,
                 const char *commands, int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
-                uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
+                uint64_t *hashes, uint64_t *differences, const uint8_t *watched, int32_t masks, uint64_t *watches,
                 transcript *transcripts) {
     verdicts to = {flags, diffs, hashes, differences, watches};
     e->checks_passed = e->merge_number = 0;
@@ -712,7 +720,7 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
     uint32_t *lane_of = malloc(n * sizeof *lane_of);
     uint64_t *own_hashes = hashes ? malloc(n * sizeof *own_hashes) : NULL;
     uint64_t *own_differences = differences ? malloc(n * sizeof *own_differences) : NULL;
-    uint64_t *own_watches = watches ? malloc(n * sizeof *own_watches) : NULL;
+    uint64_t *own_watches = watches ? malloc((size_t)n * (uint32_t)masks * sizeof *own_watches) : NULL;
     int capacity = command && lane_of && (own_hashes || !hashes) && (own_differences || !differences) &&
                (own_watches || !watches);
     volatile int result = -1;
@@ -727,6 +735,7 @@ int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t
         e->differences = own_differences;
         e->watches = own_watches;
         e->watched = watches ? watched : NULL;
+        e->watched_masks = masks;
         make_base(e, s);
         int ready = prepare(e, s, &p);
         const char *next = commands;
@@ -770,8 +779,8 @@ int zset_finals(engine *e, const start_state *s, const char *commands, int32_t c
                 uint64_t *diffs, uint8_t *finals) {
     for (int32_t i = 0; i < count; i++) memcpy(finals + (size_t)i * e->ram_size, s->ram, e->ram_size);
     e->finals = finals;
-    int failed = zset_filter(e, s, &s->random_a, 1, 0, commands, count, limit, MERGING, flags, diffs, NULL, NULL, NULL, NULL,
-                             NULL);
+    int failed = zset_filter(e, s, &s->random_a, 1, 0, commands, count, limit, MERGING, flags, diffs, NULL, NULL, NULL, 0,
+                             NULL, NULL);
     e->finals = NULL;
     return failed;
 }

@@ -350,13 +350,14 @@ typedef struct {
     uint8_t separates[256]; /* whether a character is a word of its own */
 
     /* one run */
-    uint32_t lane_count, lane_capacity;
+    uint32_t lane_count, lane_capacity; /* lane_count: of the present run */
     history *histories;
     uint8_t *flags;
     uint64_t *diffs, *hashes; /* `hashes` of each lane's whole final state, for proof; or NULL */
     uint64_t *differences;    /* a hash of what Jericho calls a lane's world difference, for proof; or NULL */
-    const uint8_t *watched;   /* by address: the bits that are watched beside; or NULL */
-    uint64_t *watches;        /* a hash of how those changed in each lane */
+    const uint8_t *watched;   /* masks, by address: bits that are watched beside; or NULL */
+    int32_t watched_masks;
+    uint64_t *watches;        /* a hash of how those of each mask changed in each lane: mask after mask */
     const uint8_t *endings;   /* by command: what Jericho says of it, if it was asked; or NULL */
     uint8_t *finals;          /* by command: RAM after it, in rows of ram_size that begin as the state's RAM; or NULL */
     uint8_t *start_ram, *base_ram;
@@ -621,7 +622,7 @@ void recognise_merge(engine *e);
 enum { ALONE = 0, SPLITTING = 1, MERGING = 2, CHECKING = 3 };
 int zset_filter(engine *e, const start_state *s, const int64_t *randoms, int32_t random_count, int32_t first_alone,
                 const char *commands, int32_t count, uint64_t limit, int32_t mode, uint8_t *flags, uint64_t *diffs,
-                uint64_t *hashes, uint64_t *differences, const uint8_t *watched, uint64_t *watches,
+                uint64_t *hashes, uint64_t *differences, const uint8_t *watched, int32_t masks, uint64_t *watches,
                 transcript *transcripts);
 
 /* --- partition.c -------------------------------------------------------------------------------------------------- */

@@ -75,6 +75,15 @@ def test_what_one_verb_gives_to_all_things_is_its_work() -> None:
     assert _marks(("examine", "push")) is None
 
 
+def test_parts_of_a_machine_that_several_verbs_work_have_no_marks() -> None:
+    story: Any = Story(("push", "pull", "turn"))
+    state: Any = State(bytes(2 * len(THINGS)))
+    forms = [form for form in MENTIONING if form != "eat OBJ"]
+    assert find_mention_marks(_emulator(), story, state, forms, THINGS, "wait") is None
+    story.verbs = ("push", "pull", "turn", "wear")
+    assert find_mention_marks(_emulator(), story, state, forms, THINGS, "wait") is not None
+
+
 def test_effects_are_told_apart_without_marks_only() -> None:
     story: Any = Story(("push", "pull", "open", "throw"))
     state: Any = State(bytes(2 * len(THINGS)))

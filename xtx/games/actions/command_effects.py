@@ -192,6 +192,11 @@ class Effects:
     """As `idle`, of further sets of bits, one column for each; of those `tried[0].more_watches` has what each command
     changes."""
 
+    def part(self, which: npt.NDArray[np.intp]) -> Effects:
+        """What some of the commands do."""
+        tried = tuple(verdicts.part(which) for verdicts in self.tried)
+        return replace(self, effect=self.effect[which], fine=self.fine[which], watches=self.watches[which], tried=tried)
+
     def find_silent_kinds(self, candidates: Sequence[str], places: npt.NDArray[np.intp]) -> dict[int, str]:
         """The first of the candidates at some places that makes a change beyond the object tree, for each such
         change."""
@@ -268,13 +273,13 @@ class EffectJudge:
         """The verdicts on candidates of which some are known: only the others are tried."""
         place_of = {command: place for place, command in enumerate(known_commands)}
         places = np.array([place_of.get(command, -1) for command in candidates])
-        new = np.flatnonzero(places < 0)
+        old, new = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
-        behind = tuple(verdicts.part(places) for verdicts in known.tried)
-        if len(new):
-            found = self.judge(state, Commands.of([candidates[i] for i in new.tolist()]), bits)
-            for ours, theirs in zip(behind, found, strict=True):
-                ours.replace_rows(new, theirs)
+        judged = self.judge(state, Commands.of(candidates).chosen(new), bits) if len(new) else known.tried
+        behind = tuple(verdicts.make_room(len(candidates)) for verdicts in judged)
+        for ours, before, now in zip(behind, known.tried, judged, strict=True):
+            ours.replace_rows(old, before.part(places[old]))
+            ours.replace_rows(new, now.part(slice(len(new))))
         return behind
 
     def find_fewer_effects(

@@ -19,7 +19,10 @@ MENTIONING = tuple(f"{verb} OBJ" for verb in ("examine", "push", "pull", "open",
 """Templates that hardly ever do anything to most things, each another thing if anything, and name the thing in what the
 story says."""
 FEWEST_THINGS, FEWEST_VERBS = 3, 3
-"""An attribute that so many of them give to so many things is one of mention."""
+"""An attribute that so many of them give to so many things is one of mention, if the next of them do too."""
+_IDLE_VERBS = frozenset(("examine", "eat", "wear", "touch"))
+"""Those with which no parts of a machine are worked: a handle, a knob and a slide may be opened, pulled and turned, and
+each is another thing afterwards."""
 _MOST_THINGS = 24
 """Things, at most, that are named to find such attributes."""
 _MOST_KINDS = 2048
@@ -53,7 +56,9 @@ def find_mention_marks(
             things.update(marks - set(np.flatnonzero(np.unpackbits(lost, axis=1).any(axis=0)).tolist()))
         by_verb.append({mark for mark, count in things.items() if count >= FEWEST_THINGS})
     times = Counter(mark for marks in by_verb for mark in marks)
-    found = [mark for mark, count in times.items() if count >= FEWEST_VERBS]
+    by_idle_verb = zip(forms, by_verb, strict=True)
+    idly = {mark for form, marks in by_idle_verb if form.split()[0] in _IDLE_VERBS for mark in marks}
+    found = [mark for mark, count in times.items() if count >= FEWEST_VERBS and mark in idly]
     if not found:
         return None
     bits = np.zeros(8 * width, dtype=np.uint8)

@@ -21,8 +21,8 @@ _PAIR = re.compile(r"\b(?=([a-z][a-z'-]*)[\"']? [\"']?([a-z][a-z'-]*))")
 
 _PLURAL = re.compile(r"\b([a-z]+) and ([a-z]+) ([a-z]+)s\b")
 
-_ASIDE = re.compile(r"^\([^)\n]*\)\s*")
-"""What a parser says when it guesses which thing is meant, as in "(the gull)"."""
+_ASIDE = re.compile(r"^(?:\([^)\n]*\)|\[[^\]\n]*\])\s*")
+"""What a parser says when it guesses which thing is meant, as in "(the gull)"; in brackets, also when it complains."""
 
 _COMPLAINTS = re.compile(
     r"I only understood you as far as|I didn't understand|You can't use multiple objects|You excepted something"

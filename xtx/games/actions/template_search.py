@@ -70,6 +70,12 @@ class Searched:
     """How far each byte that is a clock goes on in a turn, 0 for all others; None where that is not known. Set together
     with `all.more_idle`, whose columns are for what belongs to the world elsewhere and for the clocks."""
 
+    @cached_property
+    def working(self) -> tuple[Sequence[str], Effects]:
+        """The commands that do something, and what that is: they need not be tried again."""
+        places = np.flatnonzero(self.all.effect)
+        return [self.candidates[i] for i in places.tolist()], self.all.part(places)
+
 
 class TemplateSearch:
     """The search of one emulator with the templates of its story."""
@@ -240,7 +246,7 @@ class TemplateSearch:
         between effects as well. In a noisy state nearly every command makes such a change: there only single words
         count that do nothing else."""
         given = searched.state, candidates, searched.watched, searched.is_noisy, searched.all.common, searched.ignored
-        return self.judge.find_effects(*given).fine
+        return self.judge.find_effects(*given, known=searched.working).fine
 
     def choose(self, candidates: Sequence[str], effect: npt.NDArray[np.uint64]) -> tuple[str, ...]:
         """For each effect the shortest command, with the most usual verb among those (or the other way round); in the

@@ -31,7 +31,7 @@ from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 _SKY = "sky"
 """A name of the direction up in Inform's library, which some stories let the player drop."""
 
-_SAMPLE = 100
+_SAMPLE = 40
 """Commands of the templates that leave the world alone, at most, from which it is seen what is remembered of them."""
 
 _MOVING = ("take", "drop")

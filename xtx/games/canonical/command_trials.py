@@ -58,13 +58,20 @@ class Trial:
         self._read = read
 
     def outcomes(
-        self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None, kinds: bool = False
+        self,
+        state: Snapshot,
+        commands: Sequence[str],
+        watched: Ram | None = None,
+        kinds: bool = False,
+        silent: bool = False,
     ) -> npt.NDArray[np.uint64]:
         """What the commands do to the world from a state, one number each; 1 for those that change only what is
-        watched, as the first of the commands does not, or for each kind of such a change a number of its own."""
+        watched, as the first of the commands does not, or with `kinds` a number for each kind of such a change. Such a
+        change counts where the object tree is touched, or with `silent` everywhere."""
         verdicts = self._engine.filter(state, commands, self.limit, watched=watched)
-        hidden = (verdicts.flags & Verdict.EVENT > 0) & (verdicts.watches != 0)
-        hidden &= verdicts.watches != verdicts.watches[:1]
+        hidden = (verdicts.watches != 0) & (verdicts.watches != verdicts.watches[:1])
+        if not silent:
+            hidden &= verdicts.flags & Verdict.EVENT > 0
         changed = (verdicts.flags & Verdict.CHANGED) > 0
         told_apart = verdicts.watches | np.uint64(1) if kinds else np.uint64(1)
         outcomes = np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
@@ -167,15 +174,17 @@ class Trials:
         self.budget.spend(trial.work - before)
         return result
 
-    def outcomes(self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None) -> npt.NDArray[np.uint64]:
+    def outcomes(
+        self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None, silent: bool = False
+    ) -> npt.NDArray[np.uint64]:
         """What the commands do to the world from a state: see `Trial.outcomes`."""
-        return self.each(lambda trial, each: trial.outcomes(each, commands, watched), [state])[0]
+        return self.try_outcomes_from([state], commands, watched, silent)[0]
 
     def try_outcomes_from(
-        self, states: Sequence[Snapshot], commands: Sequence[str], watched: Ram | None = None
+        self, states: Sequence[Snapshot], commands: Sequence[str], watched: Ram | None = None, silent: bool = False
     ) -> list[npt.NDArray[np.uint64]]:
-        """The same from each of several states."""
-        return self.each(lambda trial, state: trial.outcomes(state, commands, watched), states)
+        """The same from each of several states, with `silent` by kinds."""
+        return self.each(lambda trial, state: trial.outcomes(state, commands, watched, silent, silent), states)
 
     def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
         """What the story says to each command in a state; nothing where the engine does not judge it."""
@@ -207,17 +216,22 @@ class Trials:
         return changeable
 
     def matters(
-        self, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None = None
+        self,
+        before: Snapshot,
+        canonical: Snapshot,
+        commands: Sequence[str],
+        watched: Ram | None = None,
+        silent: bool = False,
     ) -> Callable[[Sequence[int]], bool]:
         """A function that says whether bytes, made canonical, change what the commands do."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        truth = self.outcomes(before, commands, watched)
+        truth = self.outcomes(before, commands, watched, silent)
 
         def matters(addresses: Sequence[int]) -> bool:
             ram = raw.copy()
             ram[list(addresses)] = other[list(addresses)]
             changed = msgspec.structs.replace(before, ram=ram.tobytes())
-            return bool((self.outcomes(changed, commands, watched) != truth).any())
+            return bool((self.outcomes(changed, commands, watched, silent) != truth).any())
 
         return matters
 

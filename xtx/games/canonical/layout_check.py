@@ -43,8 +43,8 @@ class LayoutCheck:
         hidden: bool = False,
     ) -> Layout:
         """The layout refined by states with commands to try in each: all of them, or as many as there is time for, from
-        all over the game. `until` is a share of the whole budget, in place of the stage's. Notes the rooms of states
-        that there was no time for."""
+        all over the game. `until` is a share of the whole budget, in place of the stage's. With `hidden` changes beyond
+        the object tree count too. Notes the rooms of states that there was no time for."""
         for index in _order_spread_out(len(tried)):
             state, commands = tried[index]
             if index % _SPARSEST and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
@@ -69,7 +69,8 @@ class LayoutCheck:
 
     def refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
-        with a world also what it does to parts of that which do not show in the object tree."""
+        with a world also what it does to parts of that which do not show in the object tree: a person is
+        told to follow, who understands only after a spell."""
         commands = [
             c for c in (*IDLE, *commands) if c not in self.trials.avoid and not PRONOUNS & set(c.lower().split())
         ]
@@ -77,11 +78,12 @@ class LayoutCheck:
         before = msgspec.structs.replace(state, rng=RNG)
         watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
         canonical = self._make_canonical(layout, before)
-        truth, outcomes = self.trials.try_outcomes_from([before, canonical], commands, watched)
+        silent = hidden is not None
+        truth, outcomes = self.trials.try_outcomes_from([before, canonical], commands, watched, silent)
         for attempt in range(8):
             if attempt:
                 canonical = self._make_canonical(layout, before)
-                outcomes = self.trials.outcomes(canonical, commands, watched)
+                outcomes = self.trials.outcomes(canonical, commands, watched, silent)
             wrong = outcomes != truth
             if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
                 # Whatever is done, the story stops: no state of this game. Even a clock may be the cause, of which a
@@ -129,7 +131,7 @@ class LayoutCheck:
         # safely only after some turns.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
         others = [a for a in suspects if a not in running]
-        matters = self.trials.matters(before, canonical, [IDLE[0], *commands], watched)
+        matters = self.trials.matters(before, canonical, [IDLE[0], *commands], watched, silent=watched is not None)
         found = find_first_to_matter(others, matters)
         if found is None and watched is None:
             found = find_first_to_matter([a for a in suspects if a in running], matters)

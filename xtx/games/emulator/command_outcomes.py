@@ -59,6 +59,10 @@ class Verdicts:
         more = [] if self.more_watches is None else [self.more_watches]
         return [self.flags, self.diffs, self.watches, *more]
 
+    def make_room(self, count: int) -> Verdicts:
+        """Verdicts of the same kind on so many commands, to be replaced."""
+        return Verdicts(*(np.zeros((count, *column.shape[1:]), dtype=column.dtype) for column in self.columns))
+
     def replace_rows(self, which: slice | npt.NDArray[np.intp], others: Verdicts) -> None:
         """Puts other verdicts in the place of some."""
         for ours, theirs in zip(self.columns, others.columns, strict=False):

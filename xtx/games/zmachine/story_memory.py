@@ -279,7 +279,9 @@ class Dictionary:
     length: int
     """Significant characters of a word."""
     nouns: frozenset[str] = frozenset()
-    """Those that can name a thing, adjectives included; all words where the story does not say."""
+    """Those that can name a thing, in version 3 adjectives included; all words where the story does not say."""
+    adjectives: frozenset[str] = frozenset()
+    """Those that can only stand before such a word, where the story tells them apart."""
 
     def knows(self, text: str) -> bool:
         """Return whether a word is in the dictionary, which compares its first letters only."""
@@ -287,7 +289,7 @@ class Dictionary:
 
     def can_name(self, text: str) -> bool:
         """Whether the word can be a part of a thing's name."""
-        return text[: self.length] in self.nouns
+        return text[: self.length] in self.nouns or text[: self.length] in self.adjectives
 
 
 def _read_dictionary_header(story: bytes, header: Header) -> tuple[int, int, int]:
@@ -373,9 +375,10 @@ def read_dictionary(story: bytes, header: Header) -> Dictionary:
     """The dictionary of a story."""
     length = 6 if header.small else 9
     start, size, count = _read_dictionary_header(story, header)
-    # Behind a word's letters a byte says what kind of word it is; Inform kept Infocom's bit for nouns.
-    letters, noun = (4, 0xA0) if header.small else (6, 0x80)
-    words, nouns = set(), set()
+    # Behind a word's letters a byte says what kind of word it is. Inform kept Infocom's bit for nouns, and uses the one
+    # for adjectives for nothing.
+    letters, noun, adjective = (4, 0xA0, 0) if header.small else (6, 0x80, 0x20)
+    words, nouns, adjectives = set(), set(), set()
     for i in range(count):
         address = start + i * size
         if size <= letters or address + size > len(story):
@@ -385,4 +388,6 @@ def read_dictionary(story: bytes, header: Header) -> Dictionary:
         words.add(text)
         if story[address + letters] & noun:
             nouns.add(text)
-    return Dictionary(frozenset(words - {""}), length, frozenset(nouns or words) - {""})
+        elif story[address + letters] & adjective:
+            adjectives.add(text)
+    return Dictionary(frozenset(words - {""}), length, frozenset(nouns or words) - {""}, frozenset(adjectives))

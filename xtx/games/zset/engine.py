@@ -350,7 +350,10 @@ class Engine:
             raise MemoryError("no memory for the candidates")
         if hashes is not None:
             hashes[:] = finals.T.ravel()
-        return [Verdicts(flags[:, i], diffs[:, i], watches[:, i, 0], watches[:, i, 1:]) for i in range(len(randoms))]
+        return [
+            Verdicts(flags[:, i], diffs[:, i], watches[:, i, 0], watches[:, i, 1:] if len(masks) > 1 else None)
+            for i in range(len(randoms))
+        ]
 
     def differences(
         self, state: Snapshot, commands: Sequence[str], limit: int = CANDIDATE_LIMIT

@@ -486,7 +486,7 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("enchanter", 142, "eat bread"),  # which only puts hunger off
         ("enchanter", 247, "learn gondar"),  # a spell that counts in one room only
         ("enchanter", 32, "open handle"),  # one of several like parts of a machine
-        ("enchanter", 113, "turtle, follow me"),  # an order that is understood only after a spell
+        ("enchanter", 113, "turtle, follow"),  # an order that is understood only after a spell
         ("trinity", 413, "put emerald down green boot"),  # beside a red one; colours are adjectives there
     ],
 )

@@ -160,7 +160,8 @@ def find_common_changes(
     common = set(kinds[times >= _COMMON_EFFECTS].tolist())
     commands: dict[int, list[list[str]]] = {}
     for i in hidden.tolist():
-        commands.setdefault(int(watches[i]), []).append(candidates[i].split(" "))
+        words = candidates[i].split(" ")
+        commands.setdefault(int(watches[i]), []).append(words[words[0].endswith(",") :])  # an order without the person
     return frozenset(common), frozenset(watch for watch, of in commands.items() if _have_many_verbs(of))
 
 
@@ -348,11 +349,12 @@ class EffectJudge:
         even so, only single words do."""
         by_verb: dict[str, set[int]] = {}
         commands = {i: candidates[i] for i in hidden}
-        long = {i: command.split(" ", 1)[0] for i, command in commands.items() if command.count(" ") > 1}
+        long = {i: _verb_of(command) for i, command in commands.items() if command.count(" ") > 1}
         for i, verb in long.items():
             by_verb.setdefault(verb, set()).add(int(watches[i]))
         left = [i for i in hidden if i not in long or len(by_verb[long[i]]) <= _HIDDEN_OF_VERB]
-        if len({int(watches[i]) for i in left}) > HIDDEN_KINDS:
+        # A number that was typed is remembered too, and never counts.
+        if len({int(watches[i]) for i in left if not _DIGIT.search(commands[i])}) > HIDDEN_KINDS:
             left = [i for i in left if " " not in commands[i]]
         return np.array(left, dtype=np.intp)
 

@@ -325,8 +325,8 @@ class Plain:
         """The log-probabilities of each action, each in a row of its own behind its context."""
         self.model.eval()
         for context, actions in zip(contexts, valid, strict=True):
-            row = policy._context(context)
-            examples = [Example(np.concatenate([row, policy._action(action)]), len(row)) for action in actions]
+            row = policy._make_context(context)
+            examples = [Example(np.concatenate([row, policy._make_action(action)]), len(row)) for action in actions]
             batch = Batch.of(examples)
             self.model(batch.tokens).logits.log_softmax(-1).gather(2, batch.tokens[:, :, None])
 

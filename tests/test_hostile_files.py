@@ -256,7 +256,7 @@ def test_what_no_check_foresaw_spoils_one_run_only(
     def fail(moves: Any) -> Any:
         return 1 // 0 if len(moves) == 3 else make_chart(moves)  # the run with seed 1
 
-    monkeypatch.setattr("xtx.report.pages.by_run._summary", lambda run: fail(run.moves) and "")
+    monkeypatch.setattr("xtx.report.pages.by_run._describe_run", lambda run: fail(run.moves) and "")
     text = live_text(tmp_path)
     assert "Max 70" in text and "Max 72" in text and "Max 71" not in text
     assert "run-1 cannot be read and is left out: it cannot be shown (ZeroDivisionError" in text

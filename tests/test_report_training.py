@@ -94,10 +94,10 @@ def test_areas_are_compared_over_the_length_that_all_have(tmp_path: Path) -> Non
     areas = {line.split("|")[1].strip(): line.split("|")[4].strip() for line in part.splitlines() if line[:1] == "|"}
     exact = area_under_curve([100 * n for n in range(1, 101)], [*scores, *[8] * 89], 10_000)
     group = next(group for group in board.groups if group.agent == "xtx")
-    assert abs(group.area_at(10_000)[0] - exact) < 0.03 * exact, "read at the points that summaries hold"
-    assert areas["xtx"] == f"{group.area_at(10_000)[0]:.1f}" and areas["drrn"] == "4.0"
+    assert abs(group.compute_area_at(10_000)[0] - exact) < 0.03 * exact, "read at the points that summaries hold"
+    assert areas["xtx"] == f"{group.compute_area_at(10_000)[0]:.1f}" and areas["drrn"] == "4.0"
     assert areas["inv-dy"] == "–", "less than a tenth of the longest"  # noqa: RUF001
-    assert group.area_at(30_000)[0] == group.runs[0].digest.area
+    assert group.compute_area_at(30_000)[0] == group.runs[0].digest.area
 
 
 def test_numbers_are_means_over_fiftieths_of_the_run(tmp_path: Path) -> None:

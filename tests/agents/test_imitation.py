@@ -75,9 +75,9 @@ def plain_context(texts: Table, context: Context) -> list[int]:
 def test_the_context_is_what_the_paper_says() -> None:
     texts = Table([[10], [11, 12], [20, 21], [30], [40, 41]])
     agent = ImitationPolicy(TINY, texts, VOCABULARY)
-    row = agent._context((0, 1, 2, 3, 4)).tolist()
+    row = agent._make_context((0, 1, 2, 3, 4)).tolist()
     assert row == [START, 10, SEP, 11, 12, SEP, 20, 21, SEP, 30, SEP, 40, 41, SEP]
-    assert agent._context((-1, 0, 2, 3, 4)).tolist()[:4] == [START, SEP, 10, SEP]
+    assert agent._make_context((-1, 0, 2, 3, 4)).tolist()[:4] == [START, SEP, 10, SEP]
     (first, second, third) = agent._make_examples([np.array([[2, 3, 4, 0], [2, 3, 3, 1], [3, 3, 3, 0]], np.int32)])
     assert first.tokens.tolist() == [START, SEP, SEP, 20, 21, SEP, 30, SEP, 40, 41, SEP, 10, END]
     assert second.tokens.tolist() == [START, SEP, 10, SEP, 20, 21, SEP, 30, SEP, 30, SEP, 11, 12, END]
@@ -88,9 +88,9 @@ def test_the_context_is_what_the_paper_says() -> None:
 def test_the_oldest_tokens_are_dropped() -> None:
     texts = Table([[10], [11], list(range(4, 60)), [30], [40]])
     agent = ImitationPolicy(TINY, texts, VOCABULARY)
-    row = agent._context((0, 1, 2, 3, 4)).tolist()
+    row = agent._make_context((0, 1, 2, 3, 4)).tolist()
     assert row == plain_context(texts, (0, 1, 2, 3, 4))[-42:]
-    assert agent._action(2).tolist() == [4, 5, 6, 7, 8, 9]
+    assert agent._make_action(2).tolist() == [4, 5, 6, 7, 8, 9]
 
 
 def test_a_batch_predicts_the_action_and_its_end_only() -> None:
@@ -195,7 +195,9 @@ def test_it_learns_what_it_is_shown() -> None:
     contexts = [context for context, _ in imitation._iterate_pairs(walk[0])]
     taken = [action for _, action in imitation._iterate_pairs(walk[0])]
     for probabilities, action in zip(agent.probabilities(contexts, [list(range(40))] * 12), taken, strict=True):
-        same = [number for number in range(40) if np.array_equal(agent._action(number), agent._action(action))]
+        same = [
+            number for number in range(40) if np.array_equal(agent._make_action(number), agent._make_action(action))
+        ]
         assert int(probabilities.argmax()) in same
 
 
@@ -209,7 +211,7 @@ def test_a_training_ends_when_it_is_good_enough() -> None:
     assert whole["steps"] == 200 * 3
     agent = policy(replace(TINY, passes=200, enough=0.1))
     report = agent.train(walk)
-    said = sum(len(agent._action(int(row[3]))) for prefix in walk for row in prefix)
+    said = sum(len(agent._make_action(int(row[3]))) for prefix in walk for row in prefix)
     assert report["loss_last"] < 0.1 + 2 * np.log(2) / said
     assert 3 < report["steps"] < 200 * 3 and report["steps"] % 3 == 0
     again = agent.train(walk)

@@ -15,7 +15,6 @@ import torch
 import xtx.agents.state_ids
 from xtx.agents.random import RandomAgent
 from xtx.agents.registry import make_preset
-from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
 from xtx.core import Brief, Observation, Step
 from xtx.games.story_game import GameSpec
@@ -24,6 +23,7 @@ from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.line_files import read_episodes
 from xtx.runs.run_folder import Run
 from xtx.training.loop import Training, TrainingProgress
+from xtx.training.prepare import make_agent
 
 TOY = "toy:corridor-5"
 

@@ -281,7 +281,7 @@ def test_episodes_with_the_best_final_score_enter_the_priority_part() -> None:
         held.append(len(play.learner.memory.priority))
     assert held == [2, 3, 3, 6, 6]
     assert len(play.learner.memory.ordinary) == 2 + 3 + 4 + 3 + 1
-    assert play.learner.memory.batch_parts() == (4, 6)
+    assert play.learner.memory.split_batch() == (4, 6)
 
 
 def test_presets_of_the_paper() -> None:
@@ -293,7 +293,7 @@ def test_presets_of_the_paper() -> None:
         rows = np.zeros(64, memory.dtype)
         memory.ordinary.extend(rows)
         memory.priority.extend(rows)
-        assert memory.batch_parts() == parts
+        assert memory.split_batch() == parts
 
 
 @pytest.mark.parametrize("inverse", [None, INVERSE], ids=["drrn", "inv-dy"])

@@ -19,7 +19,6 @@ from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_
 from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, present, with_past
 from xtx.agents.registry import make_preset
 from xtx.agents.state_ids import StateIds
-from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
 from xtx.core import FALLBACK_ACTIONS, Brief, Decision, Observation, Transition
 from xtx.games.game_setup import set_up_game
@@ -27,6 +26,7 @@ from xtx.games.vector.game_vector import GameVector
 from xtx.runs.line_files import read_lines
 from xtx.runs.run_folder import Run
 from xtx.training.loop import Training, TrainingProgress
+from xtx.training.prepare import make_agent
 
 SMALL = RcDqnSettings(
     text=TextSettings(vocabulary=128, longest=40), hidden=8, embedding=10, batch_size=16, capacity=200
@@ -108,7 +108,7 @@ def test_a_reading_by_hand() -> None:
     text = state_ids.texts.id("A lamp | a rope | lamp")
     actions = [state_ids.texts.id(a) for a in ("east", "take lamp", "take rope", "tie rope to lamp", "take key")]
     made = reader.reading(
-        [reader.questions_of(Read(text, state_ids.action_sets.id(actions))), reader.single(text, actions[1])]
+        [reader.make_questions(Read(text, state_ids.action_sets.id(actions))), reader.single(text, actions[1])]
     )
     word = state_ids.texts.vocabulary.id
     take, obj = word("take"), word(OBJECT)
@@ -132,7 +132,7 @@ def test_a_second_object_that_is_not_mentioned_is_read_at_the_last_place() -> No
     state_ids, reader = library_and_reader(replace(SMALL, text=TextSettings(vocabulary=128, longest=8)))
     text = state_ids.texts.id("A lamp | a rope | a lamp and a key")  # six words and two marks are read
     actions = [state_ids.texts.id(a) for a in ("tie lamp to sword", "tie sword to lamp", "take key", "east")]
-    found = reader.questions_of(Read(text, state_ids.action_sets.id(actions)))
+    found = reader.make_questions(Read(text, state_ids.action_sets.id(actions)))
     # START a lamp | a rope | END
     # 0     1 2    3 4 5    6 7     the second lamp and the key are cut off: they count as the last place
     assert found.first == [(2, 7), (0,), (7,), (3, 6)]
@@ -143,7 +143,7 @@ def test_only_the_first_actions_are_compared() -> None:
     settings = replace(SMALL, most_actions=2, longest_question=1)
     state_ids, reader = library_and_reader(settings)
     numbers = [state_ids.texts.id(a) for a in ("open lamp", "take lamp", "north")]
-    found = reader.questions_of(Read(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
+    found = reader.make_questions(Read(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
     assert len(found.which) == 2
     assert [len(question) for question in found.questions] == [1, 1]
 
@@ -160,7 +160,7 @@ def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
         text = " ".join(words[j % 5] for j in range(1 + 7 * i % 30)) + f" | {i}"
         actions = state_ids.action_sets.id([state_ids.texts.id(f"take {w}") for w in words[: 1 + i % 5]])
         states.append(Read(state_ids.texts.id(text), actions))
-    together = learner._evaluate(learner.network, [reader.questions_of(state) for state in states])
+    together = learner._evaluate(learner.network, [reader.make_questions(state) for state in states])
     assert [len(values) for values in together] == [1 + i % 5 for i in range(30)]
     for state, values in zip(states, together, strict=True):
         np.testing.assert_allclose(learner.q_values([state])[0], values, atol=1e-5)
@@ -256,7 +256,7 @@ def test_exploration_counts_templates_of_what_was_done() -> None:
     agent.act([here])
     agent.learn([step(here, "take lamp", 0, here)])
     agent.act([here])
-    assert agent._counts(here, agent._states[0]) == [2, 2, 1]
+    assert agent._count_templates(here, agent._states[0]) == [2, 2, 1]
     state = agent.state()
     assert (state["templates"], state["used"].tolist(), state["steps"]) == (["take <obj>"], [1], 1)
     chances = agent.insight(here, ()).probabilities
@@ -351,9 +351,9 @@ def test_most_of_a_batch_is_from_the_better_episodes() -> None:
     state_ids, reader = library_and_reader()
     learner = RcLearner(RcDqnSettings(), state_ids, reader, 1, 0, torch.device("cpu"))
     learner.memory.ordinary.add((0, 0, 0, 0, 1.0, False))
-    assert learner.memory.batch_parts() == (0, 64)
+    assert learner.memory.split_batch() == (0, 64)
     learner.memory.priority.add((0, 0, 0, 0, 1.0, False))
-    assert learner.memory.batch_parts() == (33, 31)
+    assert learner.memory.split_batch() == (33, 31)
 
 
 def test_unused_texts_are_swept() -> None:

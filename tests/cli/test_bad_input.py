@@ -16,7 +16,6 @@ from rich.console import Console
 
 from xtx.cli.main import main
 from xtx.cli.training.closing_summary import print_summary
-from xtx.cli.training.training_session import stop_on_signal
 from xtx.config.bounds import check_settings
 from xtx.config.settings import (
     DrrnSettings,
@@ -33,6 +32,7 @@ from xtx.files.user_paths import explain_write_errors, open_output
 from xtx.games.game_setup import set_up_game
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import SAVED, Run
+from xtx.training.stop import stop_on_signal
 
 TOY = "toy:corridor-5"
 
@@ -339,7 +339,7 @@ def test_ctrl_c_is_heard_where_nobody_reads_the_answer() -> None:
     """A second one must end it, even if the first still waits to be answered."""
     program = (
         "import os, signal, threading, time\n"
-        "from xtx.cli.training.training_session import stop_on_signal\n"
+        "from xtx.training.stop import stop_on_signal\n"
         "reads, writes = os.pipe(); os.set_blocking(writes, False)\n"
         "try:\n    while True: os.write(writes, bytes(4096))\nexcept BlockingIOError: pass\n"
         "os.set_blocking(writes, True); os.dup2(writes, 2)\n"

@@ -13,9 +13,9 @@ import pytest
 
 import xtx.cli.games.list
 from xtx.cli.main import COMMANDS, main
-from xtx.cli.training.training_session import stop_on_signal
 from xtx.core import UserError
 from xtx.games.catalog import known_games
+from xtx.training.stop import stop_on_signal
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

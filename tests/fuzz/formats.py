@@ -39,6 +39,7 @@ from xtx.report.data.load_runs import convert_summary, read_run, read_runs
 from xtx.report.data.run_summary import read_summary, summarise, to_json
 from xtx.runs.checkpoint_file import find_newest_checkpoint, read_checkpoint, write_checkpoint
 from xtx.runs.run_config import read_config
+from xtx.training.prepare import prepare
 
 CORPUS = Path(__file__).parent / "corpus"
 STEPS = 160
@@ -129,7 +130,7 @@ def _read_config(scratch: Path, content: bytes) -> None:
     with _silent():
         config = read_config(folder)
         with contextlib.suppress(UserError):
-            training_session.prepare(config, MEANS)
+            prepare(config, MEANS)
         with contextlib.suppress(UserError):
             training_session.resume(folder, MEANS)
         read_runs([folder])
@@ -302,7 +303,7 @@ def _mutate_saved_game(rng: random.Random, content: bytes, scratch: Path) -> byt
         body = _encode_msgpack(value)
     except (msgspec.MsgspecError, ValueError, AttributeError):
         body = mutate_bytes(rng, content[start:])
-    return saved_games._MAGIC + saved_games._digest(body) + body
+    return saved_games._MAGIC + saved_games._compute_digest(body) + body
 
 
 def _read_saved_game(scratch: Path, content: bytes) -> None:

@@ -165,7 +165,7 @@ def test_shares(capacity: int, share: float, parts: tuple[int, int], batch: tupl
     assert (target.priority.capacity, target.ordinary.capacity) == parts
     play(target, range(100), 1)
     expected = (min(batch[0], parts[0]), batch[1])
-    assert target.batch_parts() == expected
+    assert target.split_batch() == expected
     assert len(target.sample()) == sum(expected)
 
 
@@ -205,22 +205,22 @@ def test_while_the_priority_part_is_short_the_batch_is_smaller() -> None:
     assert not target.is_ready
     target.add(0, (7, 0.0))
     assert target.is_ready
-    assert target.batch_parts() == (0, 4) and len(target.sample()) == 4
+    assert target.split_batch() == (0, 4) and len(target.sample()) == 4
     play(target, range(8, 9), 1, game=1)
-    assert target.batch_parts() == (1, 4)
+    assert target.split_batch() == (1, 4)
     batch = target.sample()["id"].tolist()
     assert batch[0] == 8 and len(batch) == 5
     play(target, range(20, 30), 1)  # with the eight rows under way: more than enough
-    assert target.batch_parts() == (4, 4)
+    assert target.split_batch() == (4, 4)
 
 
 def test_rc_dqn_draws_one_by_one_with_replacement() -> None:
     target = memory(capacity=40, batch=8, one_by_one=True)
     play(target, range(9), -1)
-    assert target.batch_parts() == (0, 8)
+    assert target.split_batch() == (0, 8)
     assert max(target.sample()["id"]) < 9
     play(target, [100], 0)  # half of eight and one more, as soon as there is any
-    assert target.batch_parts() == (5, 3)
+    assert target.split_batch() == (5, 3)
     batches = [target.sample()["id"].tolist() for _ in range(200)]
     assert all(len(batch) == 8 and batch[:5] == [100] * 5 for batch in batches)
     assert any(len({*batch[5:]}) < 3 for batch in batches)  # the ordinary ones too: 10 rows, three draws
@@ -314,18 +314,18 @@ def test_live_texts() -> None:
         target.add(game, (*range(first, first + 7), first + 9, 0.0, False))
     # The ordinary part has the last two only; the first two belong to the episode that game 0 is playing.
     in_use = {number for first in (10, 20, 40) for number in range(first, first + 7)}
-    assert set(target.live_texts().tolist()) == in_use
-    assert target.live_texts(["next_actions"]).tolist() == [19, 29, 49]
+    assert set(target.list_live_texts().tolist()) == in_use
+    assert target.list_live_texts(["next_actions"]).tolist() == [19, 29, 49]
     target.end_episode(0, -1)
-    assert target.live_texts(["narration"]).tolist() == [40]
+    assert target.list_live_texts(["narration"]).tolist() == [40]
     assert set(TEXT_COLUMNS) == set(ROW.names or ()) - {"next_actions", "reward", "terminal"}
 
 
 def test_no_text_is_in_use_at_first_and_negative_numbers_are_none() -> None:
     target = memory()
-    assert target.live_texts(["id"]).tolist() == []
+    assert target.list_live_texts(["id"]).tolist() == []
     target.add(0, (-1, 0.0))
-    assert target.live_texts(["id"]).tolist() == []
+    assert target.list_live_texts(["id"]).tolist() == []
 
 
 # --- going on -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtx.memory import StoredEpisode, TrajectoryStore
-from xtx.memory.trajectories import length_log_probabilities, prefix_lengths, score_probabilities
+from xtx.memory.trajectories import length_log_probabilities, list_prefix_lengths, score_probabilities
 
 
 def episode(scores: list[int], mark: int = 0, terminated: bool = False) -> StoredEpisode:
@@ -108,8 +108,8 @@ EPISODES = st.lists(
     ],
 )
 def test_prefix_lengths(scores: list[int], terminated: bool, expected: dict[int, int]) -> None:
-    assert prefix_lengths(scores, terminated) == expected
-    assert prefix_lengths(np.array(scores, np.int32), terminated) == expected
+    assert list_prefix_lengths(scores, terminated) == expected
+    assert list_prefix_lengths(np.array(scores, np.int32), terminated) == expected
 
 
 def test_prefixes_are_the_steps_up_to_the_score() -> None:
@@ -141,7 +141,7 @@ def test_without_prefixes_there_is_nothing_to_draw() -> None:
     filled.add(episode([3], terminated=True))
     filled.add(episode([]))
     assert filled.sample() is None and filled.episodes == 2
-    assert filled.live_texts().tolist() == []
+    assert filled.list_live_texts().tolist() == []
 
 
 def test_unfit_arguments() -> None:
@@ -282,7 +282,7 @@ def test_live_texts() -> None:
     filled = store(
         StoredEpisode(np.array([[3, 9, 4, 100], [7, 9, 4, 101], [50, 51, 52, 53]], np.int32), [0, 5, 5], False)
     )
-    assert filled.live_texts().tolist() == [3, 4, 7, 9, 100, 101]  # the last step belongs to no prefix
+    assert filled.list_live_texts().tolist() == [3, 4, 7, 9, 100, 101]  # the last step belongs to no prefix
 
 
 def test_what_is_never_drawn_is_dropped_beyond_the_budget() -> None:

@@ -44,7 +44,7 @@ def test_seeds_of_one_agent_are_taken_at_equal_steps_too(tmp_path: Path) -> None
 def test_a_score_counts_as_nothing_before_the_first_episode_has_ended(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [10] * 200)
     (group,) = read_board(tmp_path).groups
-    assert group.avg_at(99).tolist() == [0] and group.avg_at(100).tolist() == [10]
+    assert group.compute_avg_at(99).tolist() == [0] and group.compute_avg_at(100).tolist() == [10]
 
 
 def test_ablations_are_shown_at_equal_steps(tmp_path: Path) -> None:

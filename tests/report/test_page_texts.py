@@ -15,7 +15,7 @@ from xtx.report.pages.build import build
 from xtx.report.pages.by_game import make_statistics
 from xtx.report.pages.document import Gallery, Table, Text
 from xtx.report.pages.opening import MAX_LINES
-from xtx.report.plots.svg_plots import Line, LinePlot, draw_line_plot
+from xtx.report.plots.svg_plots import Line, LinePlot
 
 
 def test_the_papers_statistics_are_beside_its_games_only(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_curve_of_one_point_is_seen(tmp_path: Path) -> None:
     first = build(read_board(tmp_path)).sections[0].blocks[2]
     assert isinstance(first, Gallery) and 'class="mark"' in first.figures[0].svg
     write_run(tmp_path / "b", [5, 6], steps=200, game="detective")
-    svg = draw_line_plot([Line("a", 0, np.arange(3.0), np.array([np.nan, 1.0, 2.0]))], "x", "y")
+    svg = LinePlot([Line("a", 0, np.arange(3.0), np.array([np.nan, 1.0, 2.0]))], "x", "y").svg()
     assert 'class="mark"' not in svg
 
 

@@ -32,13 +32,16 @@ def test_avg_of_each_game_counts_every_game_alike() -> None:
 
 
 def test_max_is_the_best_final_score() -> None:
-    assert statistics.best_score([-5, -2, -9]) == -2
-    assert math.isnan(statistics.best_score([]))
+    assert statistics.find_best_score([-5, -2, -9]) == -2
+    assert math.isnan(statistics.find_best_score([]))
 
 
 def test_spread_over_seeds_is_of_the_population() -> None:
-    assert statistics.mean_and_std([50, 60, 60]) == (pytest.approx(56.6667, abs=1e-4), pytest.approx(4.714, abs=1e-3))
-    assert statistics.mean_and_std([7]) == (7, 0)
+    assert statistics.compute_mean_and_std([50, 60, 60]) == (
+        pytest.approx(56.6667, abs=1e-4),
+        pytest.approx(4.714, abs=1e-3),
+    )
+    assert statistics.compute_mean_and_std([7]) == (7, 0)
 
 
 def test_normalised_scores_are_cut_above_only() -> None:
@@ -46,9 +49,9 @@ def test_normalised_scores_are_cut_above_only() -> None:
 
 
 def test_running_average_and_curve() -> None:
-    average = statistics.running_average([2, 4, 9, 1], last=2)
+    average = statistics.compute_running_average([2, 4, 9, 1], last=2)
     assert_allclose(average, [2, 3, 6.5, 5])
-    assert_allclose(statistics.curve_at([10, 20, 20, 40], average, [5, 10, 20, 39, 100]), [np.nan, 2, 6.5, 6.5, 5])
+    assert_allclose(statistics.read_curve([10, 20, 20, 40], average, [5, 10, 20, 39, 100]), [np.nan, 2, 6.5, 6.5, 5])
 
 
 def test_area_under_the_curve() -> None:
@@ -59,7 +62,7 @@ def test_area_under_the_curve() -> None:
 
 
 def test_working_time_of_an_undisturbed_run() -> None:
-    time = statistics.working_time([100, 200], [1010.0, 1030.0], [1000.0])
+    time = statistics.measure_working_time([100, 200], [1010.0, 1030.0], [1000.0])
     assert time is not None
     assert (time.at(0), time.at(100), time.at(150), time.at(200)) == (0, 10, 20, 30)
     assert math.isnan(time.at(201))
@@ -67,16 +70,16 @@ def test_working_time_of_an_undisturbed_run() -> None:
 
 def test_working_time_leaves_out_pauses_and_counts_steps_done_twice() -> None:
     # Stopped hard after 200, continued an hour later from 100: 5 s of loading and work again up to 200.
-    time = statistics.working_time([100, 200, 200, 300], [1010.0, 1020.0, 4705.0, 4712.0], [1000.0, 4700.0])
+    time = statistics.measure_working_time([100, 200, 200, 300], [1010.0, 1020.0, 4705.0, 4712.0], [1000.0, 4700.0])
     assert time is not None
     assert (time.at(200), time.at(300)) == (20, 32)
 
 
 def test_working_time_without_known_starts() -> None:
-    time = statistics.working_time([100, 200], [1010.0, 1030.0])
+    time = statistics.measure_working_time([100, 200], [1010.0, 1030.0])
     assert time is not None and time.total == 40
-    assert statistics.working_time([], []) is None
-    assert statistics.working_time([100], [1010.0], [1000.0]) is not None
+    assert statistics.measure_working_time([], []) is None
+    assert statistics.measure_working_time([100], [1010.0], [1000.0]) is not None
 
 
 SCORES = [np.array([0.0, 0.2]), np.array([0.4, 0.6]), np.array([0.8, 1.4]), np.array([0.1, 0.1])]
@@ -84,19 +87,19 @@ SCORES = [np.array([0.0, 0.2]), np.array([0.4, 0.6]), np.array([0.8, 1.4]), np.a
 
 def test_aggregates_worked_out_by_hand() -> None:
     # Means of the games: 0.1, 0.5, 1.1, 0.1
-    assert statistics.aggregate_mean(SCORES) == pytest.approx(0.45)
-    assert statistics.aggregate_median(SCORES) == pytest.approx(0.3)
+    assert statistics.aggregates(SCORES)["mean"].value == pytest.approx(0.45)
+    assert statistics.aggregates(SCORES)["median"].value == pytest.approx(0.3)
     # Sorted: 0 .1 | .1 .2 .4 .6 | .8 1.4
-    assert statistics.aggregate_iqm(SCORES) == pytest.approx((0.1 + 0.2 + 0.4 + 0.6) / 4)
+    assert statistics.aggregates(SCORES)["IQM"].value == pytest.approx((0.1 + 0.2 + 0.4 + 0.6) / 4)
     # Capped means: 0.1, 0.5, 0.9, 0.1
-    assert statistics.optimality_gap(SCORES) == pytest.approx(1 - 1.6 / 4)
+    assert statistics.aggregates(SCORES)["optimality gap"].value == pytest.approx(1 - 1.6 / 4)
 
 
 def test_iqm_is_trim_mean() -> None:
     # scipy.stats.trim_mean(np.arange(20), 0.1) is documented as 9.5; for 0.25 the middle ten have the same mean
-    assert statistics.aggregate_iqm([np.arange(20.0)]) == pytest.approx(9.5, abs=1e-12)
+    assert statistics.aggregates([np.arange(20.0)])["IQM"].value == pytest.approx(9.5, abs=1e-12)
     # trim_mean cuts int(0.25 * 6) = 1 at each side
-    assert statistics.aggregate_iqm([np.array([0.0, 1, 2, 3, 4, 100])]) == pytest.approx(2.5, abs=1e-12)
+    assert statistics.aggregates([np.array([0.0, 1, 2, 3, 4, 100])])["IQM"].value == pytest.approx(2.5, abs=1e-12)
 
 
 def test_intervals_hold_what_can_be_drawn() -> None:
@@ -132,16 +135,18 @@ def test_a_game_with_more_seeds_does_not_count_more() -> None:
     once = [np.array([0.1]), np.array([0.5]), np.array([0.6])]
     twice = [np.array([0.1, 0.1]), np.array([0.5]), np.array([0.6])]
     # A quarter of all is three quarters of a game: 0.25 * 0.1 + 0.5 + 0.25 * 0.6 of one and a half
-    assert statistics.aggregate_iqm(twice) == pytest.approx((0.025 + 0.5 + 0.15) / 1.5)
-    cut = statistics.share_cut(once, twice)
-    assert statistics.aggregate_iqm(once, cut) == pytest.approx(statistics.aggregate_iqm(twice, cut))
+    assert statistics.aggregates(twice)["IQM"].value == pytest.approx((0.025 + 0.5 + 0.15) / 1.5)
+    cut = statistics.choose_cut(once, twice)
+    assert statistics.aggregates(once, cut=cut)["IQM"].value == pytest.approx(
+        statistics.aggregates(twice, cut=cut)["IQM"].value
+    )
     assert statistics.aggregates(once, cut=cut)["IQM"].value == pytest.approx(statistics.aggregates(twice)["IQM"].value)
-    assert statistics.share_cut(once) == 0 and cut == 0.25 and statistics.share_cut(SCORES) == 2 / 8
-    assert_allclose(statistics.performance_profile(twice, [0.05, 0.1, 0.55]).share, [1, 2 / 3, 1 / 3])
+    assert statistics.choose_cut(once) == 0 and cut == 0.25 and statistics.choose_cut(SCORES) == 2 / 8
+    assert_allclose(statistics.compute_performance_profile(twice, [0.05, 0.1, 0.55]).share, [1, 2 / 3, 1 / 3])
 
 
 def test_performance_profile() -> None:
-    profile = statistics.performance_profile(SCORES, [-1, 0, 0.1, 0.5, 1, 2])
+    profile = statistics.compute_performance_profile(SCORES, [-1, 0, 0.1, 0.5, 1, 2])
     assert_allclose(profile.share, [1, 7 / 8, 5 / 8, 3 / 8, 1 / 8, 0])
     assert np.all(profile.low <= profile.share) and np.all(profile.share <= profile.high)
     assert profile.low[4] == 0 and profile.high[4] == 2 / 8  # the one game above 1, drawn never or twice
@@ -151,16 +156,16 @@ def test_probability_of_improvement_by_hand() -> None:
     x = [np.array([3.0, 1.0]), np.array([5.0])]
     y = [np.array([2.0, 1.0]), np.array([5.0])]
     # First game: 3>2, 3>1, 1<2, 1=1: 2.5 of 4; second: a tie
-    assert statistics.probability_of_improvement(x, y).value == pytest.approx((2.5 / 4 + 0.5) / 2)
-    assert statistics.probability_of_improvement(y, x).value == pytest.approx(1 - (2.5 / 4 + 0.5) / 2)
+    assert statistics.estimate_improvement(x, y).value == pytest.approx((2.5 / 4 + 0.5) / 2)
+    assert statistics.estimate_improvement(y, x).value == pytest.approx(1 - (2.5 / 4 + 0.5) / 2)
 
 
 def test_probability_of_improvement_of_the_tortoises() -> None:
     order = "THHHHHTTTTTH"  # who comes in first, second, …: U = 11 for the hares, 25 for the tortoises
     place = {who: np.array([i for i, other in enumerate(order) if other == who], float) for who in "TH"}
-    wins = statistics.probability_of_improvement([-place["T"]], [-place["H"]])
+    wins = statistics.estimate_improvement([-place["T"]], [-place["H"]])
     assert wins.value == pytest.approx(11 / 36)
-    assert statistics.probability_of_improvement([-place["H"]], [-place["T"]]).value == pytest.approx(25 / 36)
+    assert statistics.estimate_improvement([-place["H"]], [-place["T"]]).value == pytest.approx(25 / 36)
     assert wins.low < wins.value < wins.high
 
 
@@ -184,10 +189,10 @@ def test_as_rliable_has_it() -> None:
         value, low, high = published[name]
         assert estimate.value == pytest.approx(value, abs=1e-8), name
         assert (estimate.low, estimate.high) == (pytest.approx(low, abs=0.003), pytest.approx(high, abs=0.003)), name
-    better = statistics.probability_of_improvement(x, y, resamples=10_000)
+    better = statistics.estimate_improvement(x, y, resamples=10_000)
     assert better.value == pytest.approx(0.65208333, abs=1e-8)
     assert (better.low, better.high) == (pytest.approx(0.54166667, abs=0.01), pytest.approx(0.75625, abs=0.01))
-    profile = statistics.performance_profile(x, [0.1, 0.25, 0.5, 0.75, 0.9], resamples=5000)
+    profile = statistics.compute_performance_profile(x, [0.1, 0.25, 0.5, 0.75, 0.9], resamples=5000)
     assert_allclose(profile.share, [0.93333333, 0.76666667, 0.56666667, 0.28333333, 0.16666667], atol=1e-8)
     assert_allclose(profile.low, [0.88333333, 0.71666667, 0.5, 0.23333333, 0.1], atol=1 / 60 + 1e-6)
     assert_allclose(profile.high, [0.98333333, 0.81666667, 0.61666667, 0.33333333, 0.23333333], atol=1 / 60 + 1e-6)
@@ -203,7 +208,9 @@ def test_our_averages_of_the_papers_figures_are_the_papers(stochastic: bool) -> 
                 statistics.normalise([getattr(table.rows[row].agents[agent], of)], table.rows[row].maximum)
                 for row in table.main
             ]
-            assert 100 * statistics.aggregate_mean(games) == pytest.approx(getattr(published, of), abs=0.15), (
+            assert 100 * statistics.aggregates(games)["mean"].value == pytest.approx(
+                getattr(published, of), abs=0.15
+            ), (
                 agent,
                 of,
             )

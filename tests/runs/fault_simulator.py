@@ -446,18 +446,18 @@ class Outcome:
 @contextlib.contextmanager
 def _with_stalls(stalls: list[Stall]) -> Iterator[None]:
     """Disturb the workers before the steps that are named, once each; afterwards all must have been disturbed."""
-    waiting, step = list(stalls), xtx.training.loop.Training._vector_step
+    waiting, step = list(stalls), xtx.training.loop.Training._make_vector_step
 
     def disturb(training: xtx.training.loop.Training) -> None:
         pids = training._games.pids  # none in the undisturbed run
-        for stall in [stall for stall in waiting if pids and stall.vector_step == training._vector_steps]:
+        for stall in [stall for stall in waiting if pids and stall.vector_step == training._make_vector_steps]:
             waiting.remove(stall)
             os.kill(pids[stall.worker], stall.signal)
         step(training)
 
     defaults = GameVector.__init__.__kwdefaults__
     with (
-        mock.patch.object(xtx.training.loop.Training, "_vector_step", disturb),
+        mock.patch.object(xtx.training.loop.Training, "_make_vector_step", disturb),
         mock.patch.dict(defaults, patience=PATIENCE),
     ):
         yield
@@ -479,7 +479,9 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
         mock.patch.object(xtx.runs.run_folder, "warn", lambda line: None),
         mock.patch.object(xtx.training.loop, "EPISODES_OF_MEAN", EPISODES_FOR_BEST),
         mock.patch.object(
-            xtx.training.loop.Training, "_is_checkpoint_due", lambda training: training._vector_steps % save_every == 0
+            xtx.training.loop.Training,
+            "_is_checkpoint_due",
+            lambda training: training._make_vector_steps % save_every == 0,
         ),
         mock.patch.object(xtx.runs.viewer_files, "time", _Clock()),
         mock.patch.object(xtx.cli.training.progress_display, "Display", _SilentDisplay),

@@ -18,13 +18,13 @@ import torch
 
 import xtx.agents.state_ids
 from xtx.agents.registry import AGENTS, make_preset
-from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import RunConfig, TextSettings
 from xtx.games.game_setup import set_up_game
 from xtx.games.vector.game_vector import GameVector
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.run_folder import Run
 from xtx.training.loop import Training, TrainingProgress
+from xtx.training.prepare import make_agent
 
 TOY = "toy:corridor-5"
 LEARNERS = [name for name in AGENTS if name != "walkthrough"]

@@ -20,7 +20,6 @@ import xtx.runs.run_folder
 import xtx.runs.versions
 from xtx.agents.registry import AGENTS, make_preset
 from xtx.cli.main import main
-from xtx.cli.training.training_session import make_agent
 from xtx.config.settings import Actions, RunConfig
 from xtx.core import EpisodeRecord, State, UserError
 from xtx.games.game_setup import set_up_game
@@ -30,6 +29,7 @@ from xtx.runs.line_files import read_episodes, read_lines
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
 from xtx.training.loop import Training
+from xtx.training.prepare import make_agent
 
 TOY = "toy:corridor-5"
 CONFIG = RunConfig(TOY, "random", {}, steps=80)

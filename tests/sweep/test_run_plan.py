@@ -43,7 +43,7 @@ def test_ready_sweeps_are_the_papers_tables(name: str, stochastic: bool, full: b
         assert config.stochastic == stochastic
         assert config.steps == paper.steps[config.agent]
         assert config.num_envs == (1 if config.agent == "rc-dqn" else 8)
-        assert paper.row_name(config.game, config.extra_actions) in spec.games
+        assert paper.find_row_name(config.game, config.extra_actions) in spec.games
         assert run.folder.startswith(config.game + "-star" * config.extra_actions + "-stochastic" * stochastic + "/")
         assert run.folder.endswith(f"/{config.agent}/seed-{config.seed}")
 

@@ -176,10 +176,10 @@ def test_action_sets() -> None:
     assert sets.id((5, 3)) == first
     assert sets.actions(first).tolist() == [5, 3]
     assert sets.actions(sets.none).tolist() == []
-    assert sorted(sets.live_texts().tolist()) == [3, 5]
+    assert sorted(sets.list_live_texts().tolist()) == [3, 5]
     third = sets.id([9])
     assert sets.drop_unused([third]).tolist() == sorted([first, second])
-    assert sets.live_texts().tolist() == [9]
+    assert sets.list_live_texts().tolist() == [9]
     again = ActionSets()
     again.load(sets.state())
     for kind in (sets, again):

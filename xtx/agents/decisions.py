@@ -57,8 +57,8 @@ def _make_plain(decision: Decision) -> Decision:
     """The decision as files can keep it: NumPy's strings are strings, and yet no JSON; nor is half a surrogate pair."""
     if all(type(text) is str and text.isascii() for text in (decision.action, decision.phase)):
         return decision
-    return Decision(_as_text(decision.action), _as_text(decision.phase or ""))
+    return Decision(_make_text(decision.action), _make_text(decision.phase or ""))
 
 
-def _as_text(text: str) -> str:
+def _make_text(text: str) -> str:
     return str(text).encode("utf-8", "replace").decode()

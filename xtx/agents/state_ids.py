@@ -101,7 +101,7 @@ class StateIds:
         however long the run is.
         """
         self.action_sets.drop_unused(action_sets)
-        live = np.concatenate((texts, self.action_sets.live_texts()))
+        live = np.concatenate((texts, self.action_sets.list_live_texts()))
         self.texts.drop_unused(live[live >= 0])
         self._sweep_at = max(MIN_IDS_TO_DROP, 2 * max(len(self.texts), len(self.action_sets)))
 

@@ -26,7 +26,7 @@ from xtx.api.runs import SavedRun
 from xtx.config.config_file import check_numbers
 from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
 from xtx.core import Agent, UserError
-from xtx.training.prepare import RunResources, new_run_folder, resolve_game_name
+from xtx.training.prepare import RunResources, choose_run_folder, resolve_game_name
 
 if TYPE_CHECKING:
     from xtx.runs.run_folder import Run
@@ -144,7 +144,7 @@ def train_steps(
         log_every=check_whole("log_every", log_every),
     )  # fmt: skip
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
-    return _train_new(config, folder or new_run_folder(config), resources)
+    return _train_new(config, folder or choose_run_folder(config), resources)
 
 
 def resume(

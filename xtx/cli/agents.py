@@ -32,11 +32,11 @@ def run(args: Args) -> None:
 
 
 def _format_overview() -> str:
-    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in group_summaries().items() if rows]
+    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in list_summaries().items() if rows]
     return "\n\n".join([*parts, "`xtx agents AGENT` shows its settings, `xtx train GAME --agent AGENT` trains it."])
 
 
-def group_summaries() -> dict[str, list[tuple[str, str]]]:
+def list_summaries() -> dict[str, list[tuple[str, str]]]:
     """Names and summaries: of the paper's agents, of ours, and of those that other packages offer."""
     known = {name: listed.summary for name, listed in AGENTS.items()}
     return {

@@ -160,7 +160,7 @@ def _wrap(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
 
 def _silence_output() -> None:
     """Discard what is still to be written, so that Python does not complain again when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_streams() -> None:
@@ -168,19 +168,16 @@ def _open_streams() -> None:
     while (null := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(null, True)
     os.close(null)
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 (as long as the program)
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (as long as the program)
     codecs.register_error("xtx.anything", _encode_anything)
     sys.stdout, sys.stderr = _wrap(sys.stdout, _Output), _wrap(sys.stderr, _ErrorOutput)
 
 
 def _end_at_closed_pipe() -> int:
-    """Return the exit status for a closed output pipe, as `head` leaves it. Python would complain again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Return the exit status for a closed output pipe, as `head` leaves it."""
+    _silence_output()
     return 128 + 13
 
 
@@ -197,7 +194,7 @@ def _dispatch(words: list[str]) -> int:
         print(f"xtx {importlib.metadata.version('xtx')}")
         return 0
     name, options = _split(words)
-    if options and options[0] in ("-h", "--help", "--help-all") and any(_group(name)):
+    if options and options[0] in ("-h", "--help", "--help-all") and any(_list_group(name)):
         print(_format_overview(name))
         return 0
     module = importlib.import_module(COMMANDS[name].module)
@@ -220,7 +217,7 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
         return pair, words[2:]
     first = words[0]
     rest = words[1:]
-    if first in COMMANDS and not (rest and any(_group(first)) and not rest[0].startswith("-")):
+    if first in COMMANDS and not (rest and any(_list_group(first)) and not rest[0].startswith("-")):
         return first, rest
     typed = pair if first in COMMANDS else first
     close = difflib.get_close_matches(typed, COMMANDS, n=1)
@@ -228,14 +225,14 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     raise UserError(f"there is no command {typed!r}; {hint}")
 
 
-def _group(name: str) -> list[str]:
+def _list_group(name: str) -> list[str]:
     """The subcommands below a command."""
     return [other for other in COMMANDS if other.startswith(name + " ")]
 
 
 def _format_overview(group: str = "") -> str:
     """The help that lists commands: all of them, or those of a group."""
-    names = [group, *_group(group)] if group else list(COMMANDS)
+    names = [group, *_list_group(group)] if group else list(COMMANDS)
     width = max(map(len, names)) + 3
     lines = [
         f"usage: xtx {group + ' [COMMAND]' if group else 'COMMAND'} [OPTIONS]",

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from xtx.core import UserError
 
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 _NUMBER = re.compile(r"([+-]?(?:\d+(?:_\d+)*)(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmg]?)", re.IGNORECASE)
 _LARGEST = Decimal(10) ** 30
 """Whole numbers up to here are made of what is typed; no option takes one that is near."""
+
+
+def check_seed(seed: int | None) -> None:
+    """Raise `UserError` for a seed that the emulator cannot have; None is none."""
+    if seed is not None and not 0 <= seed < 2**31:
+        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {seed}")
 
 
 def parse_whole(text: str) -> int:
@@ -38,29 +48,20 @@ def _parse(text: str) -> Decimal | None:
 def make_registry() -> ConstructorRegistry:
     """What tyro needs to read such numbers."""
     registry = ConstructorRegistry()
-
-    @registry.primitive_rule
-    def whole(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
-        if info.type is not int:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="N",
-            instance_from_str=lambda words: parse_whole(words[0]),
-            is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
-            str_from_instance=lambda value: [str(value)],
-        )
-
-    @registry.primitive_rule
-    def real(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[float] | None:
-        if info.type is not float:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="X",
-            instance_from_str=lambda words: parse_real(words[0]),
-            is_instance=lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-            str_from_instance=lambda value: [str(value)],
-        )
-
+    registry.primitive_rule(_make_rule(int, "N", parse_whole, int))
+    registry.primitive_rule(_make_rule(float, "X", parse_real, int | float))
     return registry
+
+
+def _make_rule(
+    kind: type, metavar: str, parse: Callable[[str], Any], accepted: Any
+) -> Callable[[PrimitiveTypeInfo], PrimitiveConstructorSpec[Any] | None]:
+    """Return how tyro is to read options of a type; `accepted`: the types of their defaults."""
+    spec = PrimitiveConstructorSpec[Any](
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: parse(words[0]),
+        is_instance=lambda value: isinstance(value, accepted) and not isinstance(value, bool),
+        str_from_instance=lambda value: [str(value)],
+    )
+    return lambda info: spec if info.type is kind else None

@@ -15,7 +15,9 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.random import RandomAgent
 from xtx.agents.walkthrough import WalkthroughAgent
+from xtx.cli.option_numbers import check_seed
 from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
+from xtx.config.bounds import check_least
 from xtx.config.settings import Actions
 from xtx.core import Agent, Brief, NoSettings, UserError
 from xtx.games.catalog.known_games import find_default_game, find_story
@@ -196,11 +198,7 @@ def _check(args: Args) -> None:
         raise UserError("--hint is for people; leave out --agent")
     if args.delay is not None and not 0 <= args.delay <= MAX_DELAY:
         raise UserError(f"--delay takes seconds from 0 to {MAX_DELAY}, not {args.delay}")
-    for name in ("episodes", "steps"):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            raise UserError(f"--{name} takes a number from 1, not {value}")
-    if args.seed is not None and not 0 <= args.seed < 2**31:
-        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
+    check_least(args, episodes=1, steps=1)
+    check_seed(args.seed)
     if args.atlas is not None and args.no_atlas:
         raise UserError("--atlas and --no-atlas exclude each other")

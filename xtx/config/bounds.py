@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from xtx.config import settings as config
+from xtx.core import UserError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class Bounds:
             return "a number"
         low = f"a number {'above' if self.above else 'from'} {self.least:g}"
         return low if math.isinf(self.most) else f"{low} to {self.most:g}"
+
+
+def check_least(options: object, **least: float) -> None:
+    """Raise `UserError` if one of these options of the command line is given and below its least value."""
+    for name, low in least.items():
+        value = getattr(options, name)
+        if value is not None and not value >= low:
+            raise UserError(f"--{name.replace('_', '-')} takes a number from {low}, not {value}")
 
 
 _ANY, _SOME, _NONE_OR_MORE = Bounds(), Bounds(1), Bounds(0)

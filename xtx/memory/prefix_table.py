@@ -60,12 +60,12 @@ class PrefixTable:
             del self._by_content[shared.content]
             self.steps -= len(shared)
 
-    def all_steps(self) -> Steps:
+    def list_all_steps(self) -> Steps:
         """Return the steps of all prefixes, concatenated."""
         return np.frombuffer(bytearray().join(self._by_content), np.int32).reshape(-1, COLUMNS)
 
     def lengths(self) -> NDArray[np.int64]:
-        """Return the length of each prefix, in the order of `all_steps`."""
+        """Return the length of each prefix, in the order of `list_all_steps`."""
         return np.fromiter(map(len, self._by_content.values()), np.int64, len(self._by_content))
 
     def load(self, steps: Steps, lengths: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[SharedPrefix]:
@@ -84,6 +84,6 @@ class PrefixTable:
         return held
 
     def numbers(self, held: Iterable[SharedPrefix]) -> NDArray[np.int64]:
-        """Return the index of each given prefix in the order of `all_steps`."""
+        """Return the index of each given prefix in the order of `list_all_steps`."""
         number = {content: place for place, content in enumerate(self._by_content)}
         return np.fromiter((number[shared.content] for shared in held), np.int64)

@@ -193,7 +193,7 @@ class ReplayMemory:
         episode.clear()
         return verdict is not EpisodeRank.REJECT
 
-    def batch_parts(self) -> tuple[int, int]:
+    def split_batch(self) -> tuple[int, int]:
         """Return how many rows of a batch come from the priority part and how many from the ordinary part.
 
         They are floor(share * batch_size) and the rest. A part with fewer rows gives all it has, and the batch is
@@ -205,17 +205,17 @@ class ReplayMemory:
         return min(self._wanted, len(self.priority)), min(self.batch_size - self._wanted, len(self.ordinary))
 
     def sample(self) -> Rows:
-        """Draw a batch: as many rows from each part as `batch_parts` says, those of the priority part first.
+        """Draw a batch: as many rows from each part as `split_batch` says, those of the priority part first.
 
         Rows within a part are distinct unless `one_by_one`; a transition can be drawn from both parts.
         """
-        best, ordinary = self.batch_parts()
+        best, ordinary = self.split_batch()
         rows = np.empty(best + ordinary, self.dtype)
         rows[:best] = self.priority.sample(best, self._rng, replace=self._one_by_one)
         rows[best:] = self.ordinary.sample(ordinary, self._rng, replace=self._one_by_one)
         return rows
 
-    def live_texts(self, columns: Iterable[str] = TEXT_COLUMNS) -> NDArray[np.int64]:
+    def list_live_texts(self, columns: Iterable[str] = TEXT_COLUMNS) -> NDArray[np.int64]:
         """Return the distinct ids in these columns, in both parts and in the current episodes, ascending.
 
         With the column `next_actions` alone they are the ids of action sets.

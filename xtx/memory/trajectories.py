@@ -52,7 +52,7 @@ class Buffer:
     """The length of the longest."""
 
 
-def prefix_lengths(scores: Sequence[int] | NDArray[np.integer], terminated: bool) -> dict[int, int]:
+def list_prefix_lengths(scores: Sequence[int] | NDArray[np.integer], terminated: bool) -> dict[int, int]:
     """Return for each distinct score of an episode the number of actions after which it was first reached.
 
     Only states count in which the game is not over, and not the start state: a prefix has at least one action.
@@ -161,7 +161,7 @@ class TrajectoryStore:
         if steps.shape != (len(episode.scores), COLUMNS):
             raise ValueError(f"{len(episode.scores)} scores do not fit to steps of shape {steps.shape}")
         self.episodes += 1
-        for score, length in prefix_lengths(episode.scores, episode.terminated).items():
+        for score, length in list_prefix_lengths(episode.scores, episode.terminated).items():
             group = self._groups.setdefault(score, {}).setdefault(length, _PrefixGroup())
             group.count += 1
             group.seen += 1
@@ -194,9 +194,9 @@ class TrajectoryStore:
                 found[int(score), int(length)] = float(chance * np.exp(log))
         return found
 
-    def live_texts(self) -> NDArray[np.int64]:
+    def list_live_texts(self) -> NDArray[np.int64]:
         """Return the distinct text ids in all stored prefixes, ascending."""
-        return find_distinct_ids([self._prefixes.all_steps()])
+        return find_distinct_ids([self._prefixes.list_all_steps()])
 
     def state(self) -> State:
         """Return everything for `load`. The integers under `random` have 128 bits: Python's JSON keeps them, an array
@@ -216,7 +216,7 @@ class TrajectoryStore:
             "shelves": np.array(table, np.int64).reshape(-1, 5),
             "kept": self._prefixes.numbers(shared for *_, group in groups for shared in group.kept),
             "prefix_lengths": self._prefixes.lengths(),
-            "steps": self._prefixes.all_steps(),
+            "steps": self._prefixes.list_all_steps(),
         }
 
     def load(self, state: State) -> None:

@@ -10,7 +10,7 @@ import torch
 
 
 @contextmanager
-def fixed_order_sums() -> Iterator[None]:
+def sum_in_fixed_order() -> Iterator[None]:
     """Within `with`, make every sum on a GPU in a fixed order.
 
     Without it the backward pass of torch's attention adds parts of a gradient in the order in which they are ready, and

@@ -59,16 +59,16 @@ class Keyboard:
             return
         import readline
 
-        def completer(start: str, number: int) -> str | None:
+        def complete_word(start: str, number: int) -> str | None:
             return [*(word for word in words if start and word.startswith(start)), None][number]
 
-        readline.set_completer(completer)
+        readline.set_completer(complete_word)
         readline.set_completer_delims(" ")
         readline.parse_and_bind("tab: complete")
 
     def read(self) -> str:
         """The next line. Raises `EOFError` after the last one."""
-        return input("> ") if self.interactive else self._next_line()
+        return input("> ") if self.interactive else self._read_line()
 
     def close(self) -> None:
         """Keeps the history for the next time."""
@@ -80,7 +80,7 @@ class Keyboard:
                 readline.write_history_file(self._history)
 
     @staticmethod
-    def _next_line() -> str:
+    def _read_line() -> str:
         line = sys.stdin.readline()
         if not line:
             raise EOFError
@@ -98,8 +98,8 @@ class InteractivePlay:
         self._adviser = adviser
         self._done = False
         self._commands = {
-            "actions": _Command("/actions", "show the actions that would change something here", self._actions),
-            "hint": _Command("/hint", "show what a trained agent would do here (needs --hint RUN)", self._hint),
+            "actions": _Command("/actions", "show the actions that would change something here", self._show_actions),
+            "hint": _Command("/hint", "show what a trained agent would do here (needs --hint RUN)", self._show_hint),
             "undo": _Command("/undo [N]", "take back the last move, or the last N", self._undo),
             "save": _Command("/save NAME", "save the game", self._save),
             "load": _Command("/load [NAME]", "load a saved game, or show which there are", self._load),
@@ -109,7 +109,7 @@ class InteractivePlay:
                 "write all that follows to a file too, or stop that",
                 self._transcribe,
             ),
-            "help": _Command("/help", "show this", self._help),
+            "help": _Command("/help", "show this", self._show_help),
             "quit": _Command("/quit", "end; Ctrl-D does so too", self._quit),
         }
 
@@ -143,7 +143,7 @@ class InteractivePlay:
         if not self._keyboard.interactive:
             self._screen.show_command(command)
         if command.startswith("/"):
-            self._slash(typed.strip())  # names of files may hold any letter
+            self._run_command(typed.strip())  # names of files may hold any letter
             return
         reason = fault(command)
         word = find_interpreter_word(command)
@@ -168,7 +168,7 @@ class InteractivePlay:
 
     # --- slash-commands -----------------------------------------------------------------------------------------
 
-    def _slash(self, typed: str) -> None:
+    def _run_command(self, typed: str) -> None:
         name, _, rest = typed[1:].partition(" ")
         command = self._commands.get(name.lower())
         if command is None:
@@ -181,7 +181,7 @@ class InteractivePlay:
         except UserError as error:
             self._screen.show_note(" ".join(str(error).split()))
 
-    def _actions(self, _: str) -> None:
+    def _show_actions(self, _: str) -> None:
         if self._played.scene.over:
             self._screen.show_note("The game is over: nothing would change.")
             return
@@ -189,7 +189,7 @@ class InteractivePlay:
         if seen is not None:
             self._screen.show_words(seen.actions)
 
-    def _hint(self, _: str) -> None:
+    def _show_hint(self, _: str) -> None:
         if self._adviser is None:
             raise UserError("There is no agent to ask: begin with --hint RUN, the folder of a trained agent's run.")
         if self._played.scene.over:
@@ -269,7 +269,7 @@ class InteractivePlay:
         else:
             raise UserError("To which file? /transcript FILE")
 
-    def _help(self, _: str) -> None:
+    def _show_help(self, _: str) -> None:
         self._screen.show_pairs([(command.usage, command.help) for command in self._commands.values()])
         self._screen.show_note("Everything else is said to the game: look, inventory, north, take lamp ...")
 

@@ -54,7 +54,7 @@ def write_save(game: str, name: str, saved: SavedGame) -> Path:
     """The file that now holds the saved game: the old one or the new one, whenever the power fails."""
     path = find_path(game, name)
     content = msgspec.msgpack.encode(saved)
-    write_user_file(path, _MAGIC + _digest(content) + content, _FOR_ME)
+    write_user_file(path, _MAGIC + _compute_digest(content) + content, _FOR_ME)
     return path
 
 
@@ -73,7 +73,7 @@ def read_save(game: str, name: str, md5: str) -> SavedGame:
     except BadFileError as error:
         raise UserError(f"{path} is no saved game: it is {error}") from None
     body = content[len(_MAGIC) + _DIGEST :]
-    if not content.startswith(_MAGIC) or content[len(_MAGIC) :][:_DIGEST] != _digest(body):
+    if not content.startswith(_MAGIC) or content[len(_MAGIC) :][:_DIGEST] != _compute_digest(body):
         raise UserError(f"{path} is damaged or no saved game; nothing was loaded")
     try:
         saved = msgspec.msgpack.decode(body, type=SavedGame)
@@ -91,5 +91,5 @@ def find_path(game: str, name: str) -> Path:
     return find_folder(game) / (name + _ENDING)
 
 
-def _digest(content: bytes) -> bytes:
+def _compute_digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=_DIGEST).digest()

@@ -55,15 +55,15 @@ class Watch:
             for number in range(1, episodes + 1):
                 if episodes > 1:
                     self._screen.show_note(f"Episode {number} of {episodes}", keep=True)
-                self._episode(limit, limit_words)
+                self._play_episode(limit, limit_words)
         except KeyboardInterrupt:
             status = 130
             observation = self._played.observation
             self._results.append(EpisodeEnd(observation.score, observation.step, "interrupted"))
-        self._summary()
+        self._summarise()
         return status
 
-    def _episode(self, limit: int, limit_words: str) -> None:
+    def _play_episode(self, limit: int, limit_words: str) -> None:
         played, screen = self._played, self._screen
         if self._seeds is not None:
             played.seed = next(self._seeds)
@@ -88,7 +88,7 @@ class Watch:
                 break
         self._results.append(EpisodeEnd(scene.score, played.observation.step, ending))
 
-    def _summary(self) -> None:
+    def _summarise(self) -> None:
         best = self._played.max_score
         for result in self._results[:1]:
             if len(self._results) == 1:

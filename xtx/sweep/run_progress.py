@@ -37,17 +37,17 @@ class RunProgress:
 def read_running(folder: Path, config: RunConfig, since: float) -> RunProgress:
     """Read a run that was started at the time `since`, in seconds since 1970. Reads the ends of two files only."""
     newest = next(_read_newest_lines(folder / "metrics.jsonl"), {})
-    steps = max(_number(newest, "step") or 0, read_saved_steps(folder))
+    steps = max(_read_number(newest, "step") or 0, read_saved_steps(folder))
     speed = _read_speed(folder, since)
-    mean, best = _number(newest, "score_mean"), _number(newest, "score_max")
+    mean, best = _read_number(newest, "score_mean"), _read_number(newest, "score_max")
     return RunProgress(min(int(steps), config.steps), mean, best, speed)
 
 
 def read_finished(folder: Path, config: RunConfig) -> RunProgress:
     """Read a finished run, with its scores at the very end."""
     newest = next(_read_newest_lines(folder / "metrics.jsonl"), {})
-    if (_number(newest, "step") or 0) >= config.steps:
-        return RunProgress(config.steps, _number(newest, "score_mean"), _number(newest, "score_max"))
+    if (_read_number(newest, "step") or 0) >= config.steps:
+        return RunProgress(config.steps, _read_number(newest, "score_mean"), _read_number(newest, "score_max"))
     # The last line of metrics was written before the end, so the scores come from the episodes.
     mean, best = _read_episode_scores(folder)
     return RunProgress(config.steps, mean, best)
@@ -74,7 +74,7 @@ def _read_speed(folder: Path, since: float) -> float | None:
     """Return steps per second, by the times that the run writes to timing.jsonl."""
     marks: list[tuple[float, float]] = []
     for line in _read_newest_lines(folder / "timing.jsonl"):
-        time, step = _number(line, "time"), _number(line, "step")
+        time, step = _read_number(line, "time"), _read_number(line, "step")
         # Backwards to the current start of the run, and at most a minute.
         if time is None or step is None or time < since or (marks and (step > marks[-1][1] or time > marks[-1][0])):
             break
@@ -109,6 +109,6 @@ def _read_newest_lines(path: Path) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def _number(line: dict[str, Any], name: str) -> float | None:
+def _read_number(line: dict[str, Any], name: str) -> float | None:
     value = line.get(name)
     return value if isinstance(value, int | float) else None

@@ -320,7 +320,7 @@ class ActionSets:
         self._ids = {key: number for key, number in self._ids.items() if number not in freed}
         return np.array(sorted(freed), np.int64)
 
-    def live_texts(self) -> Ints:
+    def list_live_texts(self) -> Ints:
         """Return the text ids of all actions in the lists."""
         return np.fromiter({text for key in self._ids for text in key}, np.int32)
 

@@ -96,7 +96,7 @@ class Training:
 
         Returns what `on_step` returns.
         """
-        self._vector_step()
+        self._make_vector_step()
         with self._clock.part("records and display"):
             self._keep_records()
             going_on = on_step(self.progress)
@@ -110,7 +110,7 @@ class Training:
         self._viewer_files.end(self.progress.steps)
         return self.is_finished
 
-    def _vector_step(self) -> None:
+    def _make_vector_step(self) -> None:
         """Make one step in every game: act, step the games, reset those whose episode ended, learn.
 
         While the workers search the valid actions of the new states, the agent does the part of learning that does not
@@ -191,10 +191,10 @@ class Training:
                 "metrics",
                 {"step": progress.steps, "episodes": progress.episodes, **scores, **progress.plan, **progress.numbers},
             )
-            self._run.write("timing", {"step": progress.steps, "time": time.time(), **self._time_spent()})
+            self._run.write("timing", {"step": progress.steps, "time": time.time(), **self._describe_time_spent()})
             self._run.flush()
 
-    def _time_spent(self) -> dict[str, object]:
+    def _describe_time_spent(self) -> dict[str, object]:
         """Return the time spent since the process began: seconds by part of the loop, and the number of searches in the
         workers with the seconds that they took in all."""
         parts = {name: round(seconds, 3) for name, seconds in self._clock.seconds.items()}

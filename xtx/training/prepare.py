@@ -12,7 +12,7 @@ import msgspec
 
 from xtx.agents.from_file import make_agent_label
 from xtx.agents.registry import find_agent
-from xtx.config.bounds import check_settings
+from xtx.config.bounds import check_least, check_settings
 from xtx.config.config_file import ConfigError, check_numbers, check_resumable, replace_old_settings
 from xtx.config.settings import RunConfig
 from xtx.core import Agent, Brief, UserError, warn
@@ -39,8 +39,8 @@ class RunResources:
     """Threads with which each of them searches; None for as many as leave no processor idle."""
     threads: int | None = None
     """Threads of torch; None for the usual number, or the number that a resumed run had."""
-    ahead: bool | None = None
-    """Whether games that wait for others search ahead; None if there are processors to spare."""
+    look_ahead: str = "auto"
+    """Whether games that wait for others search ahead: `on`, `off`, or `auto` if there are processors to spare."""
     tie_workers: str = "auto"
     atlas: Path | None = None
     """Folder of the atlas; None for the user's cache folder."""
@@ -75,10 +75,7 @@ class RunParts:
 def prepare(config: RunConfig, resources: RunResources, source: Path | None = None) -> RunParts:
     """Find the game and the device, and make the agent. Raises `UserError` for what is wrong with them. `source`: the
     file that the config was read from, if there is one."""
-    for name, least in (("workers", 0), ("search_threads", 1), ("threads", 1), ("checkpoint_seconds", 0)):
-        value = getattr(resources, name)
-        if value is not None and not value >= least:
-            raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
+    check_least(resources, workers=0, search_threads=1, threads=1, checkpoint_seconds=0)
     try:
         check_resumable(config)
     except ConfigError as error:
@@ -109,7 +106,7 @@ def prepare(config: RunConfig, resources: RunResources, source: Path | None = No
     return RunParts(game_setup, make_agent(config, device, game_setup.walkthrough, source=source), device)
 
 
-def new_run_folder(config: RunConfig) -> Path:
+def choose_run_folder(config: RunConfig) -> Path:
     """Return the path of a new folder in runs/, named after game, agent and seed."""
     game = Path(config.game).stem.replace(":", "-")
     name = f"{game}-{make_agent_label(config.agent)}-{config.seed}" + ("-stochastic" if config.stochastic else "")

@@ -59,6 +59,6 @@ def open_vector(
         forbidden=[] if state is None else state["forbidden"],
         on_report=on_report,
         on_survey=on_survey,
-        ahead=resources.ahead,
+        ahead={"on": True, "off": False}.get(resources.look_ahead),
         tie=resources.tie_workers == "auto",
     )

@@ -144,7 +144,7 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
         found = await asyncio.to_thread(_open, folder, name) if folder is not None and name in FILES else None
         if found is None:
             return PlainTextResponse("there is no such file of a run\n", 404)
-        return StreamingResponse(_blocks(found), media_type="text/plain; charset=utf-8")
+        return StreamingResponse(_read_blocks(found), media_type="text/plain; charset=utf-8")
 
     async def icon(request: Request) -> Response:
         return Response(status_code=204)
@@ -176,7 +176,7 @@ def _open(folder: Path, name: str) -> int | None:
     return found
 
 
-def _blocks(descriptor: int) -> Iterator[bytes]:
+def _read_blocks(descriptor: int) -> Iterator[bytes]:
     """What is in a file now; what is added meanwhile is left for the next time."""
     with os.fdopen(descriptor, "rb") as file:
         left = os.fstat(descriptor).st_size

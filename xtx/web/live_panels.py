@@ -47,7 +47,7 @@ def make_panels(runs: Sequence[RunData]) -> list[Piece]:
     if not going:
         pieces.append(Piece("<p>No run is going on at this moment.</p>"))
     for _, run, live in going[:MOST_PANELS]:
-        pieces += _panel_or_why(run, live)
+        pieces += _make_panel_or_explain(run, live)
     if len(going) > MOST_PANELS:
         pieces.append(Piece(f"<p>And {format_amount(len(going) - MOST_PANELS, 'more run')}.</p>"))
     return [*pieces, Piece("</section>\n")]
@@ -62,29 +62,29 @@ def read_live(folder: Path) -> LiveState | None:
         return None
 
 
-def _panel_or_why(run: RunData, live: LiveState) -> list[Piece]:
+def _make_panel_or_explain(run: RunData, live: LiveState) -> list[Piece]:
     """A run's panel, or a line that says why there is none: the other runs are shown whatever its files hold."""
     try:
-        return list(_panel(run, live))
+        return list(_make_panel(run, live))
     except Exception as error:
         return [Piece(f"<p>{escape(f'{run.folder} cannot be shown ({type(error).__name__}: {error})')}</p>")]
 
 
-def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
+def _make_panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     config, name = run.config, f"now-{make_key(run.folder)}"
     title = f"{Path(config.game).stem or 'lowwater'} · {shorten_agent(config.agent)} · seed {config.seed}"
     if config.game.startswith("toy:"):
         title = title.replace(Path(config.game).stem, config.game, 1)
     yield Piece(f'<section><h3 id="{name}">{escape(title)}</h3>')
-    yield Piece(_progress(run, live, f"{name}-progress"), f"{name}-progress")
+    yield Piece(_format_progress(run, live, f"{name}-progress"), f"{name}-progress")
     yield Piece('<div class="panel">')
     if run.digest.episodes:
         colour = FIRST_AGENTS.index(config.agent) if config.agent in FIRST_AGENTS else len(FIRST_AGENTS)
         figure = make_figure_html(make_learning_figure(run, f"now-{name}", shorten_agent(config.agent), colour))
         yield Piece(f'<div data-piece="{name}-curve">{figure}</div>', f"{name}-curve")
     yield Piece('<div class="playing">')
-    yield Piece(_envs(run, live, f"{name}-envs"), f"{name}-envs")
-    yield Piece(_transcript(live.turns, f"{name}-turns"), f"{name}-turns")
+    yield Piece(_format_envs(run, live, f"{name}-envs"), f"{name}-envs")
+    yield Piece(_format_transcript(live.turns, f"{name}-turns"), f"{name}-turns")
     yield Piece("</div>")
     if run.moves:
         known = make_chart(run.moves)
@@ -100,7 +100,7 @@ def _panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     yield Piece(f'</div><p class="soft">{escape(str(run.folder))}: {links}</p></section>\n')
 
 
-def _envs(run: RunData, live: LiveState, name: str) -> str:
+def _format_envs(run: RunData, live: LiveState, name: str) -> str:
     """Which of the environments is read below, and where each of them is."""
     first = live.turns[-1] if live.turns else None
     envs = live.envs or ([EnvState(first.score, first.phase, first.number)] if first else [])
@@ -117,12 +117,12 @@ def _envs(run: RunData, live: LiveState, name: str) -> str:
     return f'<div data-piece="{name}"><p class="soft">{said}</p><ol class="envs">{"".join(items)}</ol></div>'
 
 
-def _progress(run: RunData, live: LiveState, name: str) -> str:
+def _format_progress(run: RunData, live: LiveState, name: str) -> str:
     step, steps = min(live.step, run.config.steps), run.config.steps
     words = [f"{format_count(live.step)} of {format_count(steps)} steps"]
     if run.scores.size:
         words.append(f"mean of the last 100 episodes {format_number(statistics.average_score(run.scores))}")
-        words.append(f"best {format_count(statistics.best_score(run.scores))}")
+        words.append(f"best {format_count(statistics.find_best_score(run.scores))}")
     if run.speed:
         words.append(f"{format_number(run.speed, 0)} steps/s")
         if step < steps:
@@ -131,6 +131,6 @@ def _progress(run: RunData, live: LiveState, name: str) -> str:
     return f'<div data-piece="{name}">{bar}<p class="soft">{escape(" · ".join(words))}</p></div>'
 
 
-def _transcript(turns: Sequence[Turn], name: str) -> str:
+def _format_transcript(turns: Sequence[Turn], name: str) -> str:
     said = make_transcript_html(turns)
     return f'<div class="turns follow" data-piece="{name}" tabindex="0" aria-label="what is played">{said}</div>'

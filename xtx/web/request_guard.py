@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def host_of(header: str) -> str:
+def read_host(header: str) -> str:
     """The name in a Host header, without its port."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
@@ -59,7 +59,7 @@ class Guard:
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
             return None
-        refusal = self._refusal(scope["method"], list(scope["headers"]))
+        refusal = self._find_refusal(scope["method"], list(scope["headers"]))
         if refusal:
             return await _answer(send, *refusal)
 
@@ -70,13 +70,13 @@ class Guard:
 
         return await self._app(scope, receive, send_guarded)
 
-    def _refusal(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+    def _find_refusal(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """Status and reason, if the request is none of ours."""
         known: dict[bytes, list[str]] = {}
         for name, value in headers:
             known.setdefault(name.lower(), []).append(value.decode("latin-1"))
         hosts = known.get(b"host", [])
-        if len(hosts) != 1 or not self._knows(host_of(hosts[0])):
+        if len(hosts) != 1 or not self._knows(read_host(hosts[0])):
             return 421, "this is not the server for that name; ask for 127.0.0.1, or give the name with --host"
         if method not in ("GET", "HEAD"):
             return 405, "there is nothing to write here"

@@ -71,13 +71,15 @@ class PageSnapshot:
             for piece in pieces
             if piece.id
         }
-        same_shape = self.version > 0 and _shape(document, pieces) == _shape(self.document, self.pieces)
+        same_shape = self.version > 0 and _describe_shape(document, pieces) == _describe_shape(
+            self.document, self.pieces
+        )
         if same_shape and now not in changed.values():
             return self
         return PageSnapshot(document, pieces, now, self.shaped if same_shape else now, changed)
 
 
-def _shape(document: Document, pieces: Sequence[Piece]) -> list[str]:
+def _describe_shape(document: Document, pieces: Sequence[Piece]) -> list[str]:
     """All but what is in the pieces."""
     return [make_top(document), *(piece.id or piece.html for piece in pieces)]
 
@@ -124,7 +126,7 @@ class _Paced(Generic[_Item, _Found]):
         return self._known[key]
 
 
-def _episode_of(run: RunData) -> Hashable:
+def _identify_episode(run: RunData) -> Hashable:
     """What the turns of a run's best episode depend on."""
     return str(run.folder), run.config.game, run.finished, run.digest.best and run.digest.best.step
 
@@ -137,7 +139,7 @@ class Watcher:
         """Distinguishes versions of this process from those of another."""
         self._paths = paths
         self._find_facts: _Paced[RunConfig, GameFacts | None] = _Paced(find_facts, lambda config: config.game, None)
-        self._find_turns: _Paced[RunData, Sequence[Turn]] = _Paced(find_turns, _episode_of, ())
+        self._find_turns: _Paced[RunData, Sequence[Turn]] = _Paced(find_turns, _identify_episode, ())
         self._folders: list[Path] = []
         self._runs: dict[Path, _Known] = {}
         self._unread = 0
@@ -184,14 +186,14 @@ class Watcher:
         document, pieces = self._pages[number]
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]
         above = [*make_panels(runs)] if number == 1 else []
-        links = page_links(Page(number, PAGE_SIZE), len(runs), self._unread)
+        links = make_page_links(Page(number, PAGE_SIZE), len(runs), self._unread)
         self._snapshots[number] = self.snapshot(number).next(document, [*above, *links, *pieces, *links])
         return self._snapshots[number]
 
     def _read(self) -> bool:
         """Whether anything is different; reads what is, as far as there is time, what was read longest ago first."""
         began = time.monotonic()
-        marks = {folder: found for folder in self._folders if (found := _marks(folder)) is not None}
+        marks = {folder: found for folder in self._folders if (found := _read_marks(folder)) is not None}
         before = {folder: known for folder, known in self._runs.items() if folder in marks}
         changed = [folder for folder in marks if folder not in before or before[folder].marks != marks[folder]]
         changed.sort(key=lambda folder: before[folder].read_at if folder in before else 0.0)
@@ -228,7 +230,7 @@ class Watcher:
             warn(trouble)
 
 
-def page_links(page: Page, runs: int, unread: int) -> list[Piece]:
+def make_page_links(page: Page, runs: int, unread: int) -> list[Piece]:
     """Links to all pages, if there are several, and how many runs are still to be read."""
     said = []
     if unread:
@@ -259,7 +261,7 @@ def _read(folder: Path) -> RunData | Unreadable:
     return runs[0] if runs else failed[0]
 
 
-def _marks(folder: Path) -> object:
+def _read_marks(folder: Path) -> object:
     """What changes when a run's files do; None if it is no run any more."""
     marks: list[object] = []
     for name in FILES[:-1]:

@@ -12,7 +12,7 @@ import pytest
 from zcode import _encode
 
 from xtx.cli.main import main
-from xtx.cli.training.training_session import TrainOptions, prepare
+from xtx.cli.training.training_session import TrainOptions
 from xtx.config.settings import RunConfig
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import Profile, Word, read_profile
@@ -28,6 +28,7 @@ from xtx.games.emulator.printed_score import read_number
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.user_collection import add_games
 from xtx.games.zmachine.infocom_grammar import read_infocom_templates
+from xtx.training.prepare import prepare
 
 UNKNOWN = Path(__file__).parents[4] / "shared" / "unknown-stories"
 

@@ -129,7 +129,7 @@ class CudaEngine:
         def step() -> Tensor:
             codes = network.state(_join_columns(self._frozen.encode(texts, rows), 2 * n))
             guess = network.guess(codes[:n], codes[n:])
-            tokens, counts = self._action_tokens(buffer.device[6 * n :].long(), length)
+            tokens, counts = self._gather_action_tokens(buffer.device[6 * n :].long(), length)
             surprise = self._decode(network, guess, tokens, counts)
             return surprise.sum(dim=1) / counts.sum(dim=1)
 
@@ -139,7 +139,7 @@ class CudaEngine:
         """Return the decoder steps that the longest action needs, rounded up so that few sizes are recorded."""
         return next_power_of_two(int(self._state_ids.texts.rows.lengths[actions].max()) - 1, 4)
 
-    def _action_tokens(self, actions: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    def _gather_action_tokens(self, actions: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Return the actions' tokens [n, length + 1], and a mask of the real ones after the first [n, length]."""
         texts = self._device_texts.texts
         tokens = texts.words[actions, : length + 1]
@@ -172,7 +172,7 @@ class CudaEngine:
         self._device_texts.copy_texts(flat)
         lengths = np.where(flat >= 0, self._state_ids.texts.rows.lengths[flat], 0)
         room = next_power_of_two(int(np.add.reduceat(lengths, self._first_of_each).max()), 2048)
-        step = self._step_for(room, self._count_decoder_steps(batch["action"]))
+        step = self._find_step(room, self._count_decoder_steps(batch["action"]))
         rows = len(flat)
         page, at, first, places = np.split(step.ints.array, (rows, 2 * rows, 2 * rows + 4 * self._vocabulary + 1))
         page[:] = flat
@@ -190,7 +190,7 @@ class CudaEngine:
             self._copy_target()
         return numbers
 
-    def _step_for(self, room: int, length: int) -> _Update:
+    def _find_step(self, room: int, length: int) -> _Update:
         name = (room, length, self._device_texts.generation)
         if name not in self._updates_by_size:
             # Recording also executes the step, so the weights and statistics are saved and put back.
@@ -233,7 +233,7 @@ class CudaEngine:
             if not isinstance(network, InvDyNetwork):
                 return found
             guess = network.guess(before, state[size:])
-            tokens, counts = self._action_tokens(rows.texts[3 * states :].clamp(min=0).long(), length)
+            tokens, counts = self._gather_action_tokens(rows.texts[3 * states :].clamp(min=0).long(), length)
             counts = counts * weight[:, None]
             surprise = self._decode(
                 network, torch.cat((guess, actions)), tokens.repeat(2, 1), counts.repeat(2, 1)

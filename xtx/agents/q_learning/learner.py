@@ -104,7 +104,7 @@ class QLearner:
             yield
         self.engine.clear_cached_texts(freed)
 
-    def intrinsic_rewards(
+    def compute_intrinsic_rewards(
         self, before: Sequence[EncodedState], actions: Sequence[int], after: Sequence[EncodedState]
     ) -> Floats:
         """Return alpha1 * L_inv(o, a, o') with the current weights; zeros without inverse dynamics."""
@@ -126,7 +126,7 @@ class QLearner:
         An episode that the step limit ended counts as ended, as in the authors' program: no value follows it. The
         actions of the states `after` may be unknown (`StateIds.glimpse`); `complete` must be called then.
         """
-        bonus = self.intrinsic_rewards(before, actions, after)
+        bonus = self.compute_intrinsic_rewards(before, actions, after)
         for i, t in enumerate(transitions):
             row = (*before[i][:3], actions[i], *after[i][:3], after[i].actions, t.reward + float(bonus[i]), t.ended)
             self.memory.add(t.game, row)
@@ -164,8 +164,8 @@ class QLearner:
         """Delete from the library what neither the memory, nor the current states, nor the given texts use."""
         states = np.array(current, np.int32)
         self._state_ids.drop_unused(
-            np.concatenate((self.memory.live_texts(), states[:, :3].ravel(), texts)),
-            np.concatenate((self.memory.live_texts(["next_actions"]), states[:, 3])),
+            np.concatenate((self.memory.list_live_texts(), states[:, :3].ravel(), texts)),
+            np.concatenate((self.memory.list_live_texts(["next_actions"]), states[:, 3])),
         )
         self.engine.clear_cache()
 

@@ -220,11 +220,11 @@ class KeptValues:
         names = [key.tobytes() for key in keys]
         missing = {name: key for name, key in zip(names, keys, strict=True) if name not in self._values}
         if missing:
-            values = self._best(np.array(list(missing.values())), q_values)
+            values = self._compute_best(np.array(list(missing.values())), q_values)
             self._values.update(zip(missing, values.tolist(), strict=True))
         return np.array([self._values[name] for name in names], np.float32)
 
-    def _best(self, keys: Ints, q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
+    def _compute_best(self, keys: Ints, q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
         lists = [self._state_ids.action_sets.actions(number) for number in keys[:, 3]]
         counts = np.array([len(actions) for actions in lists])
         values = np.zeros(len(keys), np.float32)

@@ -74,7 +74,7 @@ class RcLearner:
 
     def q_values(self, states: Sequence[Read]) -> list[Floats]:
         """Return for each state the values of its first `most_actions` actions."""
-        return self._evaluate(self.network, [self._reader.questions_of(state) for state in states])
+        return self._evaluate(self.network, [self._reader.make_questions(state) for state in states])
 
     def store(self, game: int, before: int, action: int, after: Read, reward: float, ended: bool) -> None:
         """Store a transition. No value follows the end of an episode, not even one that the step limit ended, as in the
@@ -117,7 +117,7 @@ class RcLearner:
         states = [Read(*pair) for pair in zip(batch["next_text"].tolist(), batch["next_actions"].tolist(), strict=True)]
         not_ended = [state for state, ended in zip(states, batch["terminal"], strict=True) if not ended]
         missing = [state for state in dict.fromkeys(not_ended) if state not in self._values]
-        values = self._evaluate(self.target, [self._reader.questions_of(state) for state in missing])
+        values = self._evaluate(self.target, [self._reader.make_questions(state) for state in missing])
         self._values.update(zip(missing, (float(v.max()) for v in values), strict=True))
         return np.array([0.0 if end else self._values[s] for s, end in zip(states, batch["terminal"], strict=True)],
                         np.float32)  # fmt: skip
@@ -155,8 +155,8 @@ class RcLearner:
     def drop_unused(self, current: Sequence[Read]) -> None:
         """Delete from the library what neither the memory nor the current states use."""
         self._state_ids.drop_unused(
-            np.concatenate((self.memory.live_texts(("text", "action", "next_text")), [s.text for s in current])),
-            np.concatenate((self.memory.live_texts(("next_actions",)), [s.actions for s in current])),
+            np.concatenate((self.memory.list_live_texts(("text", "action", "next_text")), [s.text for s in current])),
+            np.concatenate((self.memory.list_live_texts(("next_actions",)), [s.actions for s in current])),
         )
         self._reader.clear_cache()
         self._values = {}

@@ -115,7 +115,7 @@ class RcDqnAgent(Agent):
         exploring = compute_epsilon(self.settings, self._steps)
         with self._reader.restore_afterwards():
             state = self._see(observation, ObjectHistory())
-            chances = exploring * compute_exploration(self._counts(observation, state))
+            chances = exploring * compute_exploration(self._count_templates(observation, state))
             chances[int(self._learner.q_values([state])[0].argmax())] += 1 - exploring
         return Insight(dict(zip(observation.actions, chances.tolist(), strict=True)))
 
@@ -141,9 +141,9 @@ class RcDqnAgent(Agent):
         """Draw an exploring action with probability epsilon; None otherwise."""
         if self._random.random() >= compute_epsilon(self.settings, self._steps):
             return None
-        return observation.actions[draw(self._random, compute_exploration(self._counts(observation, state)))]
+        return observation.actions[draw(self._random, compute_exploration(self._count_templates(observation, state)))]
 
-    def _counts(self, observation: Observation, state: Read) -> list[int]:
+    def _count_templates(self, observation: Observation, state: Read) -> list[int]:
         """Return for each valid action 1 + how often its template was used."""
         passage = self._reader.passage(state.text)
         return [1 + self._used.get(passage.make_question(action).template, 0) for action in observation.actions]

@@ -88,7 +88,7 @@ class PassageReader:
         """Return a text with an index of its words."""
         return Passage(self._state_ids.texts.text(text), self.words)
 
-    def questions_of(self, state: Read) -> StateQuestions:
+    def make_questions(self, state: Read) -> StateQuestions:
         """Return the questions of the state's first `most_actions` actions."""
         known = self._questions.get(state)
         if known is None:

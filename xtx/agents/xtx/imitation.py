@@ -85,7 +85,7 @@ class ImitationPolicy:
 
     # -- contexts
 
-    def _context(self, context: Context) -> Ints:
+    def _make_context(self, context: Context) -> Ints:
         """Return the tokens of a context; the oldest are dropped if there are more than the model reads."""
         parts = [_BEGIN]
         for text in context:
@@ -95,7 +95,7 @@ class ImitationPolicy:
         tokens = np.concatenate(parts)
         return tokens[-(self.settings.context - self.settings.action_room) :]
 
-    def _action(self, action: int) -> Ints:
+    def _make_action(self, action: int) -> Ints:
         """Return the tokens of an action and its end mark, cut to `action_room`."""
         return self._texts.tokens(action)[1:][: self.settings.action_room]
 
@@ -132,8 +132,8 @@ class ImitationPolicy:
     def _start_scores(
         self, group: Sequence[tuple[Context, tuple[int, ...]]]
     ) -> Callable[[], list[NDArray[np.float64]]]:
-        rows = [self._context(context) for context, _ in group]
-        action_tokens = [[self._action(action) for action in valid] for _, valid in group]
+        rows = [self._make_context(context) for context, _ in group]
+        action_tokens = [[self._make_action(action) for action in valid] for _, valid in group]
         if self._recorded is not None:
             return self._recorded[1].start(rows, action_tokens)
         return lambda: self._score(rows, action_tokens)
@@ -207,7 +207,7 @@ class ImitationPolicy:
 
         Returns the sums of -log p in the first and the last pass, the right predictions in the last, and the steps.
         """
-        steps, passes = self._steps(), self.settings.passes
+        steps, passes = self._make_steps(), self.settings.passes
         annealed = round(passes * self.settings.anneal)
         first, last, hits, done, number, check_at = 0.0, 0.0, 0.0, 0, 0, 0
         while number < passes:
@@ -267,8 +267,8 @@ class ImitationPolicy:
 
     def _make_example(self, pair: tuple[Context, int], count: int = 1) -> Example:
         """Make the example of a pair of context and action."""
-        context = self._context(pair[0])
-        return Example(np.concatenate([context, self._action(pair[1])]), len(context), count)
+        context = self._make_context(pair[0])
+        return Example(np.concatenate([context, self._make_action(pair[1])]), len(context), count)
 
     def _recall(self, prefixes: Sequence[Ints]) -> TrajectoryRecall | None:
         """Make what tells when the trajectories are known; None without the setting `known`."""
@@ -291,7 +291,7 @@ class ImitationPolicy:
         if batch:
             yield batch
 
-    def _steps(self) -> EagerSteps:
+    def _make_steps(self) -> EagerSteps:
         """Make the training steps of one training, with a new optimiser."""
         settings = self.settings
         drop: BitDropout | TorchDropout | None = None

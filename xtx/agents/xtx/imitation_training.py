@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
-from xtx.networks.fixed_order import fixed_order_sums
+from xtx.networks.fixed_order import sum_in_fixed_order
 from xtx.networks.gpt import GPT, Dropout, loss_and_hits
 
 Ints = NDArray[np.int32]
@@ -106,7 +106,7 @@ class EagerSteps:
         """Take one step of the optimiser on a batch, with `pace` times the learning rate."""
         for group in self._optimiser.param_groups:
             group["lr"] = self._rate * pace
-        with fixed_order_sums() if self._device.type == "cuda" else nullcontext():
+        with sum_in_fixed_order() if self._device.type == "cuda" else nullcontext():
             self._step(examples)
 
     def _step(self, examples: Sequence[Example]) -> None:

@@ -312,7 +312,7 @@ class XtxAgent(Agent):
     def _drop_unused_texts(self, current: Sequence[EncodedState]) -> None:
         """Delete from the library what neither memories, nor episodes, nor the current states use."""
         self._imitation.clear_cache()
-        texts: list[NDArray[np.integer]] = [self._trajectories.live_texts(), np.array(self._previous).ravel()]
+        texts: list[NDArray[np.integer]] = [self._trajectories.list_live_texts(), np.array(self._previous).ravel()]
         texts += [running.texts() for running in self._episodes]
         texts += [replay.steps.ravel() for replay in self._replays]
         if self._learner is None:

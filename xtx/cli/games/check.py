@@ -12,6 +12,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.cli.games.check_table import print_rows
+from xtx.config.bounds import check_least
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.files.user_paths import check_output_path, open_output
@@ -62,8 +63,7 @@ def run(args: Args) -> int:
     """Prints a row for each game as it comes, then the misses; 2 if a game could not be checked, else 0."""
     if not args.names:
         raise UserError(f"name the games to check, as in: {format_command('games', 'check', 'lowwater')}")
-    if args.limit < 0:
-        raise UserError(f"--limit takes a number from 0, not {args.limit}")
+    check_least(args, limit=0)
     if args.reach and args.write_extra is not None:
         raise UserError("--write-extra belongs to the check without --reach: leave one of the two out")
     if args.write_extra is not None:

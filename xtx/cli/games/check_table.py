@@ -34,7 +34,7 @@ def print_rows(
     widths = [max(map(len, ("game", *names))), max(len(grammar) for grammar in ("grammar", *dict(variants)))]
     widths += [len(head) for head in heads]
 
-    def line(*cells: str) -> str:
+    def format_line(*cells: str) -> str:
         padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
         return _GAP.join([*padded, *cells[len(widths) :]]).rstrip()
 
@@ -47,7 +47,7 @@ def print_rows(
         tasks = [
             progress.add_task(f"{name}, {variants[i][0]}", total=None, visible=False) for i, name in enumerate(names)
         ]
-        head = line("game", "grammar", *heads)
+        head = format_line("game", "grammar", *heads)
         for event in run_in_children(calls, patience=_PATIENCE):
             task, grammar = tasks[event.number], variants[event.number][0]
             if isinstance(event, Progressed):
@@ -61,8 +61,8 @@ def print_rows(
                 head = ""
             if isinstance(event, Finished):
                 name, found = event.result
-                write(line(name, grammar, *show(name, grammar, found)))
+                write(format_line(name, grammar, *show(name, grammar, found)))
             else:
                 failed += 1
-                write(f"{line(names[event.number], grammar)}{_GAP}{event.error}")
+                write(f"{format_line(names[event.number], grammar)}{_GAP}{event.error}")
     return 2 if failed else 0

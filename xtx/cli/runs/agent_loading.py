@@ -10,6 +10,7 @@ import msgspec
 from tyro.conf import arg
 
 from xtx.agents.registry import find_agent
+from xtx.config.bounds import check_least
 from xtx.config.settings import Actions, RunConfig
 from xtx.core import Agent, EpisodeRecord, State, UserError, warn
 from xtx.runs.checkpoint_file import find_newest_checkpoint, read_checkpoint
@@ -44,10 +45,7 @@ class PlayOptions:
 
     def check(self) -> None:
         """Raises `UserError` if one of the numbers cannot be."""
-        for name, least in (("workers", 0), ("threads", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"--{name} takes a number from {least}, not {value}")
+        check_least(self, workers=0, threads=1)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def load_agent(
     # Not at the top: torch takes a while to load, and a wrong folder should be answered at once.
     import torch
 
-    from xtx.cli.training.training_session import make_agent, pick_device
+    from xtx.training.prepare import make_agent, pick_device
 
     torch.set_num_threads(resources.threads or min(8, torch.get_num_threads()))
     device, source = pick_device(resources.device), folder / "config.json"

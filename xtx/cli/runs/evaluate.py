@@ -14,12 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from xtx.cli.option_numbers import check_seed
 from xtx.cli.runs.agent_loading import LoadedAgent, PlayOptions, Which, load_agent
+from xtx.config.bounds import check_least
 from xtx.config.settings import Actions
 from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.files.regular_files import check_regular, open_append
 from xtx.report.data.load_runs import explain_unreadable, find_run_folders
+from xtx.report.number_format import format_amount
 from xtx.terminal.progress_panel import LINE_EVERY
 
 if TYPE_CHECKING:
@@ -59,7 +62,9 @@ class Args:
 
 def run(args: Args) -> int:
     """0, 2 if one of several runs could not be evaluated, or 130 if Ctrl-C stopped it."""
-    _check(args)
+    args.options.check()
+    check_least(args, episodes=1)
+    check_seed(args.seed)
     if (args.run / "config.json").exists() or not args.run.is_dir():
         return _evaluate(args)
     folders = sorted(find_run_folders(args.run))
@@ -92,7 +97,7 @@ def _evaluate(args: Args) -> int:
     wanted = args.episodes or (1 if args.greedy and not stochastic else EPISODES)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(
-        f"xtx: {loaded.config.agent} plays {loaded.game_setup.name}, {wanted} {_format_episodes(wanted)}"
+        f"xtx: {loaded.config.agent} plays {loaded.game_setup.name}, {format_amount(wanted, 'episode')}"
         f"{', always the likeliest action' if args.greedy else ''}; trained for {loaded.step:,} steps; "
         f"actions: {loaded.game_setup.spec.actions}",
         soft_wrap=not console.is_terminal,
@@ -117,14 +122,6 @@ def _evaluate(args: Args) -> int:
         path = save(args, loaded, played, found, time.monotonic() - began)
         console.print(f"Written to {path}", soft_wrap=True)
     return 0
-
-
-def _check(args: Args) -> None:
-    args.options.check()
-    if args.episodes is not None and args.episodes < 1:
-        raise UserError(f"--episodes takes a number from 1, not {args.episodes}")
-    if args.seed is not None and not 0 <= args.seed < 2**31:
-        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
 
 
 def _play(args: Args, loaded: LoadedAgent, wanted: int, console: Console) -> tuple[list[EpisodeOutcome], bool]:
@@ -234,7 +231,3 @@ def save(
 
 def _format_share(share: float | None) -> str:
     return "" if share is None else f"normalised {share:.3f}"
-
-
-def _format_episodes(count: int) -> str:
-    return "episode" if count == 1 else "episodes"

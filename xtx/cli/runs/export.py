@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.progress import track
 from tyro.conf import Positional, arg
 
+from xtx.cli.option_numbers import check_seed
 from xtx.cli.runs.agent_loading import PlayOptions, Which, load_agent, read_records, read_state, set_up_game_of
+from xtx.config.bounds import check_least
 from xtx.core import EpisodeRecord, Observation, UserError, warn
 from xtx.files.user_paths import open_output
 from xtx.runs.run_config import read_config
@@ -47,7 +49,9 @@ class Args:
 
 def run(args: Args) -> int:
     """0, or 130 if Ctrl-C stopped it."""
-    _check(args)
+    args.options.check()
+    check_least(args, episodes=0, play=0)
+    check_seed(args.seed)
     read_config(args.run)
     records = read_records(args.run) if args.episodes != 0 else []
     records = records[-args.episodes :] if args.episodes else records
@@ -65,16 +69,6 @@ def run(args: Args) -> int:
             return 130
     console.print(f"{written} {'episode' if written == 1 else 'episodes'} written to {args.out}", soft_wrap=True)
     return 0
-
-
-def _check(args: Args) -> None:
-    args.options.check()
-    for name in ("episodes", "play"):
-        value = getattr(args, name)
-        if value is not None and value < 0:
-            raise UserError(f"--{name} takes a number from 0, not {value}")
-    if not 0 <= args.seed < 2**31:
-        raise UserError(f"--seed takes a number from 0 to {2**31 - 1}, not {args.seed}")
 
 
 def _make_lines(args: Args, records: list[EpisodeRecord], console: Console) -> Iterator[dict[str, Any]]:

@@ -19,10 +19,11 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from xtx.agents.registry import make_preset
-from xtx.cli.training.training_session import TrainOptions, check_config, prepare, resolve_game_name
+from xtx.cli.training.training_session import TrainOptions
 from xtx.config.settings import Actions, RunConfig, get_default_actions
 from xtx.core import UserError, warn
 from xtx.files.bounded_reads import BadFileError, read_json_lines
+from xtx.training.prepare import check_config, prepare, resolve_game_name
 
 TRAINING = "imitation training"
 

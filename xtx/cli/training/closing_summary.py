@@ -15,6 +15,7 @@ from rich.console import Console
 from xtx.core import EPISODES_OF_MEAN, Brief, EpisodeRecord, NoSettings
 from xtx.files.atomic_writes import write_atomically
 from xtx.games.game_setup import GameSetup
+from xtx.report.data.statistics import compute_running_average, read_curve
 from xtx.runs.line_files import read_episodes
 from xtx.runs.run_folder import Run
 from xtx.terminal.shell_command import format_command
@@ -82,15 +83,9 @@ def score_curve(episodes: list[EpisodeRecord], steps: int) -> NDArray[np.float64
     """[WIDTH, 2]: mean score of the last 100 episodes, and best score, at that many moments of the run."""
     ends = np.array([episode.step for episode in episodes])
     scores = np.array([episode.score for episode in episodes], np.float64)
-    sums = np.concatenate(([0.0], np.cumsum(scores)))
-    best = np.maximum.accumulate(scores)
-    curve = np.full((WIDTH, 2), np.nan)
-    for column in range(WIDTH):
-        n = int(np.searchsorted(ends, (column + 1) * steps / WIDTH, side="right"))
-        if n:
-            begin = max(0, n - EPISODES_OF_MEAN)
-            curve[column] = (sums[n] - sums[begin]) / (n - begin), best[n - 1]
-    return curve
+    moments = (np.arange(WIDTH) + 1) * steps / WIDTH
+    columns = (compute_running_average(scores), np.maximum.accumulate(scores))
+    return np.stack([read_curve(ends, values, moments) for values in columns], axis=1)
 
 
 def draw(curve: NDArray[np.float64], steps: int) -> list[str]:

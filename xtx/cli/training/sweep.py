@@ -13,7 +13,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
-from xtx.cli.training.training_session import check_config, stop_on_signal
+from xtx.config.bounds import check_least
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.sweep.launch import SweepOptions, find_stories, open_executor
@@ -23,6 +23,8 @@ from xtx.sweep.scheduler import RunExecutor, RunState, Scheduler, SweepRun
 from xtx.sweep.sweep_file import SweepSpec, list_ready_sweeps, read_spec
 from xtx.sweep.sweep_folder import create_run_folder, is_finished, read_saved_steps
 from xtx.terminal.shell_command import format_command
+from xtx.training.prepare import check_config
+from xtx.training.stop import stop_on_signal
 
 SOME_FAILED = 1
 _SWEEPS = f"A sweep that comes with xtx ({', '.join(list_ready_sweeps())}), or a TOML file (docs/sweeps.md)."
@@ -126,11 +128,7 @@ def run(args: Args) -> int:
 
 
 def _check_numbers(args: Args) -> None:
-    limits = {"jobs": 1, "threads": 1, "workers": 0, "retries": 0, "checkpoint_seconds": 0, "gpus": 0, "steps": 1}
-    for name, least in limits.items():
-        value = getattr(args, name)
-        if value is not None and value < least:
-            raise UserError(f"--{name.replace('_', '-')} takes a number from {least}, not {value}")
+    check_least(args, jobs=1, threads=1, workers=0, retries=0, checkpoint_seconds=0, gpus=0, steps=1)
     if args.cpus <= 0:
         raise UserError(f"--cpus takes a number above 0, not {args.cpus}")
     if args.ray is None and (args.cpus != 1.0 or args.gpus is not None or args.bring_back):

@@ -11,11 +11,11 @@ from tyro.conf import Positional, arg
 
 from xtx.agents.from_file import accept_agent
 from xtx.agents.registry import find_agent, make_preset
-from xtx.cli.agents import group_summaries
+from xtx.cli.agents import list_summaries
 from xtx.cli.option_help import build_rows, read_options
-from xtx.cli.training.training_session import TrainOptions, check_config, resolve_game_name, train
+from xtx.cli.training.training_session import TrainOptions, train
 from xtx.config.settings import Actions, RunConfig, get_default_actions, get_default_length
-from xtx.training.prepare import new_run_folder
+from xtx.training.prepare import check_config, choose_run_folder, resolve_game_name
 
 DEMO = "xtx-demo"
 _STEPS, _ENVS = get_default_length("xtx")
@@ -84,7 +84,7 @@ def make_options_type(options: Sequence[str]) -> Any:
 
 def build_help_end() -> str:
     """What the help ends with: the agents."""
-    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in group_summaries().items() if rows]
+    parts = [f"{title}:\n{build_rows(rows)}" for title, rows in list_summaries().items() if rows]
     settings = "`xtx agents AGENT` shows an agent's settings, which are options too: `--q.hidden 64`."
     return "\n\n".join([*parts, settings])
 
@@ -141,4 +141,4 @@ def run(args: Any) -> int:
         log_every=args.log_every,
     )
     check_config(config)
-    return train(config, args.out or new_run_folder(config), args.options)
+    return train(config, args.out or choose_run_folder(config), args.options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,16 +13,7 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files.user_paths import explain_write_errors
 from xtx.runs.run_folder import Run
-from xtx.training.prepare import (
-    RunParts,
-    RunResources,
-    check_config,
-    make_agent,
-    pick_device,
-    prepare,
-    resolve_game_name,
-    search_threads,
-)
+from xtx.training.prepare import RunParts, RunResources, prepare
 from xtx.training.resumed import prepare_resumed
 from xtx.training.stop import stop_on_signal
 
@@ -30,19 +21,6 @@ if TYPE_CHECKING:
     from xtx.cli.training.progress_display import Display
     from xtx.training.loggers import Loggers, Sinks
     from xtx.training.loop import TrainingProgress
-
-__all__ = [
-    "TrainOptions",
-    "check_config",
-    "make_agent",
-    "pick_device",
-    "prepare",
-    "resolve_game_name",
-    "resume",
-    "search_threads",
-    "stop_on_signal",
-    "train",
-]
 
 
 @dataclass(frozen=True)
@@ -105,18 +83,7 @@ class TrainOptions:
 
     def to_resources(self) -> RunResources:
         """Return the options that say where and how the run is computed."""
-        return RunResources(
-            device=self.device,
-            workers=self.workers,
-            search_threads=self.search_threads,
-            threads=self.threads,
-            ahead={"on": True, "off": False}.get(self.look_ahead),
-            tie_workers=self.tie_workers,
-            atlas=self.atlas,
-            no_atlas=self.no_atlas,
-            search=self.search,
-            checkpoint_seconds=self.checkpoint_seconds,
-        )
+        return RunResources(**{field.name: getattr(self, field.name) for field in fields(RunResources)})
 
 
 def train(config: RunConfig, folder: Path, options: TrainOptions) -> int:

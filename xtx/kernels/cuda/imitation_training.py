@@ -18,7 +18,7 @@ from torch.optim import AdamW
 from xtx.kernels.cuda.packed_gpt import packed_logits
 from xtx.kernels.cuda.q_values import RecordedStep, next_power_of_two, record
 from xtx.kernels.cuda.row_packing import FlatExamples, PackedBatches, pack_batches
-from xtx.networks.fixed_order import fixed_order_sums
+from xtx.networks.fixed_order import sum_in_fixed_order
 from xtx.networks.gpt import GPT, TorchDropout, loss_and_hits
 
 CAPACITIES = (128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
@@ -134,7 +134,7 @@ class RecordedTraining:
             self._source.zero_()
             self._at.fill_(-1)
             self._shares.zero_()
-            with fixed_order_sums():
+            with sum_in_fixed_order():
                 self._recorded[shape] = record(lambda: self._learn(*shape))
             with torch.no_grad():
                 for tensor, old in zip(touched, before, strict=True):

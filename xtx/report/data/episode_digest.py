@@ -15,9 +15,9 @@ from xtx.report.data.statistics import (
     area_under_curve,
     average_score,
     average_score_by_env,
-    best_score,
-    curve_at,
-    running_average,
+    compute_running_average,
+    find_best_score,
+    read_curve,
 )
 
 ROUND_STEPS = tuple(factor * 10**power for power in range(1, 9) for factor in (1, 2, 5))
@@ -102,22 +102,22 @@ class Digest:
     best: EpisodeRecord | None
     """The first episode with the best final score, with its actions."""
 
-    def first_having(self, score: float) -> First | None:
+    def find_first_having(self, score: float) -> First | None:
         """When an episode first had at least that score at some time; None if none had."""
         return next((first for first in self.firsts if first.score >= score), None)
 
-    def share_having(self, score: float) -> float:
+    def compute_share_having(self, score: float) -> float:
         """The share of the last 100 episodes that had at least that score at some time."""
         return float((self.last_peaks >= score).mean())
 
-    def area_at(self, steps: int, reached: int) -> float:
+    def compute_area_at(self, steps: int, reached: int) -> float:
         """The area under the learning curve up to a step of a run that has come to `reached`. Before its end the curve
         is read at the points that summaries hold, so that these give the same."""
         if steps >= reached:
             return self.area
         at = np.append(choose_curve_points(reached), float(steps))
         at = np.unique(np.append(at[at <= steps], 0.0))
-        means = np.nan_to_num(curve_at(self.curve.steps, self.curve.mean, at))
+        means = np.nan_to_num(read_curve(self.curve.steps, self.curve.mean, at))
         return float(np.sum(np.diff(at) * (means[1:] + means[:-1]) / 2) / max(1, steps))
 
 
@@ -126,24 +126,24 @@ def make_digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTi
     ends = np.array([episode.step for episode in episodes], np.float64)
     scores = np.array([episode.score for episode in episodes], np.float64)
     peaks = np.array([episode.peak for episode in episodes], np.float64)
-    average = running_average(scores)
+    average = compute_running_average(scores)
     return Digest(
         episodes=len(episodes),
         avg=average_score(scores),
         avg_by_env=average_score_by_env(scores, [episode.game for episode in episodes]),
-        max=best_score(scores),
-        peak=best_score(peaks),
+        max=find_best_score(scores),
+        peak=find_best_score(peaks),
         area=area_under_curve(ends, scores, max(1, reached)),
         curve=Curve(ends, average, np.maximum.accumulate(scores)),
-        firsts=_firsts(ends, peaks, average, time),
+        firsts=_find_firsts(ends, peaks, average, time),
         last_peaks=peaks[-EPISODES_OF_MEAN:],
-        endings=_endings(episodes),
-        last_endings=_endings(episodes[-EPISODES_OF_MEAN:]),
+        endings=_count_endings(episodes),
+        last_endings=_count_endings(episodes[-EPISODES_OF_MEAN:]),
         best=next((episode for episode in reversed(episodes) if episode.record), None),
     )
 
 
-def _firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | None) -> list[First]:
+def _find_firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | None) -> list[First]:
     highest, usual = np.maximum.accumulate(peaks), np.maximum.accumulate(average)
     firsts = []
     for score in np.unique(highest):
@@ -156,7 +156,7 @@ def _firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | No
     return firsts
 
 
-def _endings(episodes: Sequence[EpisodeRecord]) -> Endings:
+def _count_endings(episodes: Sequence[EpisodeRecord]) -> Endings:
     counts = {kind: sum(episode.ended == kind for episode in episodes) for kind in ENDINGS}
     lengths = [episode.length for episode in episodes]
     return Endings(counts, float(np.mean(lengths)) if lengths else math.nan)

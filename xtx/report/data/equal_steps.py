@@ -16,7 +16,7 @@ def drop_short_groups(groups: Sequence[Group]) -> list[Group]:
     without those of which there are longer runs that differ in nothing else."""
     return [
         group
-        for alike in _by_num_envs([group for group in groups if not has_longer_runs(group, groups)])
+        for alike in _split_by_num_envs([group for group in groups if not has_longer_runs(group, groups)])
         for group in alike
         if group.steps >= max(other.steps for other in alike) * FAR_ENOUGH
     ]
@@ -28,7 +28,7 @@ def has_longer_runs(group: Group, groups: Sequence[Group]) -> bool:
     return group.differs_in_length_only and any(longer)
 
 
-def _by_num_envs(groups: Sequence[Group]) -> list[list[Group]]:
+def _split_by_num_envs(groups: Sequence[Group]) -> list[list[Group]]:
     """The groups by the number of envs of their runs. Those of rc-dqn have one: they learn in another way, and
     are not to be cut off by others, nor others by them."""
     numbers = {group.label: group.runs[0].config.num_envs for group in groups}
@@ -39,7 +39,7 @@ def find_equal_steps(groups: Sequence[Group]) -> dict[str, int]:
     """At which step each agent's runs on a game are to be compared, by label: at their end if all are as long, else at
     the last round step that each has come to, which summaries know exactly."""
     ends = {}
-    for alike in _by_num_envs(groups):
+    for alike in _split_by_num_envs(groups):
         shortest, longest = min(group.steps for group in alike), max(group.longest for group in alike)
         rounded = max((mark for mark in ROUND_STEPS if mark <= shortest), default=shortest)
         ends.update({group.label: shortest if shortest == longest else rounded for group in alike})

@@ -22,7 +22,7 @@ from xtx.report.data.evaluations import Evaluation, read_evaluations
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.metric_lines import read_numbers
 from xtx.report.data.run_summary import Summary, read_start, read_summary
-from xtx.report.data.statistics import Floats, WorkingTime, working_time
+from xtx.report.data.statistics import Floats, WorkingTime, measure_working_time
 from xtx.report.number_format import format_amount
 from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.line_files import MAX_NUMBER, read_episodes, read_lines
@@ -161,8 +161,8 @@ def read_run(folder: Path) -> RunData:
     config, episodes = read_config(folder), read_episodes(folder)
     _check_config(folder / "config.json", config)
     notes: list[str] = []
-    metrics, timing = _lines(folder, "metrics", notes), _lines(folder, "timing", notes)
-    starts = _starts(folder, notes)
+    metrics, timing = _read_steps(folder, "metrics", notes), _read_steps(folder, "timing", notes)
+    starts = _read_starts(folder, notes)
     logged = max((int(line["step"]) for line in metrics), default=0)
     saved = [int(path.name) for path in list_checkpoints(folder)]
     reached = max(logged, episodes[-1].step if episodes else 0, *saved, 0)
@@ -172,8 +172,8 @@ def read_run(folder: Path) -> RunData:
         notes.append(f"not finished: {reached:,} of {config.steps:,} steps")
     if not episodes:
         notes.append("no episode has ended yet")
-    changes, evaluations = _accepted_changes(folder, notes), read_evaluations(folder, notes)
-    time = _working_time(timing, starts)
+    changes, evaluations = _describe_accepted_changes(folder, notes), read_evaluations(folder, notes)
+    time = _measure_working_time(timing, starts)
     return RunData(
         folder=folder,
         config=config,
@@ -183,7 +183,7 @@ def read_run(folder: Path) -> RunData:
         finished=finished,
         time=time,
         starts=starts,
-        moves=_moves(folder, notes),
+        moves=_read_moves(folder, notes),
         notes=notes + changes,
         changes=changes,
         numbers=read_numbers(metrics, reached),
@@ -221,7 +221,7 @@ def convert_summary(path: Path, summary: Summary) -> RunData:
         scores=np.array(summary.last.scores, np.float64),
         reached=summary.reached,
         finished=summary.finished,
-        time=summary.working_time(),
+        time=summary.read_working_time(),
         starts=[msgspec.to_builtins(start) for start in summary.starts],
         notes=notes,
         changes=summary.changes,
@@ -231,7 +231,7 @@ def convert_summary(path: Path, summary: Summary) -> RunData:
     )
 
 
-def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
+def _read_steps(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     """The lines up to the first damaged one; none of a report's scores come from these files."""
     lines: list[dict[str, Any]] = []
     try:
@@ -245,17 +245,17 @@ def _lines(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
     return lines
 
 
-def _accepted_changes(folder: Path, notes: list[str]) -> list[str]:
+def _describe_accepted_changes(folder: Path, notes: list[str]) -> list[str]:
     """A sentence for each time that files of the run were changed from outside and the run went on all the same."""
     found = []
-    for line in _lines(folder, CHANGES, notes):
+    for line in _read_steps(folder, CHANGES, notes):
         what = line.get("changes")
         words = "; ".join(str(change) for change in what) if isinstance(what, list) else "not known what"
         found.append(f"changed from outside at step {line['step']:,}, which was accepted: {words[:500]}")
     return found
 
 
-def _moves(folder: Path, notes: list[str]) -> list[RoomMove]:
+def _read_moves(folder: Path, notes: list[str]) -> list[RoomMove]:
     moves: list[RoomMove] = []
     try:
         for line in read_lines(folder, "rooms"):
@@ -273,7 +273,7 @@ def _moves(folder: Path, notes: list[str]) -> list[RoomMove]:
     return sorted(moves, key=lambda move: move.step)
 
 
-def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
+def _read_starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
     try:
         found = read_json(folder / "versions.json")
         if not (isinstance(found, list) and all(isinstance(start, dict) for start in found)):
@@ -286,7 +286,7 @@ def _starts(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
     return []
 
 
-def _working_time(timing: list[dict[str, Any]], starts: list[dict[str, Any]]) -> WorkingTime | None:
+def _measure_working_time(timing: list[dict[str, Any]], starts: list[dict[str, Any]]) -> WorkingTime | None:
     lines = [(line["step"], line["time"]) for line in timing if _is_time(line.get("time"))]
     begun = []
     for start in starts:
@@ -294,7 +294,7 @@ def _working_time(timing: list[dict[str, Any]], starts: list[dict[str, Any]]) ->
             begun.append(datetime.strptime(str(start.get("started")), "%Y-%m-%dT%H:%M:%S%z").timestamp())
         except (ValueError, OverflowError):
             continue
-    return working_time([step for step, _ in lines], [time for _, time in lines], begun)
+    return measure_working_time([step for step, _ in lines], [time for _, time in lines], begun)
 
 
 def _is_time(value: object) -> bool:

@@ -35,12 +35,12 @@ class FilledCell:
     @property
     def avg(self) -> Floats:
         """[seeds] the authors' Avg at the end of the runs; before it only that of all environments is known."""
-        return self.group.avg_at(self.steps) if self.is_read_off else self.group.avg_by_env
+        return self.group.compute_avg_at(self.steps) if self.is_read_off else self.group.avg_by_env
 
     @property
     def max(self) -> Floats:
         """[seeds] best final score."""
-        return self.group.max_at(self.steps) if self.is_read_off else self.group.max
+        return self.group.compute_max_at(self.steps) if self.is_read_off else self.group.max
 
     @property
     def marks(self) -> list[Mark]:

@@ -62,7 +62,7 @@ class Paper:
         """One of the two."""
         return self.stochastic if stochastic else self.deterministic
 
-    def row_name(self, game: str, extra_actions: bool) -> str:
+    def find_row_name(self, game: str, extra_actions: bool) -> str:
         """What the paper calls a game: with a star if it is played with added actions and there are any for it."""
         return f"{game}*" if extra_actions and f"{game}*" in self.deterministic.rows else game
 
@@ -80,13 +80,13 @@ def read_paper() -> Paper:
         source=data["source"],
         seeds=data["seeds"],
         steps=data["steps"],
-        deterministic=_table(data["deterministic"]),
-        stochastic=_table(data["stochastic"]),
+        deterministic=_convert_table(data["deterministic"]),
+        stochastic=_convert_table(data["stochastic"]),
         between_rewards={game: (mean, most) for game, (mean, most) in data["steps_between_rewards"].items()},
     )
 
 
-def _table(data: dict[str, Any]) -> PaperTable:
+def _convert_table(data: dict[str, Any]) -> PaperTable:
     rows = {
         name: PaperRow(row["maximum"], {agent: PaperFigures(*figures) for agent, figures in row["agents"].items()})
         for name, row in data["rows"].items()

@@ -24,7 +24,7 @@ from xtx.report.data.agent_names import shorten_agents
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
 from xtx.report.data.paper_tables import read_paper
-from xtx.report.data.statistics import Floats, curve_at, normalise
+from xtx.report.data.statistics import Floats, normalise, read_curve
 from xtx.report.number_format import format_amount, format_number
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
@@ -111,19 +111,19 @@ class Group:
     @property
     def steps(self) -> int:
         """Steps that all its runs have come to."""
-        return min(map(_steps, self.runs))
+        return min(map(_count_steps, self.runs))
 
-    def avg_at(self, steps: int) -> Floats:
+    def compute_avg_at(self, steps: int) -> Floats:
         """[seeds] `avg` as it was after so many steps; 0 before the first episode has ended."""
         return np.array([_avg_at(run, steps) for run in self.runs])
 
-    def max_at(self, steps: int) -> Floats:
+    def compute_max_at(self, steps: int) -> Floats:
         """[seeds] `max` as it was after so many steps; 0 before the first episode has ended."""
         return np.array([_max_at(run, steps) for run in self.runs])
 
-    def area_at(self, steps: int) -> Floats:
+    def compute_area_at(self, steps: int) -> Floats:
         """[seeds] area under the learning curve up to that step."""
-        return np.array([run.digest.area_at(steps, run.reached) for run in self.runs])
+        return np.array([run.digest.compute_area_at(steps, run.reached) for run in self.runs])
 
     @property
     def differs_in_length_only(self) -> bool:
@@ -139,7 +139,7 @@ class Group:
     @property
     def longest(self) -> int:
         """Steps that the furthest of its runs has come to."""
-        return max(map(_steps, self.runs))
+        return max(map(_count_steps, self.runs))
 
     @property
     def finished(self) -> bool:
@@ -157,22 +157,22 @@ class Group:
         return list_deviations(self.runs[0].config, self.variant.game)
 
 
-def _steps(run: RunData) -> int:
+def _count_steps(run: RunData) -> int:
     return run.config.steps if run.finished else run.reached
 
 
 def _avg_at(run: RunData, steps: int) -> float:
-    if _steps(run) <= steps:
+    if _count_steps(run) <= steps:
         return run.digest.avg
     curve = run.digest.curve
-    return float(np.nan_to_num(curve_at(curve.steps, curve.mean, [steps])[0]))
+    return float(np.nan_to_num(read_curve(curve.steps, curve.mean, [steps])[0]))
 
 
 def _max_at(run: RunData, steps: int) -> float:
-    if _steps(run) <= steps:
+    if _count_steps(run) <= steps:
         return run.digest.max
     curve = run.digest.curve
-    return float(np.nan_to_num(curve_at(curve.steps, curve.best, [steps])[0]))
+    return float(np.nan_to_num(read_curve(curve.steps, curve.best, [steps])[0]))
 
 
 def find_paper_steps(agent: str) -> int:
@@ -195,7 +195,7 @@ class Board:
     @property
     def labels(self) -> list[str]:
         """Agents, in the order in which they are shown."""
-        return list(dict.fromkeys(group.label for group in sorted(self.groups, key=_agent_order)))
+        return list(dict.fromkeys(group.label for group in sorted(self.groups, key=_rank_agent)))
 
     @cached_property
     def colours(self) -> dict[str, int]:
@@ -225,28 +225,33 @@ class Board:
 
     def of(self, variant: Variant) -> list[Group]:
         """The groups of one game, in the order of their agents."""
-        return sorted((group for group in self.groups if group.variant == variant), key=_agent_order)
+        return sorted((group for group in self.groups if group.variant == variant), key=_rank_agent)
 
 
-def _agent_order(group: Group) -> tuple[int, str, str]:
+def _rank_agent(group: Group) -> tuple[int, str, str]:
     known = group.agent in FIRST_AGENTS
     return FIRST_AGENTS.index(group.agent) if known else len(FIRST_AGENTS), group.agent, group.label
 
 
 def group_runs(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_facts: FindFacts) -> Board:
     """The runs in groups that may be averaged."""
-    runs, twice = _each_once(runs)
-    facts = _facts(runs, find_facts)
+    runs, twice = _drop_repeated(runs)
+    facts = _find_all_facts(runs, find_facts)
     variants = {run.folder: make_variant(run.config, facts[run.folder]) for run in runs}
     names = shorten_agents(run.config.agent for run in runs)
-    labels = _labels(runs, variants, names)
+    labels = _make_labels(runs, variants, names)
     sorted_runs: dict[tuple[Variant, str, str], list[RunData]] = {}
     for run in runs:
         key = (variants[run.folder], names[run.config.agent], labels[run.folder])
         sorted_runs.setdefault(key, []).append(run)
-    groups = [_group(*key, members) for key, members in sorted_runs.items()]
+    groups = [_make_group(*key, members) for key, members in sorted_runs.items()]
     groups = [group for group in groups if group.runs]
-    notes = [*_summaries(runs), *twice, *(note for group in groups for note in group.notes), *_between_games(groups)]
+    notes = [
+        *_describe_summaries(runs),
+        *twice,
+        *(note for group in groups for note in group.notes),
+        *_compare_games(groups),
+    ]
     silent = [run for run in runs if not run.scores.size]
     notes += [f"{run.folder}: no episode has ended yet, so it has no figures" for run in silent]
     for variant in dict.fromkeys(group.variant for group in groups):
@@ -255,7 +260,7 @@ def group_runs(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_f
     return Board(groups, runs, unreadable, notes)
 
 
-def _summaries(runs: Sequence[RunData]) -> list[str]:
+def _describe_summaries(runs: Sequence[RunData]) -> list[str]:
     """What is lacking because there are only summaries of runs."""
     of = [run for run in runs if run.summary]
     which = "all runs" if len(of) == len(runs) else f"{len(of)} of {format_amount(len(runs), 'run')}"
@@ -263,7 +268,7 @@ def _summaries(runs: Sequence[RunData]) -> list[str]:
     return [said] if of else []
 
 
-def _each_once(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
+def _drop_repeated(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
     """Every run once, where it is also there as a summary: what came further, or else the folder; and what was said
     twice, in words. Copies of folders are left alone: of these, a group counts one."""
     kept: list[RunData] = []
@@ -285,7 +290,7 @@ def is_same_run(run: RunData, other: RunData) -> bool:
     return mine == others
 
 
-def _facts(runs: Sequence[RunData], find_facts: FindFacts) -> dict[Path, GameFacts | None]:
+def _find_all_facts(runs: Sequence[RunData], find_facts: FindFacts) -> dict[Path, GameFacts | None]:
     """What is known of each run's game; what one run's summary holds is used for all runs of the game."""
     found = {run.folder: run.facts or find_facts(run.config) for run in runs}
     known = {facts.name: facts for facts in found.values() if facts}
@@ -302,7 +307,7 @@ def make_variant(config: RunConfig, facts: GameFacts | None) -> Variant:
     name = facts.name if facts else find_game_name(config.game)
     paper = read_paper()
     maximum = facts.maximum if facts else paper.maximum(name)
-    row = paper.row_name(name, config.extra_actions)
+    row = paper.find_row_name(name, config.extra_actions)
     actions = "templates" if config.game.startswith("toy:") else config.actions  # a toy world has no dictionary
     return Variant(name, row, config.stochastic, maximum, facts, actions)
 
@@ -317,7 +322,7 @@ def flatten(tree: object, path: str = "") -> dict[str, Any]:
     return found
 
 
-def _choices(config: RunConfig, game: str) -> dict[str, Any]:
+def _list_choices(config: RunConfig, game: str) -> dict[str, Any]:
     """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
     was made has its default value, as where the run is resumed: presets may have another by now."""
     own = {
@@ -331,11 +336,11 @@ def _choices(config: RunConfig, game: str) -> dict[str, Any]:
     return {**(flatten(asdict(kind())) if kind else {}), **own}
 
 
-def _labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[str, str]) -> dict[Path, str]:
+def _make_labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[str, str]) -> dict[Path, str]:
     """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
     paper need no telling, and lengths only on the game where they differ. Where lengths differ and none is the
     paper's, the longest need no telling either, so that every game has a row under the agent's own name."""
-    choices = {run.folder: _choices(run.config, variants[run.folder].game) for run in runs}
+    choices = {run.folder: _list_choices(run.config, variants[run.folder].game) for run in runs}
     seen: dict[tuple[str, Variant, str], set[str]] = {}
     for run in runs:
         for name, value in choices[run.folder].items():
@@ -367,7 +372,7 @@ def _labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[
     for (agent, variant), members in only_steps.items():
         with_figures = [run for run in members if run.scores.size]
         if with_figures and (agent, variant) not in plain:
-            furthest = labels[max(with_figures, key=_steps).folder]
+            furthest = labels[max(with_figures, key=_count_steps).folder]
             labels |= {run.folder: names[agent] for run in members if labels[run.folder] == furthest}
     return labels
 
@@ -376,7 +381,7 @@ def _describe_choice(name: str, value: object) -> str:
     return f"{value:,} steps" if name == "steps" else f"{name}={value}"
 
 
-def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> Group:
+def _make_group(variant: Variant, agent: str, label: str, members: list[RunData]) -> Group:
     """Figures come from finished runs; while none is finished, from all, and it is said so."""
     where, notes = f"{label} on {variant.title}", []
     able = sorted((run for run in members if run.scores.size), key=lambda run: (run.config.seed, -run.reached))
@@ -402,20 +407,20 @@ def _group(variant: Variant, agent: str, label: str, members: list[RunData]) -> 
         notes.append(
             f"{where}: {format_amount(len(changed), 'run')} changed from outside while under way, as its notes say"
         )
-    versions = {_version(run) for run in used if run.starts}
+    versions = {_describe_version(run) for run in used if run.starts}
     if len(versions) > 1:
         notes.append(f"{where}: its runs were made by different versions ({'; '.join(sorted(versions))})")
     return Group(variant, agent, label, used, [run for run in members if run not in used], notes)
 
 
-def _version(run: RunData) -> str:
+def _describe_version(run: RunData) -> str:
     newest = run.starts[-1]
     packages = newest.get("packages") or {}
     names = [f"{name} {packages[name]}" for name in ("xtx", "torch") if name in packages]
     return ", ".join([*names, *([f"git {newest['git']}"] if newest.get("git") else [])])
 
 
-def _between_games(groups: Sequence[Group]) -> list[str]:
+def _compare_games(groups: Sequence[Group]) -> list[str]:
     """Settings that differ between an agent's games, other than those that the paper changes from game to game."""
     notes = []
     for label in dict.fromkeys(group.label for group in groups):
@@ -423,7 +428,7 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
         for group in groups:
             if group.label == label:
                 usual = find_paper_settings(group.agent, group.variant.game)
-                for name, value in _choices(group.runs[0].config, group.variant.game).items():
+                for name, value in _list_choices(group.runs[0].config, group.variant.game).items():
                     own = name == "inverse.alpha1" and usual.get(name) == value
                     values.setdefault(name, set()).add("the paper's" if own else repr(value))
         differing = [f"{name} ({', '.join(sorted(found))})" for name, found in values.items() if len(found) > 1]
@@ -434,11 +439,11 @@ def _between_games(groups: Sequence[Group]) -> list[str]:
 
 def find_paper_settings(agent: str, game: str) -> dict[str, Any]:
     """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
-    return dict(_paper_settings(agent, game))
+    return dict(_make_paper_settings(agent, game))
 
 
 @lru_cache(maxsize=1000)
-def _paper_settings(agent: str, game: str) -> dict[str, Any]:
+def _make_paper_settings(agent: str, game: str) -> dict[str, Any]:
     kind = _find_settings_type(agent)
     if kind is not XtxSettings:
         return flatten(asdict(kind())) if kind else {}
@@ -464,5 +469,5 @@ def list_deviations(config: RunConfig, game: str) -> list[str]:
     usual["num_envs"] = 1 if config.agent == "rc-dqn" else 8
     usual["byte_score"] = False  # the present Jericho's reading, which is the right one
     usual["wide_grammar"] = False
-    chosen = _choices(config, game)
+    chosen = _list_choices(config, game)
     return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

@@ -28,7 +28,7 @@ from xtx.report.data import episode_digest as digests
 from xtx.report.data.episode_digest import POINTS, choose_curve_points
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.metric_lines import LABELS
-from xtx.report.data.statistics import Floats, WorkingTime, curve_at
+from xtx.report.data.statistics import Floats, WorkingTime, read_curve
 
 if TYPE_CHECKING:
     from xtx.report.data.load_runs import RunData
@@ -188,8 +188,8 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ),
             firsts=[digests.First(*row) for row in columns],
             last_peaks=np.array(self.last.peaks, np.float64),
-            endings=_endings(self.ended, self.length),
-            last_endings=_endings(self.last.ended, self.last.length),
+            endings=_convert_counts(self.ended, self.length),
+            last_endings=_convert_counts(self.last.ended, self.last.length),
             best=self.best,
         )
 
@@ -201,7 +201,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if name in LABELS
         }
 
-    def working_time(self) -> WorkingTime | None:
+    def read_working_time(self) -> WorkingTime | None:
         """How long the run had worked at the points of its curve and at its end; None if that is not known."""
         if self.worked is None:
             return None
@@ -212,7 +212,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return WorkingTime(np.array(steps, np.float64), np.array([known[step] for step in steps]))
 
 
-def _endings(counts: Counts, length: float) -> digests.Endings:
+def _convert_counts(counts: Counts, length: float) -> digests.Endings:
     return digests.Endings({kind: getattr(counts, kind) for kind in ENDINGS}, length)
 
 
@@ -236,22 +236,22 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         raise UserError(f"{run.folder}: no episode has ended yet, so there is nothing to summarise")
     starts = [read_start(start) for start in run.starts]
     kept = starts if len(starts) <= MOST_STARTS else [starts[0], *starts[1 - MOST_STARTS :]]
-    firsts = [digest.firsts[place] for place in _spread(len(digest.firsts), MOST_FIRSTS)]
+    firsts = [digest.firsts[place] for place in _spread_places(len(digest.firsts), MOST_FIRSTS)]
     if sum(map(len, best.actions)) > MOST_ACTION_LETTERS:
         best = replace(best, actions=[])
     return Summary(
         xtx_summary=1,
-        config=replace(run.config, game=_name(run.config.game, facts)),
+        config=replace(run.config, game=_shorten_game_name(run.config.game, facts)),
         reached=run.reached,
         finished=run.finished,
         episodes=digest.episodes,
         figures=Figures(digest.avg, digest.avg_by_env, int(digest.max), int(digest.peak), digest.area),
-        ended=_counts(digest.endings),
+        ended=_convert_endings(digest.endings),
         length=digest.endings.length,
         last=Last(
             scores=[int(score) for score in run.scores[-EPISODES_OF_MEAN:]],
             peaks=[int(peak) for peak in digest.last_peaks],
-            ended=_counts(digest.last_endings),
+            ended=_convert_endings(digest.last_endings),
             length=digest.last_endings.length,
         ),
         firsts=Reached(
@@ -283,18 +283,18 @@ def read_start(found: dict[str, Any]) -> Start:
     return msgspec.convert(good, Start)
 
 
-def _name(game: str, facts: GameFacts | None) -> str:
+def _shorten_game_name(game: str, facts: GameFacts | None) -> str:
     """A game's name: folders of another machine mean nothing here and may be private."""
     if "/" not in game:
         return game
     return facts.name if facts else Path(game).stem.lower()
 
 
-def _counts(endings: digests.Endings) -> Counts:
+def _convert_endings(endings: digests.Endings) -> Counts:
     return Counts(*(endings.ended[kind] for kind in ENDINGS))
 
 
-def _spread(have: int, most: int) -> list[int]:
+def _spread_places(have: int, most: int) -> list[int]:
     """Places in a list: all, or as many as allowed, evenly spread with the first and the last among them."""
     return [int(place) for place in np.unique(np.linspace(0, have - 1, min(have, most)).astype(int))]
 
@@ -309,8 +309,8 @@ def _thin(run: RunData) -> Points:
     seconds = [run.time.at(float(step)) if run.time else float("nan") for step in steps]
     return Points(
         steps=[int(step) for step in steps],
-        mean=[round(float(mean), 3) for mean in curve_at(curve.steps, curve.mean, steps)],
-        best=[int(best) for best in curve_at(curve.steps, curve.best, steps)],
+        mean=[round(float(mean), 3) for mean in read_curve(curve.steps, curve.mean, steps)],
+        best=[int(best) for best in read_curve(curve.steps, curve.best, steps)],
         seconds=[None if np.isnan(at) else round(at, 1) for at in seconds],
     )
 
@@ -336,10 +336,10 @@ def choose_path(variant: Variant, config: RunConfig, other_settings: Sequence[st
             whole = json.dumps([config.num_envs, asdict(config)["settings"]], sort_keys=True)
             changed = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
         agent += f"+{changed}"
-    return Path(_file_name(game), _file_name(agent), f"seed-{config.seed}.json")
+    return Path(_make_file_name(game), _make_file_name(agent), f"seed-{config.seed}.json")
 
 
-def _file_name(text: str) -> str:
+def _make_file_name(text: str) -> str:
     return re.sub(r"[^\w.=+-]+", "-", text).strip("-.") or "unnamed"
 
 

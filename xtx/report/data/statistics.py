@@ -39,13 +39,13 @@ def average_score_by_env(scores: ArrayLike, envs: ArrayLike, last: int = EPISODE
     return float(np.concatenate(tails).mean()) if tails else float("nan")
 
 
-def best_score(scores: ArrayLike) -> float:
+def find_best_score(scores: ArrayLike) -> float:
     """Max: the best final score of any episode; NaN without episodes."""
     values = np.asarray(scores, np.float64)
     return float(values.max()) if values.size else float("nan")
 
 
-def running_average(scores: ArrayLike, last: int = EPISODES_OF_MEAN) -> Floats:
+def compute_running_average(scores: ArrayLike, last: int = EPISODES_OF_MEAN) -> Floats:
     """[episodes]: the mean of the last 100 episodes, or of as many as there are, after each episode."""
     values = np.asarray(scores, np.float64)
     sums = np.concatenate(([0.0], np.cumsum(values)))
@@ -55,7 +55,7 @@ def running_average(scores: ArrayLike, last: int = EPISODES_OF_MEAN) -> Floats:
     return means
 
 
-def curve_at(ends: ArrayLike, values: ArrayLike, at: ArrayLike) -> Floats:
+def read_curve(ends: ArrayLike, values: ArrayLike, at: ArrayLike) -> Floats:
     """[at]: the newest of `values`, which came at the steps `ends`, at each of these steps; NaN before the first."""
     found = np.searchsorted(np.asarray(ends), np.asarray(at), side="right")
     padded = np.concatenate(([np.nan], np.asarray(values, np.float64)))
@@ -70,7 +70,7 @@ def area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int =
     """
     at = np.minimum(np.asarray(ends, np.float64), steps)
     widths = np.diff(np.append(at, float(steps)))
-    return float(np.sum(widths * running_average(scores, last)) / steps) if at.size else 0.0
+    return float(np.sum(widths * compute_running_average(scores, last)) / steps) if at.size else 0.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class WorkingTime:
         return float(np.interp(step, self.steps, self.seconds, right=np.nan))
 
 
-def working_time(steps: ArrayLike, times: ArrayLike, starts: ArrayLike = ()) -> WorkingTime | None:
+def measure_working_time(steps: ArrayLike, times: ArrayLike, starts: ArrayLike = ()) -> WorkingTime | None:
     """The run's working time from the lines of timing.jsonl and the moments at which the process was started.
 
     Steps that were computed again after a crash cost their time but are no progress: the clock goes on, and a step
@@ -119,7 +119,7 @@ def working_time(steps: ArrayLike, times: ArrayLike, starts: ArrayLike = ()) -> 
 # --- seeds ------------------------------------------------------------------------------------------------------
 
 
-def mean_and_std(values: ArrayLike) -> tuple[float, float]:
+def compute_mean_and_std(values: ArrayLike) -> tuple[float, float]:
     """Mean and population standard deviation, as the paper has them over seeds."""
     numbers = np.asarray(values, np.float64)
     return (float(numbers.mean()), float(numbers.std())) if numbers.size else (float("nan"), float("nan"))
@@ -134,23 +134,7 @@ def normalise(score: ArrayLike, maximum: float) -> Floats:
 # --- many games -------------------------------------------------------------------------------------------------
 
 
-def aggregate_mean(scores: Scores) -> float:
-    """The mean over games of the means over seeds."""
-    return float(np.mean([game.mean() for game in scores]))
-
-
-def aggregate_median(scores: Scores) -> float:
-    """The median over games of the means over seeds."""
-    return float(np.median([game.mean() for game in scores]))
-
-
-def aggregate_iqm(scores: Scores, cut: float | None = None) -> float:
-    """The interquartile mean: of all scores of all games, without the lowest and the highest quarter. Every game has
-    the same weight, however many seeds. `cut` is the share that is left out at each end; see `share_cut`."""
-    return float(_trimmed([game[None] for game in scores], share_cut(scores) if cut is None else cut)[0])
-
-
-def share_cut(*agents: Scores) -> float:
+def choose_cut(*agents: Scores) -> float:
     """The share of the scores that an interquartile mean leaves out at each end: as SciPy's trim_mean, and so rliable,
     as many whole scores as there are in a quarter. Where agents or games have different numbers of seeds, a quarter
     exactly, for all of them: otherwise one and the same result would count more for the agent with more seeds."""
@@ -159,16 +143,12 @@ def share_cut(*agents: Scores) -> float:
     return int(0.25 * total) / total if len(numbers) == 1 else 0.25
 
 
-def optimality_gap(scores: Scores, optimal: float = 1.0) -> float:
-    """How far the mean is from the optimal score, if more than optimal counts as optimal."""
-    return float(optimal - np.mean([np.minimum(game, optimal).mean() for game in scores]))
-
-
 AGGREGATES = ("median", "IQM", "mean", "optimality gap")
 
 
-def _trimmed(games: Sequence[Floats], cut: float) -> Floats:
-    """[rows]: means of what is left of each row without its lowest and highest scores; games: [rows, seeds] each"""
+def _average_trimmed(games: Sequence[Floats], cut: float) -> Floats:
+    """[rows]: means of what is left of each row without the share `cut` of its scores at each end; games:
+    [rows, seeds] each. Every game has the same weight, however many seeds."""
     values = np.concatenate(list(games), axis=1)
     weights = np.concatenate([np.full(game.shape[1], 1 / (game.shape[1] * len(games))) for game in games])
     order = np.argsort(values, axis=1, kind="stable")
@@ -194,23 +174,23 @@ def aggregates(
 
     With a single seed a game cannot be resampled: where all games are such, the interval is the figure itself.
     """
-    cut = share_cut(scores) if cut is None else cut
-    samples = _resample(scores, resamples, np.random.default_rng(seed))
-    means = np.stack([game.mean(axis=1) for game in samples])
-    capped = np.stack([np.minimum(game, 1.0).mean(axis=1) for game in samples])
-    drawn = {
+    cut = choose_cut(scores) if cut is None else cut
+    values = _aggregate_rows([game[None] for game in scores], cut)
+    drawn = _aggregate_rows(_resample(scores, resamples, np.random.default_rng(seed)), cut)
+    return {name: Estimate(float(values[name][0]), *_find_interval(drawn[name])) for name in AGGREGATES}
+
+
+def _aggregate_rows(games: Sequence[Floats], cut: float) -> dict[str, Floats]:
+    """By aggregate, [rows]: that of each row of scores; games: [rows, seeds] each. The mean and the median are over
+    games, of the means over seeds; the optimality gap is how far the mean is from 1 if more than 1 counts as 1."""
+    means = np.stack([game.mean(axis=1) for game in games])
+    capped = np.stack([np.minimum(game, 1.0).mean(axis=1) for game in games])
+    return {
         "median": np.median(means, axis=0),
-        "IQM": _trimmed(samples, cut),
+        "IQM": _average_trimmed(games, cut),
         "mean": means.mean(axis=0),
         "optimality gap": 1.0 - capped.mean(axis=0),
     }
-    values = {
-        "median": aggregate_median(scores),
-        "IQM": aggregate_iqm(scores, cut),
-        "mean": aggregate_mean(scores),
-        "optimality gap": optimality_gap(scores),
-    }
-    return {name: Estimate(values[name], *_interval(drawn[name])) for name in AGGREGATES}
 
 
 @dataclass(frozen=True)
@@ -223,7 +203,7 @@ class PerformanceProfile:
     high: Floats
 
 
-def performance_profile(
+def compute_performance_profile(
     scores: Scores, thresholds: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 ) -> PerformanceProfile:  # fmt: skip
     """The share of the runs above each threshold, averaged over games, with a band from the stratified bootstrap."""
@@ -235,7 +215,7 @@ def performance_profile(
     return PerformanceProfile(at, share, low, high)
 
 
-def probability_of_improvement(
+def estimate_improvement(
     scores: Scores, others: Scores, resamples: int = RESAMPLES, seed: int = 0
 ) -> Estimate:  # fmt: skip
     """How likely a run of the first agent beats one of the second on a game drawn at random; ties count half.
@@ -244,11 +224,11 @@ def probability_of_improvement(
     """
     rng = np.random.default_rng(seed)
     pairs = zip(_resample(scores, resamples, rng), _resample(others, resamples, rng), strict=True)
-    value = np.mean([_wins(x[None], y[None])[0] for x, y in zip(scores, others, strict=True)])
-    return Estimate(float(value), *_interval(np.mean([_wins(x, y) for x, y in pairs], axis=0)))
+    value = np.mean([_compute_wins(x[None], y[None])[0] for x, y in zip(scores, others, strict=True)])
+    return Estimate(float(value), *_find_interval(np.mean([_compute_wins(x, y) for x, y in pairs], axis=0)))
 
 
-def _wins(x: Floats, y: Floats) -> Floats:
+def _compute_wins(x: Floats, y: Floats) -> Floats:
     """[rows]: the share of pairs of each row of x and of y in which x is greater; ties count half."""
     differences = np.sign(x[:, :, None] - y[:, None, :])
     result: Floats = (0.5 * (differences + 1.0)).mean(axis=(1, 2))
@@ -265,6 +245,6 @@ def _tails() -> tuple[float, float]:
     return (1 - _LEVEL) / 2, (1 + _LEVEL) / 2
 
 
-def _interval(drawn: Floats) -> tuple[float, float]:
+def _find_interval(drawn: Floats) -> tuple[float, float]:
     low, high = np.quantile(drawn, _tails())
     return float(low), float(high)

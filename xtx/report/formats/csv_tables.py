@@ -7,7 +7,7 @@ import io
 import math
 
 from xtx.report.data.run_groups import Board
-from xtx.report.data.statistics import mean_and_std, normalise
+from xtx.report.data.statistics import compute_mean_and_std, normalise
 from xtx.report.pages.beside_paper import list_sides
 
 COLUMNS = (
@@ -22,26 +22,29 @@ def to_csv(board: Board) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for line in [*_agents(board), *_runs(board)]:
-        writer.writerow({name: _value(value) for name, value in line.items()})
+    for line in [*_list_agents(board), *_list_runs(board)]:
+        writer.writerow({name: _format_value(value) for name, value in line.items()})
     return out.getvalue()
 
 
-def _agents(board: Board) -> list[dict[str, object]]:
+def _list_agents(board: Board) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for variant in board.variants:
         for side in list_sides(board, variant):
             line: dict[str, object] = {"line": "agent", "game": variant.row, "stochastic": variant.stochastic}
             line |= {"agent": side.label, "maximum": variant.maximum}
             if side.ours:
-                (avg, avg_std), (best, best_std) = mean_and_std(side.ours.avg), mean_and_std(side.ours.max)
+                (avg, avg_std), (best, best_std) = (
+                    compute_mean_and_std(side.ours.avg),
+                    compute_mean_and_std(side.ours.max),
+                )
                 line |= {"seeds": len(side.ours.runs), "steps": side.ours.steps, "finished": side.ours.finished}
                 line |= {"avg": avg, "avg_std": avg_std, "max": best, "max_std": best_std}
-                line |= {"avg_by_game": mean_and_std(side.ours.avg_by_env)[0]}
-                line |= {"normalised_avg": _normalised(avg, variant.maximum)}
-                line |= {"area_under_curve": mean_and_std(side.ours.area_at(side.ours.steps))[0]}
+                line |= {"avg_by_game": compute_mean_and_std(side.ours.avg_by_env)[0]}
+                line |= {"normalised_avg": _normalise(avg, variant.maximum)}
+                line |= {"area_under_curve": compute_mean_and_std(side.ours.compute_area_at(side.ours.steps))[0]}
                 if side.paper:
-                    by_env = mean_and_std(side.ours.avg_by_env)[0]  # the authors' definition, so the paper's
+                    by_env = compute_mean_and_std(side.ours.avg_by_env)[0]  # the authors' definition, so the paper's
                     line |= {"avg_difference": by_env - side.paper.avg, "max_difference": best - side.paper.max}
             if side.paper:
                 line |= {"paper_avg": side.paper.avg, "paper_avg_std": side.paper.avg_std}
@@ -50,7 +53,7 @@ def _agents(board: Board) -> list[dict[str, object]]:
     return lines
 
 
-def _runs(board: Board) -> list[dict[str, object]]:
+def _list_runs(board: Board) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for group in board.groups:
         for run in (*group.runs, *group.left_out):
@@ -68,7 +71,7 @@ def _runs(board: Board) -> list[dict[str, object]]:
                     "avg": avg,
                     "avg_by_game": run.digest.avg_by_env,
                     "max": run.digest.max,
-                    "normalised_avg": _normalised(avg, variant.maximum),
+                    "normalised_avg": _normalise(avg, variant.maximum),
                     "area_under_curve": run.digest.area,
                     "episodes": run.digest.episodes,
                     "seconds": run.time.total if run.time else None,
@@ -78,11 +81,11 @@ def _runs(board: Board) -> list[dict[str, object]]:
     return lines
 
 
-def _normalised(avg: float, maximum: float | None) -> float | None:
+def _normalise(avg: float, maximum: float | None) -> float | None:
     return float(normalise(avg, maximum)) if maximum else None
 
 
-def _value(value: object) -> object:
+def _format_value(value: object) -> object:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
     return str(value).lower() if isinstance(value, bool) else value

@@ -77,35 +77,35 @@ def make_page(
 
 def make_top(document: Document) -> str:
     """What stands above the sections: title, contents, and the choice of agents."""
-    contents = " · ".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
+    contents = " · ".join(f'<a href="#{_make_slug(s.title)}">{escape(s.title)}</a>' for s in document.sections)
     hidden = " hidden" if len(document.colours) < 2 else ""
     return f"""<header>
 <h1>{escape(document.title)}</h1>
 <p class="soft">{escape(document.lead)}</p>
 <p class="contents">{contents}</p>
 </header>
-<nav aria-label="agents to show"{hidden}><div>{"".join(_choices(document))}</div></nav>"""
+<nav aria-label="agents to show"{hidden}><div>{"".join(_list_choices(document))}</div></nav>"""
 
 
 def make_body(document: Document) -> list[Piece]:
     """The document's sections: each is a piece, or, if it is made of nothing but sections, each of those is one."""
-    ids = {_slug(section.title) for section in document.sections}  # taken, so that the contents lead to them
+    ids = {_make_slug(section.title) for section in document.sections}  # taken, so that the contents lead to them
     pieces = []
     for section in document.sections:
-        name = _slug(section.title)
+        name = _make_slug(section.title)
         parts = [block for block in section.blocks if isinstance(block, Section)]
         if section.folded or len(parts) < len(section.blocks):
-            pieces.append(Piece("\n".join(_section(section, 2, ids, name, whole=True)), name))
+            pieces.append(Piece("\n".join(_format_section(section, 2, ids, name, whole=True)), name))
             continue
         pieces.append(Piece(f'<section><h2 id="{name}">{escape(section.title)}</h2>'))
         for part in parts:
-            inner = _id(f"{name} {part.key or part.title}", ids)
-            pieces.append(Piece("\n".join(_section(part, 3, ids, inner, whole=True)), inner))
+            inner = _make_id(f"{name} {part.key or part.title}", ids)
+            pieces.append(Piece("\n".join(_format_section(part, 3, ids, inner, whole=True)), inner))
         pieces.append(Piece("</section>\n"))
     return pieces
 
 
-def _choices(document: Document) -> Iterator[str]:
+def _list_choices(document: Document) -> Iterator[str]:
     for agent, colour in document.colours.items():
         name = escape(agent)
         box = f'<input type="checkbox" checked value="{name}" autocomplete="off">'
@@ -115,9 +115,9 @@ def _choices(document: Document) -> Iterator[str]:
         yield '<button title="show all agents, or none">all / none</button>'
 
 
-def _section(section: Section, level: int, ids: set[str], name: str, *, whole: bool = False) -> Iterator[str]:
+def _format_section(section: Section, level: int, ids: set[str], name: str, *, whole: bool = False) -> Iterator[str]:
     """`name` is what links call it; `whole`, if it is a piece of the page."""
-    marks = (f' data-piece="{name}"' if whole else "") + _agent_mark(section.agent)
+    marks = (f' data-piece="{name}"' if whole else "") + _format_agent(section.agent)
     title = escape(section.title)
     if section.folded:
         hint = f' <span class="soft">{escape(section.hint)}</span>' if section.hint else ""
@@ -128,21 +128,21 @@ def _section(section: Section, level: int, ids: set[str], name: str, *, whole: b
         yield f'<section{kind}{marks}><{heading} id="{name}">{title}</{heading}>'
     for block in section.blocks:
         if isinstance(block, Section):
-            inner = _id(f"{name} {block.key or block.title}", ids)
-            yield from _section(block, level + 1, ids, inner)
+            inner = _make_id(f"{name} {block.key or block.title}", ids)
+            yield from _format_section(block, level + 1, ids, inner)
         else:
-            yield from _block(block)
+            yield from _format_block(block)
     yield "</details>" if section.folded else "</section>"
 
 
-def _block(block: Text | Notes | Table | Gallery | Transcript) -> Iterator[str]:
+def _format_block(block: Text | Notes | Table | Gallery | Transcript) -> Iterator[str]:
     match block:
         case Text():
             yield f"<p>{escape(block.text)}</p>"
         case Notes():
             yield f'<ul class="notes">{"".join(f"<li>{escape(line)}</li>" for line in block.lines)}</ul>'
         case Table():
-            yield from _table(block)
+            yield from _format_table(block)
         case Transcript():
             yield f'<div class="turns" tabindex="0">{make_transcript_html(block.turns)}</div>'
         case Gallery():
@@ -161,15 +161,15 @@ def make_figure_html(figure: Figure) -> str:
             f'<div class="small">{inside}</div><div class="large">{figure.plot.svg(True)}</div>',
             ' class="both"',
         )
-    return f"<figure{kind}{name}{_agent_mark(figure.agent)}>{caption}{inside}</figure>"
+    return f"<figure{kind}{name}{_format_agent(figure.agent)}>{caption}{inside}</figure>"
 
 
 def make_transcript_html(turns: Sequence[Turn]) -> str:
     """Turns as they are read, with the points that they brought."""
-    return "".join(_turn(turn, before) for turn, before in zip(turns, [None, *turns], strict=False))
+    return "".join(_format_turn(turn, before) for turn, before in zip(turns, [None, *turns], strict=False))
 
 
-def _turn(turn: Turn, before: Turn | None) -> str:
+def _format_turn(turn: Turn, before: Turn | None) -> str:
     parts = []
     if not turn.action:
         parts.append("<hr>" if before is not None else "")
@@ -187,9 +187,9 @@ def _turn(turn: Turn, before: Turn | None) -> str:
     return "".join(parts)
 
 
-def _table(table: Table) -> Iterator[str]:
+def _format_table(table: Table) -> Iterator[str]:
     kind = ' class="words"' if table.words else ""
-    columns = [_agent_mark(agent) for agent in table.agents] or [""] * len(table.header)
+    columns = [_format_agent(agent) for agent in table.agents] or [""] * len(table.header)
     kinds = [' class="long"' if len(agent) > LONG else "" for agent in table.agents] or [""] * len(table.header)
     head = "".join(
         f'<th scope="col"{of}{long}>{escape(name)}</th>'
@@ -198,39 +198,39 @@ def _table(table: Table) -> Iterator[str]:
     tall = " tall" if len(table.rows) > TALL else ""
     yield f'<div class="scroll{tall}" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>'
     for row in table.rows:
-        yield _row(row, columns)
+        yield _format_row(row, columns)
     yield "</tbody></table></div>"
 
 
-def _row(row: Row, columns: Sequence[str]) -> str:
+def _format_row(row: Row, columns: Sequence[str]) -> str:
     kinds = [row.kind, "long" if len(row.agent) > LONG else ""]
     kind = f' class="{" ".join(filter(None, kinds))}"' if any(kinds) else ""
     cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row.cells]
     if row.kind == "group":
-        inside = f'<td colspan="{len(columns)}"><span>{_unbroken(cells[0].text)}</span></td>'
+        inside = f'<td colspan="{len(columns)}"><span>{_keep_together(cells[0].text)}</span></td>'
     else:
-        inside = "".join(_cell(cell, of) for cell, of in zip(cells, columns, strict=True))
-    return f"<tr{kind}{_agent_mark(row.agent)}>{inside}</tr>"
+        inside = "".join(_format_cell(cell, of) for cell, of in zip(cells, columns, strict=True))
+    return f"<tr{kind}{_format_agent(row.agent)}>{inside}</tr>"
 
 
-def _cell(cell: Cell, mark: str) -> str:
+def _format_cell(cell: Cell, mark: str) -> str:
     hint = f' title="{escape(cell.hint)}"' if cell.hint else ""
     tint = f' class="tinted" style="--share:{cell.share:.2f}"' if cell.share is not None else ""
-    return f"<td{hint}{tint}{mark}>{_unbroken(cell.text)}</td>"
+    return f"<td{hint}{tint}{mark}>{_keep_together(cell.text)}</td>"
 
 
-def _unbroken(text: str) -> str:
+def _keep_together(text: str) -> str:
     """The text so that a narrow column breaks it before "±" and after units, not before these."""
     return re.sub(r"(\d) (%|h|min|s)(?= |$|,)", r"\1&nbsp;\2", escape(text).replace("± ", "±&nbsp;"))
 
 
-def _agent_mark(agent: str) -> str:
+def _format_agent(agent: str) -> str:
     return f' data-agent="{escape(agent)}"' if agent else ""
 
 
-def _id(title: str, ids: set[str]) -> str:
+def _make_id(title: str, ids: set[str]) -> str:
     """A name for links, different for each section."""
-    base = _slug(title)
+    base = _make_slug(title)
     name, number = base, 1
     while name in ids:
         number += 1
@@ -239,5 +239,5 @@ def _id(title: str, ids: set[str]) -> str:
     return name
 
 
-def _slug(title: str) -> str:
+def _make_slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"

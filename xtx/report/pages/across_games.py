@@ -60,8 +60,7 @@ def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None
     groups = {variant: [games[variant] for games in busy.values()] for variant in shared}
     ends = {variant: find_equal_steps(groups[variant]) for variant in shared}
     scores = {
-        label: [_normalised(games[variant], ends[variant][label]) for variant in shared]
-        for label, games in busy.items()
+        label: [_normalise(games[variant], ends[variant][label]) for variant in shared] for label, games in busy.items()
     }
     there = {group.label for v in known for group in board.of(v) if not has_longer_runs(group, board.of(v))}
     absent = [label for label in board.labels if label in there and label not in busy]
@@ -69,8 +68,8 @@ def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None
     return Field(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
 
 
-def _normalised(group: Group, steps: int) -> Floats:
-    return statistics.normalise(group.avg_at(steps), group.variant.maximum or 1)
+def _normalise(group: Group, steps: int) -> Floats:
+    return statistics.normalise(group.compute_avg_at(steps), group.variant.maximum or 1)
 
 
 def make_section(board: Board, stochastic: bool) -> Section | None:
@@ -80,18 +79,18 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     kind = "-stochastic" if stochastic else ""
     kept = [variant for variant in variants if variant.game != "dragon"]
     blocks: list[Block] = []
-    field = _comparable_field(board, kept)
+    field = _find_comparable_field(board, kept)
     if field is not None:
-        blocks += [Text(_explain(field)), *_summary(board, field, kind), *_improvement(field)]
-    with_dragon = _comparable_field(board, variants)
+        blocks += [Text(_explain(field)), *_make_summary(board, field, kind), *_make_improvement(field)]
+    with_dragon = _find_comparable_field(board, variants)
     if with_dragon is not None and any(variant.game == "dragon" for variant in with_dragon.variants):
-        inner = [Text(_explain(with_dragon)), *_summary(board, with_dragon, f"{kind}-with-dragon")]
+        inner = [Text(_explain(with_dragon)), *_make_summary(board, with_dragon, f"{kind}-with-dragon")]
         blocks.append(Section("With Dragon", inner, folded=True))
     title = f"Across {'stochastic' if stochastic else 'deterministic'} games"
     return Section(title, blocks) if blocks else None
 
 
-def _comparable_field(board: Board, variants: Sequence[Variant]) -> Field | None:
+def _find_comparable_field(board: Board, variants: Sequence[Variant]) -> Field | None:
     """A field of at least two agents and two games: a single one has nothing to be compared, or averaged."""
     field = find_common_field(board, variants)
     return field if field is not None and len(field.variants) > 1 and len(field.scores) > 1 else None
@@ -126,9 +125,9 @@ def _said_of_steps(field: Field) -> list[str]:
     return [f"Where some runs are longer than others, all are taken at a round step that each has come to: {cut}."]
 
 
-def _summary(board: Board, field: Field, name: str) -> list[Block]:
+def _make_summary(board: Board, field: Field, name: str) -> list[Block]:
     """Aggregate metrics and performance profiles; `name` is part of the names of the plots' files."""
-    cut = statistics.share_cut(*field.scores.values())
+    cut = statistics.choose_cut(*field.scores.values())
     estimates = {label: statistics.aggregates(games, cut=cut) for label, games in field.scores.items()}
     colours = board.colours
     metrics = list(statistics.AGGREGATES)
@@ -142,7 +141,7 @@ def _summary(board: Board, field: Field, name: str) -> list[Block]:
         for metric in metrics
     ]
     rows = [Row([a, *(format_interval(e[metric], certain[a]) for metric in metrics)], a) for a, e in estimates.items()]
-    return [Gallery([*figures, _profiles(board, field, name)]), Table(("agent", *metrics), rows)]
+    return [Gallery([*figures, _make_profiles(board, field, name)]), Table(("agent", *metrics), rows)]
 
 
 def format_interval(estimate: Estimate, certain: bool = True) -> str:
@@ -151,19 +150,19 @@ def format_interval(estimate: Estimate, certain: bool = True) -> str:
     return f"{value} ({format_number(estimate.low, 3)} to {format_number(estimate.high, 3)})" if certain else value
 
 
-def _profiles(board: Board, field: Field, name: str) -> Figure:
+def _make_profiles(board: Board, field: Field, name: str) -> Figure:
     colours = board.colours
     lowest = min(float(game.min()) for games in field.scores.values() for game in games)
     thresholds = np.linspace(min(0.0, lowest), 1.0, 101)
     lines = []
     for label, games in field.scores.items():
-        profile = statistics.performance_profile(games, thresholds)
+        profile = statistics.compute_performance_profile(games, thresholds)
         lines.append(Line(label, colours[label], thresholds, profile.share, profile.low, profile.high, steps=True))
     plot = LinePlot(lines, "normalised score", "share of runs above it")
     return Figure(f"performance-profiles{name}", plot, "performance profiles: the share of runs above each score")
 
 
-def _improvement(field: Field) -> list[Block]:
+def _make_improvement(field: Field) -> list[Block]:
     certain = field.seeds[1] > 1
     rows = []
     for label, games in field.scores.items():
@@ -172,7 +171,7 @@ def _improvement(field: Field) -> list[Block]:
             if other == label:
                 cells.append(DASH)
                 continue
-            chance = statistics.probability_of_improvement(games, others)
+            chance = statistics.estimate_improvement(games, others)
             hint = (
                 f"95 %: {format_number(chance.low, 2)} to {format_number(chance.high, 2)}"
                 if certain
@@ -199,7 +198,7 @@ def make_ablations(board: Board) -> Section | None:
         shown = [group for groups in found.values() for group in groups]
         if {group.agent for group in shown} - {"xtx", "xtx-uniform"}:
             labels = [label for label in board.labels if any(group.label == label for group in shown)]
-            blocks += _ablation_blocks(board, found, labels)
+            blocks += _make_ablation_blocks(board, found, labels)
     text = Text(
         "xtx beside xtx with one of its parts changed: no exploration on the way back (no-mix), a fixed share of "
         "exploration without phases (lambda), exploration at random (uniform); on each game at equally many steps."
@@ -207,7 +206,7 @@ def make_ablations(board: Board) -> Section | None:
     return Section("Ablations", [text, *blocks]) if any(isinstance(block, Gallery) for block in blocks) else None
 
 
-def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
+def _make_ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Sequence[str]) -> list[Block]:
     colours = board.colours
     ends = {v: find_equal_steps(groups) for v, groups in found.items()}
     shared = [v for v, groups in found.items() if v.game != "dragon" and {g.label for g in groups} >= set(labels)]
@@ -216,13 +215,13 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
         bars = []
         for label in labels:
             groups = [g for v in shared for g in found[v] if g.label == label]
-            means = [float(np.clip(_normalised(g, ends[g.variant][label]), 0, 1).mean()) for g in groups]
-            bars.append(Bar(label, colours[label], _around(means)))
+            means = [float(np.clip(_normalise(g, ends[g.variant][label]), 0, 1).mean()) for g in groups]
+            bars.append(Bar(label, colours[label], _estimate_spread(means)))
         caption = f"Mean over {len(shared)} games that all of them were run on, ± standard deviation over games"
         name = f"ablations-{'stochastic' if shared[0].stochastic else 'all'}"
         figures.append(Figure(name, BarPlot(bars, "normalised Avg, cut to 0 to 1"), caption))
     for variant, groups in found.items():
-        own = {group.label: _around(group.avg_at(ends[variant][group.label])) for group in groups}
+        own = {group.label: _estimate_spread(group.compute_avg_at(ends[variant][group.label])) for group in groups}
         plot = BarPlot([Bar(label, colours[label], own[label]) for label in labels if label in own], "Avg")
         steps = max(ends[variant].values())
         fewer = (
@@ -237,6 +236,6 @@ def _ablation_blocks(board: Board, found: dict[Variant, list[Group]], labels: Se
     return [*([Text(missing)] if missing else []), *([Gallery(figures)] if figures else [])]
 
 
-def _around(values: Sequence[float] | Floats) -> Estimate:
-    mean, std = statistics.mean_and_std(values)
+def _estimate_spread(values: Sequence[float] | Floats) -> Estimate:
+    mean, std = statistics.compute_mean_and_std(values)
     return Estimate(mean, mean - std, mean + std)

@@ -33,7 +33,7 @@ def average_over_games(
     Dragon are folded. `rest` stands below."""
     known = [variant for variant in variants if variant.maximum]
     without = [variant for variant in known if variant.game != "dragon"]
-    rows = _rows(board, without, table)
+    rows = _make_rows(board, without, table)
     blocks: list[Block] = []
     if rows:
         text = (
@@ -46,14 +46,14 @@ def average_over_games(
         )
         blocks += [Text(text), Table(_HEADER, rows)]
     if len(without) < len(known):
-        with_dragon = _rows(board, known, table, lambda games: any(game.game == "dragon" for game in games))
+        with_dragon = _make_rows(board, known, table, lambda games: any(game.game == "dragon" for game in games))
         if with_dragon:
             blocks.append(Section("With Dragon", [Table(_HEADER, with_dragon)], folded=True))
     blocks += rest
     return [Section("Averages over games", blocks)] if blocks else []
 
 
-def _rows(
+def _make_rows(
     board: Board,
     variants: Sequence[Variant],
     table: PaperTable,
@@ -68,13 +68,13 @@ def _rows(
     for games in sorted(dict.fromkeys(map(tuple, played.values())), key=len, reverse=True):
         compared = {label: own for label in board.labels if (own := played.get(label, {})).keys() >= set(games)}
         if len(games) >= MIN_GAMES and is_wanted(games):
-            rows += _block({label: [own[game] for game in games] for label, own in compared.items()}, games, table)
+            rows += _make_block({label: [own[game] for game in games] for label, own in compared.items()}, games, table)
     return rows
 
 
-def _block(compared: dict[str, list[Group]], games: Sequence[Variant], table: PaperTable) -> list[Row]:
+def _make_block(compared: dict[str, list[Group]], games: Sequence[Variant], table: PaperTable) -> list[Row]:
     """The agents that have all of some games; nothing for one agent that the paper does not have."""
-    published = {game: _published(table, game) for game in games}
+    published = {game: _find_figures(table, game) for game in games}
     beside = [agent for agent in table.normalised if all(agent in published[game] for game in games)]
     agents = {groups[0].agent for groups in compared.values()}
     if len(compared) < 2 and not agents & set(beside):
@@ -92,45 +92,50 @@ def _block(compared: dict[str, list[Group]], games: Sequence[Variant], table: Pa
     for label, groups in compared.items():
         steps = [end[label] for end in ends]
         paper = [published[game].get(groups[0].agent) for game in games]
-        rows.append(_row(label, groups, steps, [None] * len(games) if cut else paper, bool(cut)))
+        rows.append(_make_row(label, groups, steps, [None] * len(games) if cut else paper, bool(cut)))
     for agent in beside:
         if agent not in agents and not cut:
-            figures = [_normalised(game, published[game][agent]) for game in games]
+            figures = [_normalise(game, published[game][agent]) for game in games]
             avg, best = (describe_mean([one[place] for one in figures]) for place in (0, 1))
             rows.append(Row([agent, DASH, DASH, avg, DASH, best, ""], agent, "absent"))
     return rows
 
 
-def _row(
+def _make_row(
     label: str, groups: Sequence[Group], steps: Sequence[int], published: Sequence[PaperFigures | None], is_cut: bool
 ) -> Row:
-    def over(values: Callable[[Group, int], Floats]) -> str:
+    def average_values(values: Callable[[Group, int], Floats]) -> str:
         pairs = zip(groups, steps, strict=True)
         return describe_mean(
             [float(normalise(values(group, at).mean(), group.variant.maximum or 1)) for group, at in pairs]
         )
 
-    by_env = Cell(DASH, "runs were cut at equal steps") if is_cut else over(lambda group, at: group.avg_by_env)
+    by_env = (
+        Cell(DASH, "runs were cut at equal steps") if is_cut else average_values(lambda group, at: group.avg_by_env)
+    )
     paper = [DASH, DASH]
     known = [figures for figures in published if figures is not None]
     if len(known) == len(groups):
-        figures = [_normalised(group.variant, one) for group, one in zip(groups, known, strict=True)]
+        figures = [_normalise(group.variant, one) for group, one in zip(groups, known, strict=True)]
         paper = [describe_mean([one[place] for one in figures]) for place in (0, 1)]
     numbers = sorted({len(group.runs) for group in groups})
     seeds = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
     marks = {mark.sign for group in groups for mark in list_marks(group)} - {SEARCH}
     few = f"{seeds} {''.join(sign for sign in MEANINGS if sign in marks)}".strip()
     hint = "; ".join(f"some runs: {words}" for sign, words in MEANINGS.items() if sign in marks)
-    own = over(lambda group, at: group.avg_at(at)), over(lambda group, at: group.max_at(at))
+    own = (
+        average_values(lambda group, at: group.compute_avg_at(at)),
+        average_values(lambda group, at: group.compute_max_at(at)),
+    )
     return Row([label, by_env, own[0], paper[0], own[1], paper[1], Cell(few, hint)], label)
 
 
-def _normalised(game: Variant, figures: PaperFigures) -> tuple[float, float]:
+def _normalise(game: Variant, figures: PaperFigures) -> tuple[float, float]:
     avg, best = (float(normalise(score, game.maximum or 1)) for score in (figures.avg, figures.max))
     return avg, best
 
 
-def _published(table: PaperTable, variant: Variant) -> dict[str, PaperFigures]:
+def _find_figures(table: PaperTable, variant: Variant) -> dict[str, PaperFigures]:
     row = table.rows.get(variant.row)
     return row.agents if row and not variant.is_whole else {}
 

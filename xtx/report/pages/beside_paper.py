@@ -11,7 +11,7 @@ from xtx.report.data.paper_cells import describe_filled_cells
 from xtx.report.data.paper_tables import PaperFigures, read_paper
 from xtx.report.data.row_marks import Mark, describe_marks, find_common_signs, list_marks, list_marks_of_duplicate
 from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
-from xtx.report.data.statistics import Floats, mean_and_std, normalise
+from xtx.report.data.statistics import Floats, compute_mean_and_std, normalise
 from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_signed, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL, DEFINITIONS, average_over_games, describe_mean
 from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
@@ -75,10 +75,12 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     if marks:
         blocks.append(Text(describe_marks(marks, common_signs)))
     if known:
-        blocks.append(Table(HEADER, [row for variant in known for row in _game_rows(board, variant, common_signs)]))
+        blocks.append(
+            Table(HEADER, [row for variant in known for row in _make_game_rows(board, variant, common_signs)])
+        )
     if others:
-        table_of_others = _without_paper(
-            [row for variant in others for row in _game_rows(board, variant, common_signs)]
+        table_of_others = _drop_paper_columns(
+            [row for variant in others for row in _make_game_rows(board, variant, common_signs)]
         )
         blocks += [Text("Games, or ways to play them, that the paper does not have:")] if known else []
         blocks.append(table_of_others)
@@ -88,11 +90,11 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     if missing and len(missing) < len(table.main):
         blocks.append(Text(f"Games of the paper's table {figure} that are not among these runs: {', '.join(missing)}."))
     return Section(
-        f"{kind} games", [*blocks, *average_over_games(board, variants, table, _mean_deltas(board, variants))]
+        f"{kind} games", [*blocks, *average_over_games(board, variants, table, _make_mean_deltas(board, variants))]
     )
 
 
-def _mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
+def _make_mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
     """The mean of Δ over the games for which ours is known, and the paper's over the same; Dragon is not among them."""
     both = [
         dict(compute_deltas(variant, list_sides(board, variant))) for variant in variants if variant.game != "dragon"
@@ -122,28 +124,28 @@ def _split(variants: Sequence[Variant]) -> tuple[list[Variant], list[Variant]]:
     return known, [variant for variant in variants if variant not in known]
 
 
-def _without_paper(rows: Sequence[Row]) -> Table:
+def _drop_paper_columns(rows: Sequence[Row]) -> Table:
     """The table without the columns that would be empty."""
     kept = [place for place, name in enumerate(HEADER) if name not in PAPER_COLUMNS]
     cut = [row if row.kind == "group" else replace(row, cells=[row.cells[place] for place in kept]) for row in rows]
     return Table([HEADER[place] for place in kept], cut)
 
 
-def _game_rows(board: Board, variant: Variant, common_signs: Collection[str]) -> list[Row]:
+def _make_game_rows(board: Board, variant: Variant, common_signs: Collection[str]) -> list[Row]:
     shown = list_sides(board, variant)
     points = f" · {format_count(variant.maximum)} points" if variant.maximum else ""
     deltas = [
         f"{name} {format_signed(100 * value)} %" for name, value in compute_deltas(variant, shown) if value is not None
     ]
-    said = f" · Δ {', '.join(deltas)}{_delta_taken_at(shown)}" if deltas else ""
+    said = f" · Δ {', '.join(deltas)}{_describe_delta_step(shown)}" if deltas else ""
     rows = [Row([f"{variant.title}{points}{said}"], kind="group")]
     for side in shown:
-        rows.append(_row(side, common_signs))
-        rows += [_duplicate(side.ours, run, common_signs) for run in side.ours.duplicates] if side.ours else []
+        rows.append(_make_row(side, common_signs))
+        rows += [_make_duplicate_row(side.ours, run, common_signs) for run in side.ours.duplicates] if side.ours else []
     return rows
 
 
-def _row(side: Side, common_signs: Collection[str]) -> Row:
+def _make_row(side: Side, common_signs: Collection[str]) -> Row:
     group, paper = side.ours, side.paper
     published = (
         [format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
@@ -173,11 +175,11 @@ def _row(side: Side, common_signs: Collection[str]) -> Row:
 
 def format_over_seeds(values: Floats) -> str:
     """Mean ± standard deviation; without the latter where there is one seed."""
-    mean, std = mean_and_std(values)
+    mean, std = compute_mean_and_std(values)
     return format_spread(mean, std if len(values) > 1 else None)
 
 
-def _duplicate(group: Group, run: RunData, common_signs: Collection[str]) -> Row:
+def _make_duplicate_row(group: Group, run: RunData, common_signs: Collection[str]) -> Row:
     """A run whose seed is counted already: it is in no mean, but its figures are seen."""
     own = run.digest
     figures = [format_number(own.avg_by_env), DASH, DASH, format_number(own.avg), format_number(own.max), DASH, DASH]
@@ -197,21 +199,21 @@ def make_steps_cell(steps: int, marks: Sequence[Mark], common_signs: Collection[
 
 def compute_deltas(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
     """Ours and the paper's; None where xtx or all baselines are lacking."""
-    compared = _compared(shown)
+    compared = _list_compared(shown)
     ours = {group.agent: avg for group, avg in zip(compared, compute_comparable_averages(compared), strict=True)}
     paper = {side.ours.agent if side.ours else side.label: side.paper.avg for side in shown if side.paper}
     return [("ours", compute_delta(ours, variant.maximum)), ("paper", compute_delta(paper, variant.maximum))]
 
 
-def _compared(shown: Sequence[Side]) -> list[Group]:
+def _list_compared(shown: Sequence[Side]) -> list[Group]:
     """The groups between which Δ is; those with settings of their own are no baselines."""
     groups = [side.ours for side in shown if side.ours and side.ours.label == side.ours.agent]
     return [group for group in groups if group.agent in ("xtx", *BASELINES)]
 
 
-def _delta_taken_at(shown: Sequence[Side]) -> str:
+def _describe_delta_step(shown: Sequence[Side]) -> str:
     """The step and the definition of Avg at which our Δ is taken; empty where it is that of the rows below."""
-    groups = _compared(shown)
+    groups = _list_compared(shown)
     if len(groups) < 2 or all(group.agent != "xtx" for group in groups):
         return ""
     ends = find_equal_steps(groups)
@@ -230,7 +232,7 @@ def compute_comparable_averages(groups: Sequence[Group]) -> list[float]:
     ends = find_equal_steps(groups)
     if all(group.longest == ends[group.label] for group in groups):
         return [float(group.avg_by_env.mean()) for group in groups]
-    return [float(group.avg_at(ends[group.label]).mean()) for group in groups]
+    return [float(group.compute_avg_at(ends[group.label]).mean()) for group in groups]
 
 
 def compute_delta(averages: dict[str, float], maximum: float | None) -> float | None:

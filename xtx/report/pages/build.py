@@ -45,7 +45,7 @@ def make_of_readable(
     except (UserError, MemoryError):
         raise
     except Exception:
-        bad = {run.folder: why for run in runs if (why := _why_not_alone(run, find_facts, make))}
+        bad = {run.folder: why for run in runs if (why := _explain_failure(run, find_facts, make))}
         if not bad:
             raise
     left_out = [Unreadable(folder, why) for folder, why in bad.items()]
@@ -53,7 +53,7 @@ def make_of_readable(
     return make_of_readable(rest, [*unreadable, *left_out], find_facts, make)
 
 
-def _why_not_alone(run: RunData, find_facts: FindFacts, make: Callable[[Board], object]) -> str:
+def _explain_failure(run: RunData, find_facts: FindFacts, make: Callable[[Board], object]) -> str:
     """Why nothing can be made of one run; empty if something can."""
     try:
         make(group_runs([run], [], find_facts))
@@ -87,10 +87,10 @@ def build(
     """The whole report, or one of its pages."""
     sections: list[Section | None] = []
     if page is not None and page.number > 1:
-        return _document(board, title, [_runs_of(board, find_turns, page)])
+        return _make_document(board, title, [_make_runs_section(board, find_turns, page)])
     if board.groups:
         sections.append(opening.make_section(board))
-        sections.append(_remarks(board))
+        sections.append(_make_remarks(board))
         sections.append(None if opening.shows_all_curves(board) else by_game.make_training_plots(board))
         sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
         sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]
@@ -99,11 +99,13 @@ def build(
         numbers = training_numbers.make_sections(board)
         sections.append(Section("Losses, values and speed", numbers) if numbers else None)
         sections.append(by_game.make_statistics(board))
-    sections.append(by_run.make_section(board, find_turns) if page is None else _runs_of(board, find_turns, page))
-    return _document(board, title, sections)
+    sections.append(
+        by_run.make_section(board, find_turns) if page is None else _make_runs_section(board, find_turns, page)
+    )
+    return _make_document(board, title, sections)
 
 
-def _runs_of(board: Board, find_turns: by_run.FindTurns, page: Page) -> Section:
+def _make_runs_section(board: Board, find_turns: by_run.FindTurns, page: Page) -> Section:
     runs = board.runs[page.first : page.first + page.size]
     if len(runs) == len(board.runs):
         return by_run.make_section(board, find_turns)
@@ -116,33 +118,33 @@ def build_brief(board: Board, title: str = "") -> Document:
     sections: list[Section | None] = []
     if board.groups:
         sections.append(opening.make_section(board))
-        sections.append(_remarks(board))
+        sections.append(_make_remarks(board))
         sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
         sections.append(by_game.make_training_tables(board))
         sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]
         sections.append(Section("Games", by_game.make_sections(board, maps=False)))
         sections.append(by_game.make_statistics(board))
     sections.append(by_run.make_listing(board))
-    return _document(board, title, [_without_plots(section) for section in sections if section is not None])
+    return _make_document(board, title, [_drop_plots(section) for section in sections if section is not None])
 
 
-def _without_plots(section: Section) -> Section:
+def _drop_plots(section: Section) -> Section:
     blocks = [block for block in section.blocks if not isinstance(block, Gallery)]
-    return replace(section, blocks=[_without_plots(block) if isinstance(block, Section) else block for block in blocks])
+    return replace(section, blocks=[_drop_plots(block) if isinstance(block, Section) else block for block in blocks])
 
 
-def _document(board: Board, title: str, sections: Sequence[Section | None]) -> Document:
+def _make_document(board: Board, title: str, sections: Sequence[Section | None]) -> Document:
     games, ways = len({variant.game for variant in board.variants}), len(board.variants)
     where = format_amount(games, "game") + (f", played in {ways} ways" if ways > games else "")
     lead = f"{format_amount(len(board.runs), 'run')} of {format_amount(len(board.labels), 'agent')} on {where}."
     shown = [section for section in sections if section is not None]
     if not board.groups:
-        shown = [section for section in (_remarks(board),) if section is not None] + shown
+        shown = [section for section in (_make_remarks(board),) if section is not None] + shown
     title = title or (TITLE if any(variant.is_in_paper for variant in board.variants) else TITLE_WITHOUT_PAPER)
-    return Document(title, lead, [*shown, _sources()], board.colours)
+    return Document(title, lead, [*shown, _list_sources()], board.colours)
 
 
-def _remarks(board: Board) -> Section | None:
+def _make_remarks(board: Board) -> Section | None:
     """What limits the figures, grouped by kind and folded; what cannot be read is named at once."""
     lines = [f"{run.folder} cannot be read and is left out: {run.why}" for run in board.unreadable]
     blocks: list[Block] = [Notes(lines)] if lines else []
@@ -157,7 +159,7 @@ def _remarks(board: Board) -> Section | None:
     return Section("Limits of these figures", blocks) if blocks else None
 
 
-def _sources() -> Section:
+def _list_sources() -> Section:
     lines = [
         f"The paper's figures: {read_paper().source}; means and standard deviations over {read_paper().seeds} seeds.",
         "Aggregate metrics, performance profiles and probability of improvement: Agarwal, Schwarzer, Castro, "

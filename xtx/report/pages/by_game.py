@@ -30,7 +30,7 @@ MAX_UNFOLDED = 2
 
 def make_sections(board: Board, maps: bool = True) -> list[Section]:
     """One for each game; folded where there are many."""
-    sections = [_section(board, variant, maps) for variant in board.variants]
+    sections = [_make_section(board, variant, maps) for variant in board.variants]
     return [replace(section, folded=True) for section in sections] if len(sections) > MAX_UNFOLDED else sections
 
 
@@ -68,7 +68,7 @@ def make_learning_plot(
     at = np.unique(np.concatenate((np.linspace(0, most, POINTS + 1)[1:], np.geomspace(max(1, most / 2000), most, 40))))
     lines = []
     for group in groups:
-        curves = np.stack([_curve(run, at) for run in group.runs])
+        curves = np.stack([_read_curve(run, at) for run in group.runs])
         mean, std = curves.mean(axis=0), curves.std(axis=0)  # NaN where not all runs have come to
         several = len(group.runs) > 1
         low, high = (mean - std, mean + std) if several else (None, None)
@@ -80,17 +80,19 @@ def make_learning_plot(
 def make_training_tables(board: Board) -> Section:
     """The same as figures, one table for each game."""
     text = "Mean final score of the last 100 episodes / best final score so far, after so many steps; means over seeds."
-    return Section("Training", [Text(text), *(_training_table(board, variant) for variant in board.variants)])
+    return Section("Training", [Text(text), *(_make_training_table(board, variant) for variant in board.variants)])
 
 
-def _training_table(board: Board, variant: Variant) -> Section:
+def _make_training_table(board: Board, variant: Variant) -> Section:
     groups = board.of(variant)
     most = max(run.reached for group in groups for run in group.runs)
     at = np.array([*(mark for mark in ROUND_STEPS if most / 100 <= mark < most), most], np.float64)
     columns = []
     for group in groups:
-        means = np.stack([_curve(run, at) for run in group.runs]).mean(axis=0)  # NaN where not all runs have come to
-        best = np.stack([_best_so_far(run, at) for run in group.runs]).mean(axis=0)
+        means = np.stack([_read_curve(run, at) for run in group.runs]).mean(
+            axis=0
+        )  # NaN where not all runs have come to
+        best = np.stack([_read_best(run, at) for run in group.runs]).mean(axis=0)
         pairs = zip(means, best, strict=True)
         columns.append(
             [DASH if np.isnan(m) else f"{format_number(m)} / {format_number(b, int(b % 1 > 0))}" for m, b in pairs]
@@ -100,25 +102,25 @@ def _training_table(board: Board, variant: Variant) -> Section:
     return Section(variant.title, [Table(("steps", *labels), rows, agents=("", *labels))])
 
 
-def _best_so_far(run: RunData, at: stats.Floats) -> stats.Floats:
-    return stats.curve_at(run.digest.curve.steps, run.digest.curve.best, at)
+def _read_best(run: RunData, at: stats.Floats) -> stats.Floats:
+    return stats.read_curve(run.digest.curve.steps, run.digest.curve.best, at)
 
 
-def _curve(run: RunData, at: stats.Floats) -> stats.Floats:
-    curve = stats.curve_at(run.digest.curve.steps, run.digest.curve.mean, at)
+def _read_curve(run: RunData, at: stats.Floats) -> stats.Floats:
+    curve = stats.read_curve(run.digest.curve.steps, run.digest.curve.mean, at)
     curve[at > run.reached] = np.nan  # not known: the run has not come so far
     return curve
 
 
-def _section(board: Board, variant: Variant, maps: bool) -> Section:
+def _make_section(board: Board, variant: Variant, maps: bool) -> Section:
     groups = board.of(variant)
     header = ("agent", AVG, AVG_OF_ALL, "Max", "episodes", "steps/s", "time")
-    rows = [_row(group) for group in groups]
+    rows = [_make_row(group) for group in groups]
     blocks: list[Block] = [Table(header, rows), milestones.make_section(groups), *milestones.make_evaluations(groups)]
-    blocks += _maps(groups) if maps else []
+    blocks += _make_maps(groups) if maps else []
     facts = variant.facts
     if facts and facts.events:
-        blocks += _progress(groups, facts)
+        blocks += _make_progress(groups, facts)
     else:
         blocks.append(Text("No walkthrough of this game is at hand, so there is no progress along it to show."))
     best = max(float(group.max.max()) for group in groups)
@@ -127,7 +129,7 @@ def _section(board: Board, variant: Variant, maps: bool) -> Section:
     return Section(variant.title, blocks, hint=hint)
 
 
-def _row(group: Group) -> Row:
+def _make_row(group: Group) -> Row:
     speeds = [run.speed for run in group.runs if run.speed]
     times = [run.time.total for run in group.runs if run.time]
     return Row(
@@ -179,7 +181,7 @@ def make_statistics(board: Board) -> Section | None:
 # --- the map ----------------------------------------------------------------------------------------------------
 
 
-def _maps(groups: list[Group]) -> list[Block]:
+def _make_maps(groups: list[Group]) -> list[Block]:
     """One map for each agent, all laid out alike; also of runs whose figures are not counted."""
     found = {group: merge_in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
     found = {group: moves for group, moves in found.items() if moves}
@@ -215,24 +217,24 @@ def _maps(groups: list[Group]) -> list[Block]:
 
 def find_first_reached(group: Group, score: float) -> tuple[float | None, int]:
     """Steps after which an episode first had that score: the mean over the seeds that had it, and how many had."""
-    firsts = [run.digest.first_having(score) for run in group.runs]
+    firsts = [run.digest.find_first_having(score) for run in group.runs]
     found = [first.steps for first in firsts if first is not None]
     return (float(np.mean(found)) if found else None), len(found)
 
 
 def compute_usual_share(group: Group, score: float) -> float:
     """In which share of the last 100 episodes that score was had, at least once; the mean over seeds."""
-    return float(np.mean([run.digest.share_having(score) for run in group.runs]))
+    return float(np.mean([run.digest.compute_share_having(score) for run in group.runs]))
 
 
-def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
+def _make_progress(groups: list[Group], facts: GameFacts) -> list[Block]:
     rows = []
     highest = max(run.digest.peak for group in groups for run in group.runs)
     beyond = [event for event in facts.events if event.score > highest]
     for event in facts.events:
         if event in beyond[1:]:
             break
-        cells = [_event_cell(group, event.score) for group in groups]
+        cells = [_make_event_cell(group, event.score) for group in groups]
         how = f"the walkthrough has it at step {event.step}, by: {event.action}; agents may have it in another way"
         name = Cell(format_amount(event.score, "point"), how)
         rows.append(Row([name, *cells]))
@@ -250,7 +252,7 @@ def _progress(groups: list[Group], facts: GameFacts) -> list[Block]:
     return [Section("Scores along the walkthrough", [Text(text), table])]
 
 
-def _event_cell(group: Group, score: int) -> Cell:
+def _make_event_cell(group: Group, score: int) -> Cell:
     first, seeds = find_first_reached(group, score)
     if first is None:
         return Cell(DASH)

@@ -35,19 +35,23 @@ def make_section(
     """All runs of a board, or those that are given, folded."""
     groups = {run.folder: group for group in board.groups for run in (*group.runs, *group.left_out)}
 
-    def one(run: RunData) -> Section:
+    def make_one(run: RunData) -> Section:
         group = groups.get(run.folder)  # none if no run of it has an episode
         if group is None:
-            return _run(run, shorten_agent(run.config.agent), run.config.game, run.config.game, 0, find_turns)
+            return _make_run_section(
+                run, shorten_agent(run.config.agent), run.config.game, run.config.game, 0, find_turns
+            )
         variant = group.variant
-        section = _run(run, group.label, variant.title, variant.game, board.colours[group.label], find_turns)
+        section = _make_run_section(
+            run, group.label, variant.title, variant.game, board.colours[group.label], find_turns
+        )
         return (
             section
             if run in group.runs
             else replace(section, title=f"{section.title} · not counted: {run.folder.name}")
         )
 
-    return Section(title, [one(run) for run in (board.runs if runs is None else runs)])
+    return Section(title, [make_one(run) for run in (board.runs if runs is None else runs)])
 
 
 def make_listing(board: Board) -> Section:
@@ -71,34 +75,36 @@ def make_listing(board: Board) -> Section:
                     format_count(own.peak),
                     format_count(own.episodes),
                 ]
-                rows.append(Row([variant.title, group.label, seed, steps, *figures, *_pace(run), str(run.folder)]))
+                rows.append(
+                    Row([variant.title, group.label, seed, steps, *figures, *_format_pace(run), str(run.folder)])
+                )
     header = ("game", "agent", "seed", "steps", AVG, AVG_OF_ALL, "Max", "peak", "episodes", "time", "steps/s", "from")
     text = Text("Peak: the highest score that any episode had at some time, whatever it ended with.")
     return Section("Runs", [text, Table(header, rows)])
 
 
-def _pace(run: RunData) -> tuple[str, str]:
+def _format_pace(run: RunData) -> tuple[str, str]:
     return format_duration(run.time.total if run.time else None), format_number(run.speed, 0)
 
 
-def _run(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
+def _make_run_section(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
     scored = f" · {AVG} {format_number(run.digest.avg_by_env)}, Max {format_count(run.digest.max)}"
     heading = f"{title} · {label} · seed {run.config.seed}{scored if run.digest.episodes else ''}"
-    blocks: list[Block] = [Text(_summary(run))]
+    blocks: list[Block] = [Text(_describe_run(run))]
     if run.notes:
         blocks.append(Notes(run.notes))
     if run.digest.episodes:
         figure = make_learning_figure(run, f"run-{title}-{label}-seed-{run.config.seed}", label, colour)
-        blocks += [Gallery([figure]), _thresholds(run), _endings(run)]
+        blocks += [Gallery([figure]), _make_thresholds(run), _make_endings(run)]
         if run.digest.best and run.digest.best.actions:
-            blocks.append(_best(run, run.digest.best, find_turns(run)))
-    blocks += [_settings(run, game), *_versions(run)]
+            blocks.append(_make_best(run, run.digest.best, find_turns(run)))
+    blocks += [_make_settings(run, game), *_make_versions(run)]
     if not run.finished:
         heading += " · not finished"
     return Section(heading, blocks, folded=True, agent=label, key=str(run.folder))
 
 
-def _summary(run: RunData) -> str:
+def _describe_run(run: RunData) -> str:
     speed = (
         f", {format_number(run.speed, 0)} steps a second, {format_duration(run.time.total)}"
         if run.speed and run.time
@@ -113,7 +119,7 @@ def make_learning_figure(run: RunData, name: str, label: str, colour: int) -> Fi
     """The learning curve of one run."""
     at = np.linspace(0, run.reached, POINTS + 1)[1:]
     curve = run.digest.curve
-    means, best = (statistics.curve_at(curve.steps, values, at) for values in (curve.mean, curve.best))
+    means, best = (statistics.read_curve(curve.steps, values, at) for values in (curve.mean, curve.best))
     lines = [
         Line(label, colour, at, means, steps=True, name=f"mean of the last {EPISODES_OF_MEAN} episodes"),
         Line(label, colour, at, best, steps=True, dashed=True, name="best so far"),
@@ -122,14 +128,14 @@ def make_learning_figure(run: RunData, name: str, label: str, colour: int) -> Fi
     return Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")
 
 
-def _thresholds(run: RunData) -> Section:
+def _make_thresholds(run: RunData) -> Section:
     """Each score that was the highest so far: when an episode first had it, and how usual it is now."""
     firsts = [first for first in run.digest.firsts if first.score > 0] or run.digest.firsts
     if len(firsts) > MOST_ROWS:
         firsts = [firsts[place] for place in np.unique(np.linspace(0, len(firsts) - 1, MOST_ROWS).astype(int))]
     rows = []
     for first in firsts:
-        share = format_percent(run.digest.share_having(first.score))
+        share = format_percent(run.digest.compute_share_having(first.score))
         rows.append(
             Row(
                 [
@@ -145,8 +151,8 @@ def _thresholds(run: RunData) -> Section:
     return Section("Scores over time", [Table(header, rows)], folded=True)
 
 
-def _endings(run: RunData) -> Table:
-    def row(words: str, endings: Endings) -> Row:
+def _make_endings(run: RunData) -> Table:
+    def make_row(words: str, endings: Endings) -> Row:
         total = max(1, sum(endings.ended.values()))
         return Row(
             [
@@ -158,11 +164,11 @@ def _endings(run: RunData) -> Table:
 
     header = ("where episodes ended", *ENDINGS.values(), "mean length")
     late = f"last {min(EPISODES_OF_MEAN, run.digest.episodes)}"
-    rows = [row("all", run.digest.endings), row(late, run.digest.last_endings)]
+    rows = [make_row("all", run.digest.endings), make_row(late, run.digest.last_endings)]
     return Table(header, rows)
 
 
-def _best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
+def _make_best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
     actions = " › ".join(best.actions)  # noqa: RUF001
     length = format_amount(best.length, "step")
     title = f"Best episode: {best.score} points, {length}, after {best.step:,} steps of training"
@@ -172,7 +178,7 @@ def _best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Section:
     return Section(title, [Text(actions), *rest], folded=True, key="best")
 
 
-def _settings(run: RunData, game: str) -> Section:
+def _make_settings(run: RunData, game: str) -> Section:
     config = run.config
     own = {"game": config.game, "agent": config.agent, "seed": config.seed, "steps": config.steps}
     own |= {"num_envs": config.num_envs, "stochastic": config.stochastic, "extra_actions": config.extra_actions}
@@ -182,7 +188,7 @@ def _settings(run: RunData, game: str) -> Section:
     return Section("Settings", [Table(("setting", "value", ""), rows, words=True)], folded=True)
 
 
-def _versions(run: RunData) -> list[Block]:
+def _make_versions(run: RunData) -> list[Block]:
     if not run.starts:
         return []
     rows = []

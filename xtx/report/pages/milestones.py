@@ -11,7 +11,7 @@ from xtx.report.data.episode_digest import COMPARED_STEPS, choose_curve_points, 
 from xtx.report.data.equal_steps import drop_short_groups, find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group
-from xtx.report.data.statistics import curve_at
+from xtx.report.data.statistics import read_curve
 from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_percent
 from xtx.report.pages.beside_paper import format_over_seeds
 from xtx.report.pages.document import Block, Cell, Row, Section, Table, Text
@@ -40,18 +40,18 @@ def make_section(groups: Sequence[Group]) -> Section:
         "area under curve",
         *(f"steps to {format_percent(share)}" for share in SHARES),
     ]
-    rows = [_row(group, marks, ends.get(group.label)) for group in groups]
+    rows = [_make_row(group, marks, ends.get(group.label)) for group in groups]
     if not alike:
         header.append("handicaps")
         rows = [replace(row, cells=[*row.cells, cell]) for row, cell in zip(rows, given, strict=True)]
     return Section("Milestones", [Text(text), Table(header, rows)])
 
 
-def _row(group: Group, marks: Sequence[int], end: int | None) -> Row:
+def _make_row(group: Group, marks: Sequence[int], end: int | None) -> Row:
     """`end`: up to which step the area is; None if the group is not compared."""
     cells: list[Cell | str] = [group.label]
     cells += [_score_at(group, step) for step in marks]
-    cells.append(DASH if end is None else format_over_seeds(group.area_at(end)))
+    cells.append(DASH if end is None else format_over_seeds(group.compute_area_at(end)))
     for share in SHARES:
         steps = [found for run in group.runs if (found := find_steps_to_share(run, share)) is not None]
         cells.append(format_count(float(f"{np.mean(steps):.2g}")) if steps else DASH)
@@ -64,7 +64,7 @@ def _score_at(group: Group, step: int) -> str:
         return DASH
     if any(run.summary and not has_curve_point(run.digest.curve, run.reached, step) for run in group.runs):
         return DASH
-    return format_number(float(group.avg_at(step).mean()))
+    return format_number(float(group.compute_avg_at(step).mean()))
 
 
 def find_steps_to_share(run: RunData, share: float) -> float | None:
@@ -73,7 +73,7 @@ def find_steps_to_share(run: RunData, share: float) -> float | None:
     if run.digest.curve.steps.size == 0:
         return None
     at = choose_curve_points(run.reached)
-    means = np.nan_to_num(curve_at(run.digest.curve.steps, run.digest.curve.mean, at), nan=-np.inf)
+    means = np.nan_to_num(read_curve(run.digest.curve.steps, run.digest.curve.mean, at), nan=-np.inf)
     highest = float(means.max())
     return float(at[np.argmax(means >= share * highest)]) if highest > 0 else None
 

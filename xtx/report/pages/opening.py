@@ -29,43 +29,47 @@ MAX_NAMES = 4
 
 def make_section(board: Board) -> Section:
     """The opening of a report of at least one group."""
-    leader = _leader(board)
-    variant = _main_variant(board, leader)
-    findings = [_beside_paper(board, leader) or _best_of_all(board), _who_is_ahead(board), _how_sure(board)]
+    leader = _find_leader(board)
+    variant = _find_main_variant(board, leader)
+    findings = [
+        _compare_with_paper(board, leader) or _describe_best(board),
+        _describe_winners(board),
+        _describe_certainty(board),
+    ]
     blocks: list[Block] = [
         *(Text(sentence) for sentence in findings if sentence),
-        Gallery([_curve(board, variant, leader)]),
+        Gallery([_make_curve(board, variant, leader)]),
     ]
-    return Section("Findings", [*blocks, *_table(board, variant, leader)], kind="opening")
+    return Section("Findings", [*blocks, *_make_table(board, variant, leader)], kind="opening")
 
 
-def _leader(board: Board) -> str:
+def _find_leader(board: Board) -> str:
     """The agent that the opening is about: the one on most games, those of the paper first; of several such, the one
     with most runs, and of these the best."""
 
-    def weight(label: str) -> tuple[int, int, int, float]:
+    def weigh(label: str) -> tuple[int, int, int, float]:
         groups = [group for group in board.groups if group.label == label]
         beside = sum(find_published(group) is not None for group in groups)
         return beside, len(groups), sum(len(g.runs) for g in groups), max(float(g.avg.mean()) for g in groups)
 
-    return max(board.labels, key=weight)
+    return max(board.labels, key=weigh)
 
 
-def _main_variant(board: Board, leader: str) -> Variant:
+def _find_main_variant(board: Board, leader: str) -> Variant:
     """The game of the large curve: where the leader is beside most agents, for most steps."""
 
-    def weight(variant: Variant) -> tuple[bool, int, int]:
+    def weigh(variant: Variant) -> tuple[bool, int, int]:
         groups = board.of(variant)
         has_leader = any(group.label == leader for group in groups)
         return has_leader, len(drop_short_groups(groups)), max(group.longest for group in groups)
 
-    return max(board.variants, key=weight)
+    return max(board.variants, key=weigh)
 
 
 # --- sentences --------------------------------------------------------------------------------------------------
 
 
-def _beside_paper(board: Board, leader: str) -> str:
+def _compare_with_paper(board: Board, leader: str) -> str:
     """How the leader's Avg compares with the paper's: on deterministic games, if there are such; Dragon is left out."""
     pairs = [
         (group, paper)
@@ -88,11 +92,11 @@ def _beside_paper(board: Board, leader: str) -> str:
     counts = ", ".join(f"{place} on {_count_games(games)}" for place, games in where.items() if games)
     return (
         f"{leader} on {len(pairs)} {kind} games without Dragon: {AVG} beside the paper's mean ± standard deviation is "
-        f"{counts}.{_mean_shares(pairs)}"
+        f"{counts}.{_compare_mean_shares(pairs)}"
     )
 
 
-def _mean_shares(pairs: Sequence[tuple[Group, PaperFigures]]) -> str:
+def _compare_mean_shares(pairs: Sequence[tuple[Group, PaperFigures]]) -> str:
     """A sentence on the share of the points that is had on average, ours and the paper's; empty without maximums."""
     known = [(group, paper, group.variant.maximum) for group, paper in pairs if group.variant.maximum]
     if not known:
@@ -107,18 +111,18 @@ def _count_games(games: Sequence[str]) -> str:
     return f"{len(games)} ({', '.join(games)})" if len(games) <= MAX_NAMES else str(len(games))
 
 
-def _who_is_ahead(board: Board) -> str:
+def _describe_winners(board: Board) -> str:
     """Which agents have the highest Avg at equal steps, over the games that several agents have."""
     winners: dict[str, list[str]] = {}
     at: set[int] = set()
     compared = {variant: drop_short_groups(board.of(variant)) for variant in board.variants}
     compared = {variant: groups for variant, groups in compared.items() if len(groups) > 1}
     if len(compared) == 1:
-        return _ranking(*next(iter(compared.items())))
+        return _rank_agents(*next(iter(compared.items())))
     for variant, groups in compared.items():
         ends = find_equal_steps(groups)
         at.update(ends.values())
-        scores = [float(group.avg_at(ends[group.label]).mean()) for group in groups]
+        scores = [float(group.compute_avg_at(ends[group.label]).mean()) for group in groups]
         best = {group.label for group, score in zip(groups, scores, strict=True) if score == max(scores)}
         for agent in sorted(best):
             winners.setdefault(agent, []).append(variant.title)
@@ -132,17 +136,19 @@ def _who_is_ahead(board: Board) -> str:
     return f"Highest {AVG_OF_ALL} on {len(compared)} games with several agents, at equal steps ({steps}): {told}."
 
 
-def _ranking(variant: Variant, groups: Sequence[Group]) -> str:
+def _rank_agents(variant: Variant, groups: Sequence[Group]) -> str:
     """The first agents of one game."""
     ends = find_equal_steps(groups)
-    order = sorted(groups, key=lambda group: -float(group.avg_at(ends[group.label]).mean()))
-    told = [f"{group.label} {format_over_seeds(group.avg_at(ends[group.label]))}" for group in order[:MAX_NAMES]]
+    order = sorted(groups, key=lambda group: -float(group.compute_avg_at(ends[group.label]).mean()))
+    told = [
+        f"{group.label} {format_over_seeds(group.compute_avg_at(ends[group.label]))}" for group in order[:MAX_NAMES]
+    ]
     of = f", of {format_count(variant.maximum)} points" if variant.maximum else ""
     steps = " and ".join(map(format_count, sorted(set(ends.values()))))
     return f"Highest {AVG_OF_ALL} on {variant.title} at step {steps}{of}: {', '.join(told)}."
 
 
-def _how_sure(board: Board) -> str:
+def _describe_certainty(board: Board) -> str:
     """How many rows have one seed, or fewer steps than the paper's runs."""
     rows = len(board.groups)
     single = sum(len(group.runs) == 1 for group in board.groups)
@@ -154,14 +160,14 @@ def _how_sure(board: Board) -> str:
     return f"Of {format_amount(rows, 'row')} of figures, {' and '.join(said)}: small differences may be chance."
 
 
-def _best_of_all(board: Board) -> str:
+def _describe_best(board: Board) -> str:
     """The best final score: of several games, where it is the greatest share of the game's points."""
 
-    def weight(group: Group) -> tuple[float, float]:
+    def weigh(group: Group) -> tuple[float, float]:
         best = float(group.max.max())
         return best / group.variant.maximum if group.variant.maximum else -np.inf, best
 
-    group = max(board.groups, key=weight)
+    group = max(board.groups, key=weigh)
     points = format_count(float(group.max.max()))
     of = f" of {format_count(group.variant.maximum)}" if group.variant.maximum else ""
     return f"Best final score: {points}{of} points, by {group.label} on {group.variant.title}."
@@ -175,7 +181,7 @@ def shows_all_curves(board: Board) -> bool:
 # --- curve and table --------------------------------------------------------------------------------------------
 
 
-def _curve(board: Board, variant: Variant, leader: str) -> Figure:
+def _make_curve(board: Board, variant: Variant, leader: str) -> Figure:
     groups = sorted(drop_short_groups(board.of(variant)), key=lambda group: (group.label != leader, -group.longest))
     shown = groups[:MAX_LINES]
     own = next((group for group in shown if group.label == leader), None)
@@ -188,7 +194,7 @@ def _curve(board: Board, variant: Variant, leader: str) -> Figure:
     return Figure(f"{kind}-{variant.title}", plot, caption, is_large=True)
 
 
-def _table(board: Board, variant: Variant, leader: str) -> list[Block]:
+def _make_table(board: Board, variant: Variant, leader: str) -> list[Block]:
     groups = [group for group in board.groups if group.label == leader]
     is_alone = len(board.of(variant)) == 1
     by_game = len(groups) > 1 and (is_alone or any(find_published(group) is not None for group in groups))

@@ -21,13 +21,13 @@ def build_short(board: Board, title: str) -> Document:
         common_signs.discard(UNFINISHED)  # a cell that is read off has another mark instead
     marks = [mark for cell in cells for mark in cell.marks]
     read_off = f" · {READ_OFF} {READ_OFF_WORDS}" if any(cell.is_read_off for cell in cells) else ""
-    blocks: list[Block] = [Table(HEADER, [_row(cell, common_signs) for cell in cells])]
+    blocks: list[Block] = [Table(HEADER, [_make_row(cell, common_signs) for cell in cells])]
     blocks += [Text(describe_marks(marks, common_signs) + read_off)] if marks else []
     blocks += [Text(describe_filled_cells(board))]
     return Document(title, "", [Section("The paper's main tables, as far as they are filled", blocks)], board.colours)
 
 
-def _row(cell: FilledCell, common_signs: set[str]) -> Row:
+def _make_row(cell: FilledCell, common_signs: set[str]) -> Row:
     group, paper = cell.group, cell.paper
     return Row(
         [

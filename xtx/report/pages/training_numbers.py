@@ -28,7 +28,7 @@ def make_sections(board: Board) -> list[Section]:
 def make_section(board: Board, variant: Variant) -> Section | None:
     """The plots of a game; None where no run has such numbers."""
     groups = board.of(variant)
-    figures = [_figure(board, variant, groups, name, label) for name, label in {**LABELS, SPEED: SPEED}.items()]
+    figures = [_make_figure(board, variant, groups, name, label) for name, label in {**LABELS, SPEED: SPEED}.items()]
     shown = [figure for figure in figures if figure is not None]
     if not shown:
         return None
@@ -39,14 +39,14 @@ def make_section(board: Board, variant: Variant) -> Section | None:
     return Section(variant.title, [text, Gallery(shown)], folded=True)
 
 
-def _figure(board: Board, variant: Variant, groups: Sequence[Group], name: str, label: str) -> Figure | None:
+def _make_figure(board: Board, variant: Variant, groups: Sequence[Group], name: str, label: str) -> Figure | None:
     lines = []
     for group in groups:
         curves = [curve for run in group.runs if (curve := find_curve(run, name)) is not None]
         if not curves or (name == INTRINSIC and not any(values.any() for _, values in curves)):
             continue
         at = np.linspace(0, max(run.reached for run in group.runs), POINTS + 1)[1:]
-        values = np.stack([_values_at(curve, at) for curve in curves])
+        values = np.stack([_read_values(curve, at) for curve in curves])
         known = np.isfinite(values).all(axis=0)
         mean = np.where(known, values.mean(axis=0), np.nan)
         lines.append(Line(group.label, board.colours[group.label], at, mean))
@@ -55,9 +55,9 @@ def _figure(board: Board, variant: Variant, groups: Sequence[Group], name: str, 
     return Figure(f"{name.replace('/', '-per-')}-{variant.title}", LinePlot(lines, "steps", label, unit="steps"), label)
 
 
-def _values_at(curve: tuple[Floats, Floats], at: Floats) -> Floats:
+def _read_values(curve: tuple[Floats, Floats], at: Floats) -> Floats:
     steps, values = curve
-    found = statistics.curve_at(steps, values, at)
+    found = statistics.read_curve(steps, values, at)
     found[at > steps[-1] * 1.05] = np.nan  # beyond what is known
     return found
 

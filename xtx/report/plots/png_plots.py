@@ -32,23 +32,23 @@ def draw_figure(plot: Plot, title: str = "") -> Figure:
     """The picture as matplotlib has it. Raises ImportError where that is not installed."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_size(plot), layout="constrained")
+    figure = Figure(figsize=_measure(plot), layout="constrained")
     axes = figure.add_subplot()
     match plot:
         case LinePlot():
-            _lines(plot, axes)
+            _draw_lines(plot, axes)
         case BarPlot():
-            _bars(plot, axes)
+            _draw_bars(plot, axes)
         case MapPlot():
-            _map(plot, axes)
+            _draw_map(plot, axes)
     if isinstance(plot, LinePlot) and len(plot.lines) > 1:
         axes.legend(fontsize=8, frameon=False)
     if title:
-        axes.set_title(_plain(title), fontsize=9)
+        axes.set_title(_escape(title), fontsize=9)
     return figure
 
 
-def _size(plot: Plot) -> tuple[float, float]:
+def _measure(plot: Plot) -> tuple[float, float]:
     if isinstance(plot, MapPlot):
         width, height = plot.size
         scale = min(1.0, LARGEST / (max(width, height) / 80))
@@ -56,7 +56,7 @@ def _size(plot: Plot) -> tuple[float, float]:
     return (4.6, 3.0) if isinstance(plot, LinePlot) else (4.6, 0.8 + 0.3 * len(plot.bars))
 
 
-def _lines(plot: LinePlot, axes: Axes) -> None:
+def _draw_lines(plot: LinePlot, axes: Axes) -> None:
     several = len({line.agent for line in plot.lines}) > 1
     for line in plot.lines:
         colour = PALETTE[line.colour % COLOURS]
@@ -64,7 +64,7 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
         style = "--" if line.dashed else "-"
         marked = several or np.isfinite(line.y).sum() == 1
         marker = PRINTED_MARKERS[choose_marker(line.colour)] if marked else None
-        name = _plain(line.name or line.agent)
+        name = _escape(line.name or line.agent)
         axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=name, marker=marker,
                   markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
         if line.low is not None and line.high is not None:
@@ -77,7 +77,7 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
         axes.axhline(plot.top, color="#888888", linestyle=":", linewidth=1)
     if plot.reference is not None:
         axes.axhline(plot.reference[1], color="#555555", linestyle="--", linewidth=1)
-        axes.annotate(_plain(plot.reference[0]), (1, plot.reference[1]), xycoords=("axes fraction", "data"),
+        axes.annotate(_escape(plot.reference[0]), (1, plot.reference[1]), xycoords=("axes fraction", "data"),
                       ha="right", va="bottom", fontsize=7)  # fmt: skip
     if min((float(v.min()) for v in values if v.size), default=0.0) >= 0:
         axes.set_ylim(bottom=0)
@@ -87,7 +87,7 @@ def _lines(plot: LinePlot, axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def _bars(plot: BarPlot, axes: Axes) -> None:
+def _draw_bars(plot: BarPlot, axes: Axes) -> None:
     for place, bar in enumerate(plot.bars):
         estimate, colour = bar.estimate, PALETTE[bar.colour % COLOURS]
         if estimate is None:
@@ -98,14 +98,14 @@ def _bars(plot: BarPlot, axes: Axes) -> None:
             axes.errorbar([estimate.value], [place], xerr=shown, fmt="o", color=colour, capsize=3)
         else:
             axes.barh([place], [estimate.value], xerr=shown, color=colour, capsize=3)
-    axes.set_yticks(range(len(plot.bars)), [_plain(bar.agent) for bar in plot.bars])
+    axes.set_yticks(range(len(plot.bars)), [_escape(bar.agent) for bar in plot.bars])
     axes.invert_yaxis()
     axes.set_xlabel(plot.x_label)
     axes.grid(axis="x", color="#e3e3e3")
     axes.set_axisbelow(True)
 
 
-def _map(plot: MapPlot, axes: Axes) -> None:
+def _draw_map(plot: MapPlot, axes: Axes) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     for way in plot.chart.ways:
@@ -122,7 +122,7 @@ def _map(plot: MapPlot, axes: Axes) -> None:
         axes.add_patch(
             FancyBboxPatch(corner, BOX_WIDTH, BOX_HEIGHT, boxstyle=style, facecolor=fill, edgecolor=edge, zorder=2)
         )
-        name = _plain("\n".join(wrap(room)))
+        name = _escape("\n".join(wrap(room)))
         axes.text(x, y, name, ha="center", va="center", fontsize=7, color="#999999" if first is None else "#222222")
     width, height = plot.size
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
@@ -130,6 +130,6 @@ def _map(plot: MapPlot, axes: Axes) -> None:
     axes.set_title(f"yellow: found first; violet: after {format_number(plot.latest, 0)} steps", fontsize=7, loc="left")
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Text that is no formula: matplotlib takes what is between dollar signs for one."""
     return text.replace("$", r"\$")

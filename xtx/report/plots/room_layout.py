@@ -79,7 +79,7 @@ def lay_out(moves: Sequence[RoomMove]) -> dict[str, Place]:
 
     def put(room: str, wanted: Place) -> None:
         if room not in places and len(places) < MOST_ROOMS:
-            places[room] = _nearest_free(wanted, taken)
+            places[room] = _find_nearest_free(wanted, taken)
             taken.add(places[room])
 
     for move in moves:
@@ -91,7 +91,7 @@ def lay_out(moves: Sequence[RoomMove]) -> dict[str, Place]:
     return places
 
 
-def _nearest_free(wanted: Place, taken: set[Place]) -> Place:
+def _find_nearest_free(wanted: Place, taken: set[Place]) -> Place:
     """The free field nearest to the wanted one; of several, the first in reading order."""
     if wanted not in taken:
         return wanted

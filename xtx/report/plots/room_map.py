@@ -64,14 +64,14 @@ class MapPlot:
         """The picture."""
         width, height = self.size
         shown = [way for way in self.chart.ways if way.origin in self.places and way.target in self.places]
-        parts = [self._way(way) for way in shown]
-        parts += [self._room(room, shown) for room in self.places]
-        parts.append(f'<g transform="translate(0 {height - LEGEND})">{self._legend()}</g>')
+        parts = [self._draw_way(way) for way in shown]
+        parts += [self._draw_room(room, shown) for room in self.places]
+        parts.append(f'<g transform="translate(0 {height - LEGEND})">{self._draw_legend_content()}</g>')
         size = f'viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" style="--natural:{width}px"'
         said = f"map of {len(self.chart.first)} rooms"
         return f'<svg class="map" {size} role="img" aria-label="{said}">{"".join(parts)}</svg>'
 
-    def _room(self, room: str, ways: list[RoomLink]) -> str:
+    def _draw_room(self, room: str, ways: list[RoomLink]) -> str:
         x, y = self.middle(room)
         first = self.chart.first.get(room)
         if first is None:
@@ -79,7 +79,7 @@ class MapPlot:
         else:
             kind = f"v{self.shade(first)}" + (" start" if room == next(iter(self.chart.first)) else "")
             when = "from the beginning" if first == 0 else f"after {format_count(first)} steps"
-            said = "\n".join([room, f"first visited {when}", *_exits(room, ways)])
+            said = "\n".join([room, f"first visited {when}", *_list_exits(room, ways)])
         lines = wrap(room)
         text = "".join(
             f'<text x="{x:.0f}" y="{y + 4 + 13 * (place - (len(lines) - 1) / 2):.0f}">{escape(line)}</text>'
@@ -88,7 +88,7 @@ class MapPlot:
         box = f'x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}"'
         return f'<g class="room {kind}" data-tip="{escape(said)}"><rect {box} rx="5"/>{text}</g>'
 
-    def _way(self, way: RoomLink) -> str:
+    def _draw_way(self, way: RoomLink) -> str:
         path = self.path(way)
         said = "\n".join([f"{way.origin} → {way.target}: {', '.join(way.there)}", *_return(way)])
         kind = "way" if way.back else "way once"
@@ -107,9 +107,9 @@ class MapPlot:
     def legend(self) -> str:
         """What the colours mean, as a picture of its own: beside a map that is larger than its place."""
         size = f'viewBox="0 0 380 {LEGEND}" xmlns="http://www.w3.org/2000/svg" style="--natural:380px"'
-        return f'<svg class="map" {size} role="img" aria-label="colours">{self._legend()}</svg>'
+        return f'<svg class="map" {size} role="img" aria-label="colours">{self._draw_legend_content()}</svg>'
 
-    def _legend(self) -> str:
+    def _draw_legend_content(self) -> str:
         y, parts = 6, [f'<text x="{MARGIN}" y="17">first visit</text>']
         for shade in range(SHADES):
             x = MARGIN + 66 + 26 * shade
@@ -120,7 +120,7 @@ class MapPlot:
         return f'<g class="legend">{"".join(parts)}</g>'
 
 
-def _exits(room: str, ways: list[RoomLink]) -> list[str]:
+def _list_exits(room: str, ways: list[RoomLink]) -> list[str]:
     lines = [f"{', '.join(way.there)} → {way.target}" for way in ways if way.origin == room]
     lines += [f"{', '.join(way.back)} → {way.origin}" for way in ways if way.target == room and way.back]
     return lines if len(lines) <= 12 else [*lines[:12], f"and {len(lines) - 12} more"]

@@ -83,25 +83,16 @@ class LinePlot:
 
     def shows_top(self) -> bool:
         """Whether the dotted line is drawn: not if it is far above everything else."""
-        return self.top is not None and self.top <= MAX_ROOM_TO_TOP * _limits(self.lines, self.reference)[1]
+        return self.top is not None and self.top <= MAX_ROOM_TO_TOP * _find_limits(self.lines, self.reference)[1]
 
     def svg(self, is_large: bool = False) -> str:
         """The picture; larger, it is for wide screens only, since its letters are too small elsewhere."""
-        size = (LARGE_WIDTH, LARGE_HEIGHT) if is_large else (WIDTH, HEIGHT)
-        return draw_line_plot(
-            self.lines,
-            self.x_label,
-            self.y_label,
-            top=self.top if self.shows_top() else None,
-            unit=self.unit,
-            reference=self.reference,
-            size=size,
-        )
+        return _draw_line_plot(self, (LARGE_WIDTH, LARGE_HEIGHT) if is_large else (WIDTH, HEIGHT))
 
 
 @dataclass(frozen=True, eq=False)
 class BarPlot:
-    """Bars, or points with intervals."""
+    """Lying bars, or points with intervals, one below the other with the agents' names before them."""
 
     bars: Sequence[Bar]
     x_label: str
@@ -109,7 +100,7 @@ class BarPlot:
 
     def svg(self) -> str:
         """The picture."""
-        return draw_bar_plot(self.bars, self.x_label, points=self.points)
+        return _draw_bar_plot(self)
 
 
 Plot: TypeAlias = LinePlot | BarPlot | MapPlot
@@ -148,7 +139,7 @@ class _Axes:
         low = self.height - BOTTOM
         return round(low - (value - self.y0) / (self.y1 - self.y0) * (low - TOP), 1)
 
-    def frame(self, x_label: str, y_label: str) -> list[str]:
+    def draw_frame(self, x_label: str, y_label: str) -> list[str]:
         """Grid, numbers and labels of both axes."""
         low, parts = self.height - BOTTOM, []
         for value in choose_ticks(self.y0, self.y1):
@@ -157,14 +148,14 @@ class _Axes:
             parts.append(
                 f'<text class="tick" x="{self.left - 6}" y="{y + 4}" text-anchor="end">{format_short(value)}</text>'
             )
-        parts += self.numbers_across(x_label)
+        parts += self.draw_numbers(x_label)
         parts.append(f'<line class="axis" x1="{self.left}" x2="{self.right}" y1="{low}" y2="{low}"/>')
         middle = (TOP + low) / 2
         turned = f'transform="rotate(-90 11 {middle})" text-anchor="middle"'
         parts.append(f'<text x="11" y="{middle}" {turned} class="label">{escape(y_label)}</text>')
         return parts
 
-    def numbers_across(self, label: str) -> list[str]:
+    def draw_numbers(self, label: str) -> list[str]:
         low, parts = self.height - BOTTOM, []
         for value in choose_ticks(self.x0, self.x1):
             at = f'x="{self.across(value)}" y="{low + 16}" text-anchor="middle"'
@@ -181,51 +172,44 @@ def choose_marker(colour: int) -> str:
     return list(MARKERS)[(colour + colour // COLOURS) % len(MARKERS)]
 
 
-def draw_line_plot(
-    lines: Sequence[Line],
-    x_label: str,
-    y_label: str,
-    *,
-    top: float | None = None,
-    unit: str = "",
-    reference: tuple[str, float] | None = None,
-    size: tuple[int, int] = (WIDTH, HEIGHT),
-) -> str:
-    """The lines over common axes; with a dotted line at `top`."""
-    shown = [line for line in lines if np.isfinite(line.y).any()]
-    low, high = _limits(shown, reference)
+def _draw_line_plot(plot: LinePlot, size: tuple[int, int]) -> str:
+    top, reference = plot.top if plot.shows_top() else None, plot.reference
+    shown = [line for line in plot.lines if np.isfinite(line.y).any()]
+    low, high = _find_limits(shown, reference)
     high = high if top is None else max(high, top)
     first = min((float(line.x.min()) for line in shown), default=0.0)
     last = max((float(line.x.max()) for line in shown), default=1.0)
     axes = _Axes((min(first, 0.0), last), (low, high + 0.02 * (high - low)), height=size[1], width=size[0])
-    parts = axes.frame(x_label, y_label)
+    parts = axes.draw_frame(plot.x_label, plot.y_label)
     if top is not None:
-        parts.append(_line_across(axes, top, "top"))
+        parts.append(_draw_level(axes, top, "top"))
     if reference is not None:
-        parts.append(_line_across(axes, reference[1], "reference"))
+        parts.append(_draw_level(axes, reference[1], "reference"))
     several = len({line.agent for line in shown}) > 1
     for line in shown:
         parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
         if line.low is not None and line.high is not None:
-            parts.append(f'<path class="band" d="{_band(axes, line)}"/>')
+            parts.append(f'<path class="band" d="{_trace_band(axes, line)}"/>')
         dashed = " dashed" if line.dashed else ""
-        parts.append(f'<path class="line{dashed}" d="{_path(axes, line.x, line.y, line.steps)}"/>')
-        parts += _marks(axes, line) if several or np.isfinite(line.y).sum() == 1 else []
+        parts.append(f'<path class="line{dashed}" d="{_trace(axes, line.x, line.y, line.steps)}"/>')
+        parts += _draw_marks(axes, line) if several or np.isfinite(line.y).sum() == 1 else []
         parts.append("</g>")
     if reference is not None:  # over the curves
         y, said = axes.up(reference[1]) - 5, escape(_name_level(*reference))
         parts.append(f'<text class="level" x="{axes.right - 4}" y="{y:.1f}" text-anchor="end">{said}</text>')
-    return _svg(parts, size, f"{y_label} over {x_label}", _data(axes, shown, unit, top, reference))
+    return _wrap_svg(
+        parts, size, f"{plot.y_label} over {plot.x_label}", _encode_data(axes, shown, plot.unit, top, reference)
+    )
 
 
-def _limits(lines: Sequence[Line], reference: tuple[str, float] | None) -> tuple[float, float]:
+def _find_limits(lines: Sequence[Line], reference: tuple[str, float] | None) -> tuple[float, float]:
     """The least and the highest value of a plot; zero is in it."""
     values = [v[np.isfinite(v)] for line in lines for v in (line.y, line.low, line.high) if v is not None]
     everything = np.concatenate([*values, [0.0, reference[1] if reference else 0.0]])
     return float(everything.min()), float(everything.max())
 
 
-def _line_across(axes: _Axes, value: float, kind: str) -> str:
+def _draw_level(axes: _Axes, value: float, kind: str) -> str:
     """A level across the plot: `top`, the most points there are, or `reference`."""
     y = axes.up(value)
     return f'<line class="{kind}" x1="{axes.left}" x2="{axes.right}" y1="{y}" y2="{y}"/>'
@@ -235,7 +219,7 @@ def _name_level(name: str, value: float) -> str:
     return f"{name} {format_number(value)}"
 
 
-def _marks(axes: _Axes, line: Line) -> list[str]:
+def _draw_marks(axes: _Axes, line: Line) -> list[str]:
     """Markers evenly along the axis, each at a known point of the line; those of other lines are elsewhere."""
     known = np.flatnonzero(np.isfinite(line.y))
     begin = axes.x0 + (axes.x1 - axes.x0) * (0.5 + line.colour % 5 / 5) / NUM_MARKS
@@ -249,7 +233,7 @@ def _marks(axes: _Axes, line: Line) -> list[str]:
     ]
 
 
-def _path(axes: _Axes, x: Floats, y: Floats, steps: bool = False) -> str:
+def _trace(axes: _Axes, x: Floats, y: Floats, steps: bool = False) -> str:
     """The way along the points; where one is lacking, the line has a gap."""
     way, last, on = [], 0.0, False
     for a, b in zip(x, y, strict=True):
@@ -264,28 +248,30 @@ def _path(axes: _Axes, x: Floats, y: Floats, steps: bool = False) -> str:
     return "".join(way)
 
 
-def _band(axes: _Axes, line: Line) -> str:
+def _trace_band(axes: _Axes, line: Line) -> str:
     assert line.low is not None and line.high is not None
     known = np.isfinite(line.low) & np.isfinite(line.high)
     if not known.any():
         return ""
-    upper = _path(axes, line.x[known], line.high[known], line.steps)
-    lower = _path(axes, line.x[known][::-1], line.low[known][::-1], line.steps)
+    upper = _trace(axes, line.x[known], line.high[known], line.steps)
+    lower = _trace(axes, line.x[known][::-1], line.low[known][::-1], line.steps)
     return f"{upper}L{lower[1:]}Z"
 
 
-def _data(axes: _Axes, lines: Sequence[Line], unit: str, top: float | None, reference: tuple[str, float] | None) -> str:
+def _encode_data(
+    axes: _Axes, lines: Sequence[Line], unit: str, top: float | None, reference: tuple[str, float] | None
+) -> str:
     """What is plotted, for the page's script: the frame in which values lie, and each line's points."""
 
-    def rounded(values: Floats) -> list[float | None]:
+    def round_all(values: Floats) -> list[float | None]:
         return [float(f"{v:.4g}") if math.isfinite(v) else None for v in values]
 
     series = []
     for line in lines:
         one = {"agent": line.agent, "name": line.name or line.agent, "steps": line.steps}
-        one |= {"x": [float(f"{v:.6g}") for v in line.x], "y": rounded(line.y)}
+        one |= {"x": [float(f"{v:.6g}") for v in line.x], "y": round_all(line.y)}
         if line.low is not None and line.high is not None:
-            one |= {"low": rounded(line.low), "high": rounded(line.high)}
+            one |= {"low": round_all(line.low), "high": round_all(line.high)}
         series.append(one)
     frame = [axes.left, axes.right, TOP, axes.height - BOTTOM, axes.x0, axes.x1, axes.y0, axes.y1]
     levels: list[list[str | float]] = [] if top is None else [["top", top, ""]]
@@ -294,14 +280,14 @@ def _data(axes: _Axes, lines: Sequence[Line], unit: str, top: float | None, refe
     return json.dumps(data, separators=(",", ":"))
 
 
-def draw_bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, unit: str = "") -> str:
-    """Lying bars, or points with intervals, one below the other with the agents' names before them."""
+def _draw_bar_plot(plot: BarPlot) -> str:
+    bars = plot.bars
     shown = [bar for bar in bars if bar.estimate is not None]
     left = 14 + LETTER * max((min(len(bar.agent), 26) for bar in bars), default=1)
     row, height = 26, TOP + BOTTOM + 26 * max(1, len(bars))
     limits = [v for bar in shown if bar.estimate for v in (bar.estimate.value, bar.estimate.low, bar.estimate.high)]
     low, high = min([0.0, *limits]), max([*limits, 0.0])
-    if points and limits:  # intervals need no zero, and one far away would make them small
+    if plot.points and limits:  # intervals need no zero, and one far away would make them small
         low, high = min(limits), max(limits)
         room = 0.1 * (high - low) or 0.05
         low, high = low - room, high + room
@@ -310,22 +296,21 @@ def draw_bar_plot(bars: Sequence[Bar], x_label: str, *, points: bool = False, un
     for value in choose_ticks(axes.x0, axes.x1):
         x = axes.across(value)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{height - BOTTOM}"/>')
-    parts += axes.numbers_across(x_label)
+    parts += axes.draw_numbers(plot.x_label)
     for place, bar in enumerate(bars):
         y = TOP + row * place + row / 2
         parts.append(f'<g data-agent="{escape(bar.agent)}" class="c{bar.colour % COLOURS}">')
-        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(_cut(bar.agent))}</text>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(_shorten(bar.agent))}</text>')
         if bar.estimate is not None:
-            parts += _bar(axes, bar.estimate, y, points, unit)
+            parts += _draw_bar(axes, bar.estimate, y, plot.points)
         parts.append("</g>")
-    return _svg(parts, (WIDTH, height), x_label)
+    return _wrap_svg(parts, (WIDTH, height), plot.x_label)
 
 
-def _bar(axes: _Axes, estimate: Estimate, y: float, points: bool, unit: str) -> list[str]:
+def _draw_bar(axes: _Axes, estimate: Estimate, y: float, points: bool) -> list[str]:
     value, low, high = (axes.across(v) for v in (estimate.value, estimate.low, estimate.high))
     figure, *ends = (format_number(number, 2) for number in (estimate.value, estimate.low, estimate.high))
-    said = f"{figure}{unit}, {' to '.join(ends)}"
-    parts = [f"<title>{said}</title>"]
+    parts = [f"<title>{figure}, {' to '.join(ends)}</title>"]
     if points:
         parts.append(f'<circle class="dot" cx="{value}" cy="{y}" r="4"/>')
     else:
@@ -337,11 +322,11 @@ def _bar(axes: _Axes, estimate: Estimate, y: float, points: bool, unit: str) -> 
     return parts
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 26 else f"{name[:25]}…"
 
 
-def _svg(parts: Sequence[str], size: tuple[int, int], said: str, data: str = "") -> str:
+def _wrap_svg(parts: Sequence[str], size: tuple[int, int], said: str, data: str = "") -> str:
     plotted = f' data-plot="{escape(data)}"' if data else ""
     box = f'viewBox="0 0 {size[0]} {size[1]}" xmlns="http://www.w3.org/2000/svg"'
     return f'<svg {box} role="img" aria-label="{escape(said)}"{plotted}>{"".join(parts)}</svg>'
@@ -354,7 +339,7 @@ PALETTE = (
 """The colours of plots that are files of their own: those of the page when it is light."""
 
 
-def _style() -> str:
+def _make_style() -> str:
     """Plain rules without variables, which few programs beside browsers understand."""
     rules = [
         "svg{background:#fff;font:12px sans-serif}text{fill:#333}.grid{stroke:#e3e3e3}.axis{stroke:#888}",
@@ -376,13 +361,13 @@ def make_standalone(svg: str) -> str:
     if plotted:
         names = dict(re.findall(r'<g data-agent="([^"]*)" class="c(\d+)', svg))
         shapes = dict(re.findall(r'<g data-agent="([^"]*)"[^§]*?<path class="mark" data-at="\d+" d="([^"]*)"', svg))
-        legend, height = _legend(names, shapes)
+        legend, height = _draw_legend(names, shapes)
         head = head.replace(f'viewBox="0 0 {WIDTH} {HEIGHT}"', f'viewBox="0 0 {WIDTH} {HEIGHT + height}"')
         rest = rest.removesuffix("</svg>") + legend + "</svg>"
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_style()}</style>{rest}\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_make_style()}</style>{rest}\n'
 
 
-def _legend(names: dict[str, str], shapes: dict[str, str]) -> tuple[str, int]:
+def _draw_legend(names: dict[str, str], shapes: dict[str, str]) -> tuple[str, int]:
     """Names, still as they stand in the SVG, with a bit of their lines, below the plot; and how high that is."""
     parts, x, y = [], float(LEFT), HEIGHT + 10
     for name, colour in names.items():

@@ -236,9 +236,9 @@ class Questions:
             "ours": lambda: ours.q_values(before, lists),
         })  # fmt: skip
         sheet.add(f"intrinsic reward of {GAMES} steps", {
-            "every row packed": lambda: every_row.surprises(before, actions, after),
-            "distinct texts packed": lambda: distinct.surprises(before, actions, after),
-            "ours": lambda: ours.surprises(before, actions, after),
+            "every row packed": lambda: every_row.compute_surprises(before, actions, after),
+            "distinct texts packed": lambda: distinct.compute_surprises(before, actions, after),
+            "ours": lambda: ours.compute_surprises(before, actions, after),
         })  # fmt: skip
 
     def _texts(self, seen: Sequence[EncodedState], states: Sequence[int]) -> Ints:

@@ -53,7 +53,7 @@ def main() -> None:
     )  # fmt: skip
     played = PlayedGame(GameSpec(str(find_story(find_default_game()).path), atlas=str(default_path()), search=False))
     played.begin()
-    played.actions()  # so that the picture does not speak of the first time
+    played.observe()  # so that the picture does not speak of the first time
     InteractivePlay(played, Screen(console), Typist(console)).run()
     played.close()
     print(console.export_text(clear=False))

@@ -16,7 +16,7 @@ from xtx.agents.rc_dqn.action_templates import OBJECT, Passage, find_object_word
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
 from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_exploration, is_stuck
-from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, present, with_past
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, format_observation, prepend_past
 from xtx.agents.registry import make_preset
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
@@ -107,8 +107,11 @@ def test_a_reading_by_hand() -> None:
     state_ids, reader = library_and_reader()
     text = state_ids.texts.id("A lamp | a rope | lamp")
     actions = [state_ids.texts.id(a) for a in ("east", "take lamp", "take rope", "tie rope to lamp", "take key")]
-    made = reader.reading(
-        [reader.make_questions(Read(text, state_ids.action_sets.id(actions))), reader.single(text, actions[1])]
+    made = reader.build_reading(
+        [
+            reader.make_questions(Read(text, state_ids.action_sets.id(actions))),
+            reader.make_single_questions(text, actions[1]),
+        ]
     )
     word = state_ids.texts.vocabulary.id
     take, obj = word("take"), word(OBJECT)
@@ -191,9 +194,9 @@ def test_history_by_hand() -> None:
 
 def test_the_oldest_words_make_room_for_the_present() -> None:
     past = ["one two three", "four five"]
-    assert with_past("now", past, 100) == "one two three | four five | now"
-    assert with_past("now | here", past, 7) == "| four five | now | here"
-    assert with_past("now | here", past, 3) == "now | here"
+    assert prepend_past("now", past, 100) == "one two three | four five | now"
+    assert prepend_past("now | here", past, 7) == "| four five | now | here"
+    assert prepend_past("now | here", past, 3) == "now | here"
 
 
 def see(agent: RcDqnAgent, o: Observation) -> str:
@@ -208,14 +211,16 @@ def test_only_mprc_dqn_reads_the_past_of_its_episode() -> None:
         for i, actions in enumerate(acts)
     ]
     plain = RcDqnAgent(SMALL, Brief(1, 0))
-    assert [see(plain, o) for o in seen] == [present(o) for o in seen]
+    assert [see(plain, o) for o in seen] == [format_observation(o) for o in seen]
     mprc = RcDqnAgent(replace(SMALL, history=True), Brief(1, 0))
     texts = [see(mprc, o) for o in seen]
-    assert texts[0] == present(seen[0])
-    assert texts[1] == f"room 0 with a lamp | {present(seen[1])}"
-    assert texts[2] == f"room 0 with a lamp | room 1 with a lamp | {present(seen[2])}"
-    assert texts[3] == f"room 0 with a lamp | room 2 | {present(seen[3])}"  # room 1 offered nothing for the lamp
-    assert see(mprc, seen[0]) == present(seen[0])  # a new episode
+    assert texts[0] == format_observation(seen[0])
+    assert texts[1] == f"room 0 with a lamp | {format_observation(seen[1])}"
+    assert texts[2] == f"room 0 with a lamp | room 1 with a lamp | {format_observation(seen[2])}"
+    assert (
+        texts[3] == f"room 0 with a lamp | room 2 | {format_observation(seen[3])}"
+    )  # room 1 offered nothing for the lamp
+    assert see(mprc, seen[0]) == format_observation(seen[0])  # a new episode
 
 
 def test_an_episode_of_an_earlier_version_goes_on() -> None:
@@ -228,7 +233,7 @@ def test_an_episode_of_an_earlier_version_goes_on() -> None:
     later = RcDqnAgent(settings, Brief(1, 0))
     later.load(state)
     last = observation("Room 2", "Nothing", "Hm", ("take lamp",), 2)
-    assert see(later, last) == f"room 0 | room 1 | {present(last)}"
+    assert see(later, last) == f"room 0 | room 1 | {format_observation(last)}"
 
 
 # --- exploration ------------------------------------------------------------------------------------------------------
@@ -316,9 +321,9 @@ def test_what_is_stored() -> None:
     assert rows["reward"].tolist() == [1, -1, 0, -1]
     assert rows["terminal"].tolist() == [False, True, False, True]
     texts = agent._state_ids.texts.text
-    assert [texts(row["text"]) for row in rows[:2]] == [present(here), present(there)]
+    assert [texts(row["text"]) for row in rows[:2]] == [format_observation(here), format_observation(there)]
     assert [texts(row["action"]) for row in rows[:2]] == ["north", "take rope"]
-    assert texts(rows["next_text"][0]) == present(there)
+    assert texts(rows["next_text"][0]) == format_observation(there)
     assert len(memory.priority) == 0
     agent.act([here])
     agent.learn([step(here, "north", 3, over, ended=True)])  # sums of clipped rewards: 0, -1, 1
@@ -366,7 +371,7 @@ def test_unused_texts_are_swept() -> None:
         agent.learn([step(here, "north", 0, after)])
         agent._state_ids._sweep_at = 60
     assert len(agent._state_ids.texts) <= 60
-    assert agent._state_ids.texts.text(agent._learner.memory.ordinary.rows()["text"][-1]) == present(here)
+    assert agent._state_ids.texts.text(agent._learner.memory.ordinary.rows()["text"][-1]) == format_observation(here)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

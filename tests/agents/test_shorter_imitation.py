@@ -36,7 +36,7 @@ def recall_of(agent: ImitationPolicy, walks: Sequence[Ints]) -> float:
     agent.settings = replace(agent.settings, known=0.5)
     recall = agent._recall(walks)
     assert recall is not None
-    return recall.probability(agent._make_steps())
+    return recall.compute_probability(agent._make_steps())
 
 
 def test_recall_is_the_least_probability_of_a_trajectory_with_any_of_the_actions_of_a_context() -> None:
@@ -160,4 +160,4 @@ def test_recall_needs_an_example_of_each_pair_once() -> None:
     pairs = list(_iterate_pairs(walks[0]))
     recall = TrajectoryRecall([pairs, pairs], [agent._make_example(pair) for pair in pairs])
     surprises = sum(slow_surprise(agent.model, agent._make_example(pair)) for pair in pairs)
-    assert recall.probability(agent._make_steps()) == pytest.approx(math.exp(-surprises), rel=1e-4)
+    assert recall.compute_probability(agent._make_steps()) == pytest.approx(math.exp(-surprises), rel=1e-4)

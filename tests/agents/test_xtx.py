@@ -60,13 +60,13 @@ def observation(score: int = 0, step: int = 0, text: str = "here") -> Observatio
     ],
 )
 def test_phases(target: int, l_max: int, score: int, step: int, phase: str) -> None:
-    assert ReturnTarget(target, l_max).phase(observation(score, step)) == phase
+    assert ReturnTarget(target, l_max).choose_phase(observation(score, step)) == phase
 
 
 def test_phases_are_never_latched() -> None:
     """An episode that reaches the target and loses points before step l_max is in `exploit` again."""
     scores = [0, 5, 10, 10, 4, 10, 4, 4]
-    phases = [ReturnTarget(10, 7).phase(observation(score, step)) for step, score in enumerate(scores)]
+    phases = [ReturnTarget(10, 7).choose_phase(observation(score, step)) for step, score in enumerate(scores)]
     assert phases == [EXPLOIT, EXPLOIT, EXPLORE, EXPLORE, EXPLOIT, EXPLORE, EXPLOIT, EXPLORE]
 
 

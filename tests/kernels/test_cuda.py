@@ -80,7 +80,10 @@ def test_values_and_surprises_are_the_plain_ones(hidden: int, inverse: bool) -> 
         if inverse:
             after, actions = scene.states(n), scene.random.choice(scene.actions, n).astype(np.int32)
             np.testing.assert_allclose(
-                cuda.surprises(states, actions, after), plain.surprises(states, actions, after), atol=2e-5, rtol=1e-4
+                cuda.compute_surprises(states, actions, after),
+                plain.compute_surprises(states, actions, after),
+                atol=2e-5,
+                rtol=1e-4,
             )
 
 

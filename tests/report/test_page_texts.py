@@ -65,7 +65,7 @@ def test_a_curve_of_one_point_is_seen(tmp_path: Path) -> None:
     first = build(read_board(tmp_path)).sections[0].blocks[2]
     assert isinstance(first, Gallery) and 'class="mark"' in first.figures[0].svg
     write_run(tmp_path / "b", [5, 6], steps=200, game="detective")
-    svg = LinePlot([Line("a", 0, np.arange(3.0), np.array([np.nan, 1.0, 2.0]))], "x", "y").svg()
+    svg = LinePlot([Line("a", 0, np.arange(3.0), np.array([np.nan, 1.0, 2.0]))], "x", "y").draw_svg()
     assert 'class="mark"' not in svg
 
 

@@ -404,7 +404,7 @@ def test_games_are_folded_where_there_are_many(tmp_path: Path) -> None:
 
 def test_the_name_of_a_level_is_over_the_curves() -> None:
     line = Line("a", 0, np.arange(1.0, 9.0), np.arange(8.0))
-    svg = LinePlot([line], "x", "y", reference=("the paper's xtx", 4.0)).svg()
+    svg = LinePlot([line], "x", "y", reference=("the paper's xtx", 4.0)).draw_svg()
     assert svg.index('class="reference"') < svg.index('class="line"') < svg.index('class="level"')
 
 
@@ -412,7 +412,9 @@ def test_more_agents_than_colours_can_be_told_apart() -> None:
     looks = {(colour % COLOURS, choose_marker(colour)) for colour in range(3 * COLOURS)}
     assert len(looks) == 3 * COLOURS
     lines = [Line(f"a{n}", n, np.arange(1.0, 9.0), np.arange(8.0) + n) for n in (0, COLOURS)]
-    first, second = re.findall(r'class="mark" data-at="\d+" d="([^"]*)"', LinePlot(lines, "x", "y").svg())[::NUM_MARKS]
+    first, second = re.findall(r'class="mark" data-at="\d+" d="([^"]*)"', LinePlot(lines, "x", "y").draw_svg())[
+        ::NUM_MARKS
+    ]
     assert first != second
 
 
@@ -672,5 +674,5 @@ def test_ticks_are_round_and_within() -> None:
 
 def test_gaps_stay_gaps() -> None:
     x, y = np.arange(5.0), np.array([np.nan, 1, 2, np.nan, 3])
-    plot = LinePlot([Line("a", 0, x, y)], "x", "y").svg()
+    plot = LinePlot([Line("a", 0, x, y)], "x", "y").draw_svg()
     assert len(re.findall("M", re.findall(r'class="line" d="([^"]*)"', plot)[0])) == 2

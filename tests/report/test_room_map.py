@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from xtx.report.plots.room_layout import MOST_ROOMS, lay_out, make_chart, merge_in_order
 from xtx.report.plots.room_map import LETTERS, SHADES, MapPlot, wrap
 from xtx.report.plots.svg_plots import make_standalone
-from xtx.runs.viewer_files import RoomMove
+from xtx.runs.line_files import RoomMove
 
 MOVES = [
     RoomMove(8, "House", "north", "Field"),
@@ -53,12 +53,12 @@ def test_rooms_in_one_place_are_moved_apart() -> None:
 def test_there_is_an_end_to_what_is_drawn() -> None:
     moves = [RoomMove(n, f"Room {n}", "east", f"Room {n + 1}") for n in range(2 * MOST_ROOMS)]
     assert len(lay_out(moves)) == MOST_ROOMS
-    ElementTree.fromstring(MapPlot(make_chart(moves), lay_out(moves), 800).svg())
+    ElementTree.fromstring(MapPlot(make_chart(moves), lay_out(moves), 800).draw_svg())
 
 
 def test_a_map_is_drawn() -> None:
     seen = MapPlot(make_chart(MOVES[:3]), lay_out(MOVES), 800)
-    svg = seen.svg()
+    svg = seen.draw_svg()
     ElementTree.fromstring(svg)
     ElementTree.fromstring(make_standalone(svg).encode())
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
@@ -70,10 +70,10 @@ def test_a_map_is_drawn() -> None:
 
 def test_colours_go_from_the_first_to_the_last_room() -> None:
     plot = MapPlot(make_chart(MOVES), lay_out(MOVES), 800)
-    assert (plot.shade(0), plot.shade(800)) == (0, SHADES - 1)
+    assert (plot.choose_shade(0), plot.choose_shade(800)) == (0, SHADES - 1)
     for shade in range(1, SHADES):
-        assert plot.shade(plot.begins(shade) + 1) >= shade
-    assert MapPlot(make_chart([]), {}, 0).shade(0) == 0
+        assert plot.choose_shade(plot.find_first_step(shade) + 1) >= shade
+    assert MapPlot(make_chart([]), {}, 0).choose_shade(0) == 0
 
 
 def test_long_names_are_cut() -> None:

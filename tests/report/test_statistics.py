@@ -64,15 +64,15 @@ def test_area_under_the_curve() -> None:
 def test_working_time_of_an_undisturbed_run() -> None:
     time = statistics.measure_working_time([100, 200], [1010.0, 1030.0], [1000.0])
     assert time is not None
-    assert (time.at(0), time.at(100), time.at(150), time.at(200)) == (0, 10, 20, 30)
-    assert math.isnan(time.at(201))
+    assert (time.interpolate(0), time.interpolate(100), time.interpolate(150), time.interpolate(200)) == (0, 10, 20, 30)
+    assert math.isnan(time.interpolate(201))
 
 
 def test_working_time_leaves_out_pauses_and_counts_steps_done_twice() -> None:
     # Stopped hard after 200, continued an hour later from 100: 5 s of loading and work again up to 200.
     time = statistics.measure_working_time([100, 200, 200, 300], [1010.0, 1020.0, 4705.0, 4712.0], [1000.0, 4700.0])
     assert time is not None
-    assert (time.at(200), time.at(300)) == (20, 32)
+    assert (time.interpolate(200), time.interpolate(300)) == (20, 32)
 
 
 def test_working_time_without_known_starts() -> None:
@@ -201,7 +201,7 @@ def test_as_rliable_has_it() -> None:
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_our_averages_of_the_papers_figures_are_the_papers(stochastic: bool) -> None:
     """Tables 1 and 2 give scores and their normalised average: ours of the former must be the latter, to rounding."""
-    table = read_paper().table(stochastic)
+    table = read_paper().choose_table(stochastic)
     for agent, published in table.normalised.items():
         for of in ("avg", "max"):
             games = [

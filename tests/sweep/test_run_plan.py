@@ -32,7 +32,7 @@ def plan(name: str) -> list[PlannedRun]:
 )
 def test_ready_sweeps_are_the_papers_tables(name: str, stochastic: bool, full: bool) -> None:
     paper = read_paper()
-    table = paper.table(stochastic)
+    table = paper.choose_table(stochastic)
     spec = read_spec(name)
     assert set(spec.games) == set(table.rows if full else table.main)
     assert len(spec.games) == {"": 12, "s": 5, "f": 20, "sf": 9}["s" * stochastic + "f" * full]

@@ -23,7 +23,7 @@ from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import SAVED, Run
 from xtx.sweep import cluster_node, local_processes
 from xtx.sweep.local_processes import classify_exit
-from xtx.sweep.progress_table import SweepSpeed, build_means, build_table, format_overview, format_time
+from xtx.sweep.progress_table import SweepSpeed, build_means, build_table, format_overview
 from xtx.sweep.run_plan import PlannedRun, find_games, make_plan
 from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.run_progress import RunProgress, read_finished, read_running
@@ -39,6 +39,7 @@ from xtx.sweep.sweep_folder import (
     read_shared_settings,
     write_shared_settings,
 )
+from xtx.terminal.progress_panel import format_time
 
 CONFIG = RunConfig("toy:corridor-5", "random", {}, steps=800)
 PROGRESS = RunProgress(400, 3.25, 10, 20.0)

@@ -120,7 +120,7 @@ def test_the_agents_limit_ends_episodes() -> None:
     assert played.ended == "limit"
     assert played.last.truncated
     assert len(played.steps) == 2
-    assert played.outcome().place == "Room 3 of 5. There is a key here."
+    assert played.make_outcome().place == "Room 3 of 5. There is a key here."
 
 
 def test_greedy_takes_the_likeliest_action() -> None:
@@ -150,7 +150,9 @@ def test_replay_gives_the_same_episode() -> None:
 def test_the_outcome_of_an_episode() -> None:
     with toys(1) as games:
         [played] = play(Scripted(limit=3), games, count(7), 1, greedy=True)
-    assert played.outcome() == EpisodeOutcome(1, 7, 0, 3, "limit", "Room 3 of 5. There is a key here.", "You walk on.")
+    assert played.make_outcome() == EpisodeOutcome(
+        1, 7, 0, 3, "limit", "Room 3 of 5. There is a key here.", "You walk on."
+    )
 
 
 # --- seeds ----------------------------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
 def test_figures() -> None:
     with toys(3) as games:
         played = list(play(Scripted(), games, count(1), 4))
-    found = compute_figures([episode.outcome() for episode in played], 10)
+    found = compute_figures([episode.make_outcome() for episode in played], 10)
     assert (found.score_mean, found.score_std, found.score_max, found.score_min, found.score_median) == (5, 5, 10, 0, 5)
     assert (found.normalised_mean, found.normalised_max) == (0.5, 1.0)
     assert found.ended == {"won": 2, "died": 2, "limit": 0}

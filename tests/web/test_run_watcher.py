@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import xtx.web.run_watcher
-from xtx.report.data.load_runs import RunData
+from xtx.report.data.load_runs import RunData, find_distinct_run_folders
 from xtx.report.formats.html import Piece
 from xtx.report.pages.document import Document
 from xtx.runs.viewer_files import Turn
 from xtx.web.live_panels import make_key, make_panels, read_live
-from xtx.web.run_watcher import PageSnapshot, Watcher, find
+from xtx.web.run_watcher import PageSnapshot, Watcher
 
 AddRun = Callable[..., Path]
 
@@ -39,14 +39,14 @@ def text(snapshot: PageSnapshot) -> str:
 def test_what_is_newer_than_a_version() -> None:
     page = Document("t", "l", [])
     first = PageSnapshot().next(page, [Piece("<main>"), Piece("a", "1"), Piece("b", "2")])
-    assert first.since(0) is None and first.since(first.version) == {}
+    assert first.list_changes(0) is None and first.list_changes(first.version) == {}
     second = first.next(page, [Piece("<main>"), Piece("a", "1"), Piece("c", "2")])
-    assert second.since(first.version) == {"2": "c"} and second.since(second.version) == {}
+    assert second.list_changes(first.version) == {"2": "c"} and second.list_changes(second.version) == {}
     assert second.next(page, second.pieces) is second
     third = second.next(page, [*second.pieces, Piece("d", "3")])
-    assert third.since(first.version) is None and third.since(second.version) is None
-    assert third.since(third.version + 1) is None, "a version of the future is another server's"
-    assert third.next(Document("t", "other agents", []), third.pieces).since(third.version) is None
+    assert third.list_changes(first.version) is None and third.list_changes(second.version) is None
+    assert third.list_changes(third.version + 1) is None, "a version of the future is another server's"
+    assert third.next(Document("t", "other agents", []), third.pieces).list_changes(third.version) is None
 
 
 def test_new_episodes_change_pieces_and_nothing_else(tmp_path: Path, add_run: AddRun) -> None:
@@ -55,7 +55,7 @@ def test_new_episodes_change_pieces_and_nothing_else(tmp_path: Path, add_run: Ad
     before = look(watcher)
     assert look(watcher) is before
     add_run(folder, [7, 8])
-    changed = look(watcher).since(before.version)
+    changed = look(watcher).list_changes(before.version)
     assert changed and any("Max 8" in html for html in changed.values())
     assert not any(str(other) in html for html in changed.values()), "what did not change is not sent"
 
@@ -66,7 +66,7 @@ def test_runs_come_and_go(tmp_path: Path, add_run: AddRun) -> None:
     assert "0 runs" in empty.document.lead and "No run is going on" in text(empty)
     folder = add_run(tmp_path / "deep" / "a", [1])
     one = look(watcher)
-    assert "1 run of" in one.document.lead and one.since(empty.version) is None
+    assert "1 run of" in one.document.lead and one.list_changes(empty.version) is None
     shutil.rmtree(folder)
     assert "0 runs" in look(watcher).document.lead
     shutil.rmtree(tmp_path)
@@ -122,7 +122,7 @@ def test_what_nobody_foresaw_leaves_the_last_page(
 def test_each_run_is_there_once(tmp_path: Path, add_run: AddRun) -> None:
     folder = add_run(tmp_path / "a", [1])
     (tmp_path / "link").symlink_to(folder)
-    assert len(find([tmp_path, folder, tmp_path / "link"])) == 1
+    assert len(find_distinct_run_folders([tmp_path, folder, tmp_path / "link"])) == 1
 
 
 # --- what is going on now ---------------------------------------------------------------------------------------
@@ -192,11 +192,11 @@ def test_many_runs_are_on_several_pages(tmp_path: Path, add_run: AddRun, monkeyp
     assert "Runs 1 to 3 of 7" in pages[1] and "Runs 4 to 6 of 7" in pages[2] and "Runs 7 to 7 of 7" in pages[3]
     assert '<a href="/?page=2">2</a>' in pages[1] and "<b>2</b>" in pages[2]
     assert "No run is going on" in pages[1] and "No run is going on" not in pages[2]
-    before = watcher.snapshot(2)
+    before = watcher.get_snapshot(2)
     add_run(folders[4], [77])
-    changed = look_at(watcher, 2).since(before.version)
+    changed = look_at(watcher, 2).list_changes(before.version)
     assert changed and any("Max 77" in html for html in changed.values())
-    assert "7 runs of" in watcher.snapshot(3).document.lead
+    assert "7 runs of" in watcher.get_snapshot(3).document.lead
 
 
 def look_at(watcher: Watcher, page: int) -> PageSnapshot:
@@ -211,14 +211,14 @@ def test_runs_are_read_as_far_as_there_is_time(
     for number in range(3):
         add_run(tmp_path / f"run-{number}", [number], seed=number)
     watcher = watch(tmp_path)
-    assert "1 run of" in look(watcher).document.lead and "2 more runs are being read" in text(watcher.snapshot())
+    assert "1 run of" in look(watcher).document.lead and "2 more runs are being read" in text(watcher.get_snapshot())
     assert "2 runs of" in look(watcher).document.lead
     for number in range(3):
         add_run(tmp_path / f"run-{number}", [50 + number])
-    assert "3 runs of" in look(watcher).document.lead and "being read" not in text(watcher.snapshot())
+    assert "3 runs of" in look(watcher).document.lead and "being read" not in text(watcher.get_snapshot())
     for _ in range(2):  # what was read longest ago is read first, so all have their turn
         look(watcher)
-    assert all(f"Max {50 + number}" in text(watcher.snapshot()) for number in range(3))
+    assert all(f"Max {50 + number}" in text(watcher.get_snapshot()) for number in range(3))
 
 
 def test_slow_games_do_not_keep_a_page_waiting(

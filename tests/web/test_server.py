@@ -22,7 +22,7 @@ import xtx.web.app
 from xtx.cli.main import main
 from xtx.web.app import Hub
 from xtx.web.live_panels import make_key
-from xtx.web.request_guard import Guard, host_of, is_loopback
+from xtx.web.request_guard import Guard, is_loopback, read_host
 from xtx.web.run_watcher import Watcher
 
 AddRun = Callable[..., Path]
@@ -151,7 +151,7 @@ def test_streams_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         hub.streams = others
         told = 0
         async with asyncio.timeout(1):
-            async for _ in hub.messages(0):
+            async for _ in hub.stream_messages(0):
                 told += 1
         assert hub.streams == others
         return told
@@ -187,7 +187,7 @@ def test_what_the_user_can_mend(
 
 
 def test_names_of_hosts() -> None:
-    assert [host_of(name) for name in ("a.b:80", "[::1]:80", "[::1]", "A.B.", "127.0.0.1")] == [
+    assert [read_host(name) for name in ("a.b:80", "[::1]:80", "[::1]", "A.B.", "127.0.0.1")] == [
         "a.b", "::1", "::1", "a.b", "127.0.0.1",
     ]  # fmt: skip
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost") and is_loopback("127.9.9.9")

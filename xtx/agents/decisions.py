@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from xtx.core import Agent, Decision, Observation, Transition, UserError
 
@@ -11,11 +10,13 @@ from xtx.core import Agent, Decision, Observation, Transition, UserError
 def decide(agent: Agent, observations: Sequence[Observation]) -> list[Decision]:
     """One decision for each observation, with Python's own strings. Raises `UserError` if the agent gives others."""
     decisions = agent.act(observations)
-    if not isinstance(decisions, list | tuple):
-        raise _explain(agent, observations, decisions)
-    wrong = [one for one in decisions if not (isinstance(one, Decision) and isinstance(one.action, str))]
+    wrong: list[object] = [] if isinstance(decisions, list | tuple) else [decisions]
+    wrong = wrong or [one for one in decisions if not (isinstance(one, Decision) and isinstance(one.action, str))]
     if wrong:
-        raise _explain(agent, observations, wrong[0])
+        raise UserError(
+            f"{type(agent).__name__}.act must return a list of xtx.Decision(action), one for each of "
+            f"{len(observations)} observations; it gave {wrong[0]!r:.60}"
+        )
     if len(decisions) != len(observations):
         raise UserError(f"{type(agent).__name__}.act gave {len(decisions)} decisions for {len(observations)} games")
     return [_make_plain(one) for one in decisions]
@@ -35,22 +36,11 @@ def _check_numbers(agent: Agent, method: str, numbers: object) -> dict[str, floa
     try:
         if not isinstance(numbers, Mapping) or not all(isinstance(name, str) for name in numbers):
             raise TypeError
-        return {name: _to_python(number) for name, number in numbers.items()}
+        return {name: n if type(n) in (int, float, bool) else float(n) for name, n in numbers.items()}
     except (TypeError, ValueError):
         raise UserError(
             f"{type(agent).__name__}.{method} must return a dictionary of numbers by their names, not {numbers!r:.60}"
         ) from None
-
-
-def _to_python(number: Any) -> float:
-    return number if type(number) in (int, float, bool) else float(number)
-
-
-def _explain(agent: Agent, observations: Sequence[Observation], given: object) -> UserError:
-    return UserError(
-        f"{type(agent).__name__}.act must return a list of xtx.Decision(action), one for each of {len(observations)} "
-        f"observations; it gave {given!r:.60}"
-    )
 
 
 def _make_plain(decision: Decision) -> Decision:

@@ -48,62 +48,32 @@ def _make_xtx_preset(name: str) -> Callable[[str], XtxSettings]:
     return lambda game: replace(make_xtx_settings(game), **XTX_VARIANTS[name])  # type: ignore[arg-type]
 
 
+_XTX, _RC_DQN = "xtx.agents.xtx.xtx_agent:XtxAgent", "xtx.agents.rc_dqn.rc_dqn_agent:RcDqnAgent"
+
 AGENTS = {
-    "xtx": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx"), "exploit, then explore: the paper's agent"
-    ),
+    "xtx": Listed(_XTX, _make_xtx_preset("xtx"), "exploit, then explore: the paper's agent"),
     "xtx-demo": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent",
-        lambda game: make_demo_settings(make_xtx_settings(game)),
-        "XTX made small, for runs of minutes",
+        _XTX, lambda game: make_demo_settings(make_xtx_settings(game)), "XTX made small, for runs of minutes"
     ),
-    "xtx-fast": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", make_fast_settings, "XTX with shorter imitation training, for CPUs"
-    ),
-    "xtx-uniform": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-uniform"), "XTX that explores at random"
-    ),
-    "xtx-own": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent",
-        _make_xtx_preset("xtx-own"),
-        "XTX with a target of its own for each episode",
-    ),
-    "xtx-retrace": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent",
-        _make_xtx_preset("xtx-retrace"),
-        "XTX that retraces how it came to its targets",
-    ),
-    "xtx-plus": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-plus"), "XTX with own targets that retraces"
-    ),
-    "xtx-no-mix": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-no-mix"), "XTX that never explores on its way back"
-    ),
-    "xtx-lambda-0": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-lambda-0"), "XTX without phases: imitation alone"
-    ),
+    "xtx-fast": Listed(_XTX, make_fast_settings, "XTX with shorter imitation training, for CPUs"),
+    "xtx-uniform": Listed(_XTX, _make_xtx_preset("xtx-uniform"), "XTX that explores at random"),
+    "xtx-own": Listed(_XTX, _make_xtx_preset("xtx-own"), "XTX with a target of its own for each episode"),
+    "xtx-retrace": Listed(_XTX, _make_xtx_preset("xtx-retrace"), "XTX that retraces how it came to its targets"),
+    "xtx-plus": Listed(_XTX, _make_xtx_preset("xtx-plus"), "XTX with own targets that retraces"),
+    "xtx-no-mix": Listed(_XTX, _make_xtx_preset("xtx-no-mix"), "XTX that never explores on its way back"),
+    "xtx-lambda-0": Listed(_XTX, _make_xtx_preset("xtx-lambda-0"), "XTX without phases: imitation alone"),
     "xtx-lambda-0.5": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent",
-        _make_xtx_preset("xtx-lambda-0.5"),
-        "XTX without phases: half imitation, half exploration",
+        _XTX, _make_xtx_preset("xtx-lambda-0.5"), "XTX without phases: half imitation, half exploration"
     ),
-    "xtx-lambda-1": Listed(
-        "xtx.agents.xtx.xtx_agent:XtxAgent", _make_xtx_preset("xtx-lambda-1"), "XTX without phases: exploration alone"
-    ),
+    "xtx-lambda-1": Listed(_XTX, _make_xtx_preset("xtx-lambda-1"), "XTX without phases: exploration alone"),
     "inv-dy": Listed(
         "xtx.agents.q_learning.drrn_agents:InvDyAgent",
         lambda game: InvDySettings(),
         "DRRN with curiosity by inverse dynamics",
     ),
     "drrn": Listed("xtx.agents.q_learning.drrn_agents:DrrnAgent", lambda game: DrrnSettings(), "Q-learning on texts"),
-    "rc-dqn": Listed(
-        "xtx.agents.rc_dqn.rc_dqn_agent:RcDqnAgent", lambda game: RcDqnSettings(), "Q-learning as reading comprehension"
-    ),
-    "mprc-dqn": Listed(
-        "xtx.agents.rc_dqn.rc_dqn_agent:RcDqnAgent",
-        lambda game: RcDqnSettings(history=True),
-        "RC-DQN with a history of objects",
-    ),
+    "rc-dqn": Listed(_RC_DQN, lambda game: RcDqnSettings(), "Q-learning as reading comprehension"),
+    "mprc-dqn": Listed(_RC_DQN, lambda game: RcDqnSettings(history=True), "RC-DQN with a history of objects"),
     "random": Listed("xtx.agents.random:RandomAgent", lambda game: NoSettings(), "any valid action: the floor"),
     "walkthrough": Listed(
         "xtx.agents.walkthrough:WalkthroughAgent", lambda game: NoSettings(), "the known solution: the ceiling"

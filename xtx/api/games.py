@@ -88,9 +88,9 @@ def make_vector(
     num_envs = check_whole("num_envs", num_envs, 1, MAX_ENVS)
     workers = check_optional_whole("workers", workers, 0)
     search_threads = check_optional_whole("search_threads", search_threads, 1)
-    from xtx.training.prepare import search_threads as choose_torch_threads
+    from xtx.training.prepare import choose_search_threads
 
-    threads = search_threads or choose_torch_threads(num_envs, workers)
+    threads = search_threads or choose_search_threads(num_envs, workers)
     spec = _make_spec(game, extra_actions, actions, valid_actions, atlas, threads)
     at_least_one = 1 if workers == 0 else workers  # no story runs in the calling process
     return GameVector(spec, num_envs, at_least_one, on_survey=on_survey)

@@ -135,7 +135,7 @@ class SavedRun:
         loaded = self._load(checkpoint, device)
         with loaded.open_vector(min(loaded.config.num_envs, episodes), workers) as games:
             seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, seed)
-            played = [one.outcome() for one in play(loaded.agent, games, seeds, episodes, greedy=greedy)]
+            played = [one.make_outcome() for one in play(loaded.agent, games, seeds, episodes, greedy=greedy)]
         return compute_figures(sorted(played, key=lambda one: one.number), loaded.game_setup.max_score)
 
     def _load(self, checkpoint: Checkpoint, device: Device) -> LoadedAgent:

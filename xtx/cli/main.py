@@ -33,8 +33,8 @@ class Subcommand:
     module: str
     summary: str
     own_arguments: bool = False
-    """Whether which options there are depends on the options: the module has `arguments(options, parse)` then, and
-    `make_options_type(options)` for the help."""
+    """Whether which options there are depends on the options: then the module has `parse_arguments(options, parse)`,
+    and `make_options_type(options)` for the help."""
 
 
 COMMANDS = {
@@ -204,7 +204,7 @@ def _dispatch(words: list[str]) -> int:
         print(build_help(kind, name, complete="--help-all" in options, more=more))
         return 0
     if COMMANDS[name].own_arguments:
-        args = module.arguments(options, lambda kind: _parse(kind, name, options))
+        args = module.parse_arguments(options, lambda kind: _parse(kind, name, options))
     else:
         args = _parse(module.Args, name, options)
     return int(module.run(args) or 0)

@@ -67,7 +67,7 @@ def wants_help(words: Sequence[str]) -> bool:
 
 def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: int | None = None) -> str:
     """The help of a subcommand. `complete`: with every option; `more`: what follows the options."""
-    width = min(_WIDEST, max(_NARROWEST, width or shutil.get_terminal_size().columns))
+    width = _choose_width(width)
     options = read_options(kind)
     usual: tuple[str, ...] = getattr(kind, "USUAL", ())
     placed = [option for option in options if not option.names]
@@ -76,7 +76,7 @@ def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: i
     shown += [option for wanted in usual for option in named if option.field == wanted and not option.required]
     rest = [option for option in named if option not in shown]
     needed = [f"{option.names[0]} {option.value}" for option in named if option.required]
-    words = [_put_in_brackets(option) for option in placed] + needed
+    words = [option.value if option.required else f"[{option.value}]" for option in placed] + needed
     blocks = [textwrap.fill(" ".join(["usage: xtx", name, *words, "[OPTIONS]"]), width, subsequent_indent=" " * 7)]
     blocks += [_fill(part, width) for part in (inspect.getdoc(kind) or "").split("\n\n") if part]
     if placed:
@@ -86,8 +86,8 @@ def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: i
     help_line = Option("", ("-h, --help",), "", f"Show {'the usual options' if usual else 'this help'}.")
     all_line = Option("", ("--help-all",), "", f"Show all options ({len(named)})." if rest else "Show all options.")
     own = [option for option in shown if not option.is_setting]
-    heads = ["usual options" if rest else "options"]
-    blocks.append(f"{heads[0]}:\n" + _format_table([*own, help_line, *([all_line] if usual else [])], width))
+    head = "usual options" if rest else "options"
+    blocks.append(f"{head}:\n" + _format_table([*own, help_line, *([all_line] if usual else [])], width))
     groups = dict.fromkeys(option.group for option in shown if option.is_setting)
     for group in sorted(groups, key=bool):  # those without a group first
         title = f"settings of {getattr(kind, 'AGENT', 'the agent')}{f', --{group}.*' if group else ''}"
@@ -99,18 +99,18 @@ def build_help(kind: Any, name: str, *, complete: bool, more: str = "", width: i
 
 def build_settings(settings: Any, width: int | None = None) -> str:
     """The table of an agent's settings, as options of `xtx train`."""
-    width = min(_WIDEST, max(_NARROWEST, width or shutil.get_terminal_size().columns))
+    width = _choose_width(width)
     return _format_table(list(_list_options(type(settings), settings, "", True)), width)
 
 
 def build_rows(rows: Sequence[tuple[str, str]], width: int | None = None) -> str:
     """Two columns: names, and what they are."""
-    width = min(_WIDEST, max(_NARROWEST, width or shutil.get_terminal_size().columns))
+    width = _choose_width(width)
     return "\n".join(_format_row(left, text, width) for left, text in rows)
 
 
-def _put_in_brackets(option: Option) -> str:
-    return option.value if option.required else f"[{option.value}]"
+def _choose_width(width: int | None) -> int:
+    return min(_WIDEST, max(_NARROWEST, width or shutil.get_terminal_size().columns))
 
 
 def _format_table(options: Sequence[Option], width: int) -> str:
@@ -161,7 +161,7 @@ def _list_options(kind: Any, values: Any, group: str, is_setting: bool) -> Itera
             names=names,
             value="" if plain is bool else metavar or _make_placeholder(plain),
             text=" ".join(text.split()),
-            default="" if is_placed else _show(plain, value),
+            default="" if is_placed else _format_default(plain, value),
             required=value is MISSING,
             group=group,
             is_setting=is_setting,
@@ -201,7 +201,7 @@ def _make_placeholder(plain: Any) -> str:
     return _VALUES.get(plain, "TEXT")
 
 
-def _show(plain: Any, value: Any) -> str:
+def _format_default(plain: Any, value: Any) -> str:
     """A default, as it would be typed; nothing for switches that are off and values that say nothing."""
     if plain is bool:
         return "on" if value is True else ""

@@ -39,17 +39,9 @@ class Args:
     """Plays a game in the terminal, by hand or with an agent; /help while playing lists the commands."""
 
     USUAL: ClassVar = (
-        "agent",
-        "hint",
-        "checkpoint",
-        "delay",
-        "episodes",
-        "steps",
-        "seed",
-        "extra_actions",
-        "actions",
+        "agent", "hint", "checkpoint", "delay", "episodes", "steps", "seed", "extra_actions", "actions",
         "transcript",
-    )
+    )  # fmt: skip
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; if not given, the run's game, or else the adventure that comes with

@@ -185,10 +185,8 @@ def list_differences(before: str, now: RunConfig) -> list[str]:
     before: the earlier config, as `dump_config` returned it, maybe of an earlier version: a key of RunConfig that it
     lacks had its default value. Raises `ConfigError` if it is not a config.
     """
-    old, new = (
-        _flatten(make_plain(decode_config(before.encode("utf-8", "replace")))),
-        _flatten(json.loads(dump_config(now))),
-    )
+    old = flatten(make_plain(decode_config(before.encode("utf-8", "replace"))))
+    new = flatten(json.loads(dump_config(now)))
     differences = []
     for key in [*old, *(key for key in new if key not in old)]:
         was, is_now = old.get(key, _MISSING), new.get(key, _MISSING)
@@ -206,11 +204,11 @@ def dump_config(config: RunConfig) -> str:
     return json.dumps(make_plain(config))
 
 
-def _flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Return a nested dictionary as one level, with paths such as `settings.q.gamma` as keys."""
     found: dict[str, Any] = {}
     for name, value in config.items():
-        found |= _flatten(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+        found |= flatten(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
     return found
 
 

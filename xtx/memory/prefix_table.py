@@ -64,7 +64,7 @@ class PrefixTable:
         """Return the steps of all prefixes, concatenated."""
         return np.frombuffer(bytearray().join(self._by_content), np.int32).reshape(-1, COLUMNS)
 
-    def lengths(self) -> NDArray[np.int64]:
+    def list_lengths(self) -> NDArray[np.int64]:
         """Return the length of each prefix, in the order of `list_all_steps`."""
         return np.fromiter(map(len, self._by_content.values()), np.int64, len(self._by_content))
 
@@ -83,7 +83,7 @@ class PrefixTable:
             prefix.uses += 1
         return held
 
-    def numbers(self, held: Iterable[SharedPrefix]) -> NDArray[np.int64]:
+    def find_numbers(self, held: Iterable[SharedPrefix]) -> NDArray[np.int64]:
         """Return the index of each given prefix in the order of `list_all_steps`."""
         number = {content: place for place, content in enumerate(self._by_content)}
         return np.fromiter((number[shared.content] for shared in held), np.int64)

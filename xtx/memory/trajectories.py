@@ -214,8 +214,8 @@ class TrajectoryStore:
             "drops": self.drops,
             "drop_above": self._drop_above,
             "shelves": np.array(table, np.int64).reshape(-1, 5),
-            "kept": self._prefixes.numbers(shared for *_, group in groups for shared in group.kept),
-            "prefix_lengths": self._prefixes.lengths(),
+            "kept": self._prefixes.find_numbers(shared for *_, group in groups for shared in group.kept),
+            "prefix_lengths": self._prefixes.list_lengths(),
             "steps": self._prefixes.list_all_steps(),
         }
 

@@ -139,12 +139,8 @@ class PlayedGame:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether `actions` need not look into the game for the first time, which takes longer."""
+        """Whether `observe` need not look into the game for the first time, which takes longer."""
         return self._spec.search or self._finder is not None or bool(self.observation.actions)
-
-    def actions(self) -> tuple[str, ...]:
-        """The valid actions in the present state; finding them may take seconds."""
-        return self.observe().actions
 
     def observe(self) -> Observation:
         """All that an agent sees of the present state; finding it may take seconds."""

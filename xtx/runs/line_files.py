@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class LineChecksum:
                 most -= len(block)
                 self.add(block)
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """Return the checksum so far, in hexadecimal."""
         return self._hash.copy().hexdigest()
 
@@ -71,17 +72,21 @@ class _MetricsLine(msgspec.Struct):
     step: int
 
 
-class _RoomsLine(msgspec.Struct):
+@dataclass(frozen=True)
+class RoomMove:
+    """A line of rooms.jsonl: an action that led from one room to another for the first time."""
+
     step: int
+    """Game steps of the run until then."""
     origin: str
     action: str
     target: str
 
 
-_LINES: dict[str, msgspec.json.Decoder[_MetricsLine | EpisodeRecord | _RoomsLine]] = {
+_LINES: dict[str, msgspec.json.Decoder[_MetricsLine | EpisodeRecord | RoomMove]] = {
     "metrics": msgspec.json.Decoder(_MetricsLine),
     "episodes": msgspec.json.Decoder(EpisodeRecord),
-    "rooms": msgspec.json.Decoder(_RoomsLine),
+    "rooms": msgspec.json.Decoder(RoomMove),
 }
 """Decoders for the lines of the files of `EXACT_FILES`: a line is readable if it has these fields."""
 

@@ -212,7 +212,7 @@ class Run:
         checksums = {name: self._get_checksum(name) for name in EXACT_FILES}
         return {
             "sizes": {name: checksum.size for name, checksum in checksums.items()},
-            "digests": {name: checksum.digest() for name, checksum in checksums.items()},
+            "digests": {name: checksum.compute_digest() for name, checksum in checksums.items()},
             "config": dump_config(self.config),
         }
 

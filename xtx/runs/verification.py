@@ -38,7 +38,7 @@ def compare_files(folder: Path, config: RunConfig, path: Path, saved: State) -> 
         if checksum.size < size:
             short = f"is shorter than it was: {checksum.size:,} of {size:,} bytes"
             difference = short if lines.exists() else "is missing"
-        elif digests is not None and checksum.digest() != digests.get(name):
+        elif digests is not None and checksum.compute_digest() != digests.get(name):
             difference = describe_damage(name, lines, size)
         if difference:
             altered.append(name)

@@ -39,13 +39,16 @@ def describe_search_changes(before: object, config: RunConfig) -> str:
     recorded = before.get("searching") if isinstance(before, dict) else None
     if not isinstance(recorded, dict) or config.game.startswith("toy:"):
         return ""
-    present = search_versions()
-    told = []
-    for name in present if config.actions == "whole" else [name for name in present if name != "whole"]:
-        was = recorded.get(name)
-        if isinstance(was, str) and was != present[name]:
-            told.append(f"{name} {was[:20]} (now {present[name]})")
-    return ", ".join(told)
+    return ", ".join(
+        f"{name} {was[:20]} (now {present})"
+        for name, present in list_used_versions(config).items()
+        if isinstance(was := recorded.get(name), str) and was != present
+    )
+
+
+def list_used_versions(config: RunConfig) -> dict[str, str]:
+    """Return the present versions of what a run's search consists of, by name."""
+    return {name: at for name, at in search_versions().items() if name != "whole" or config.actions == "whole"}
 
 
 def describe_commit() -> str:

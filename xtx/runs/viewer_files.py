@@ -20,6 +20,7 @@ import msgspec
 from xtx.core import Decision, Observation, Step, UserError
 from xtx.files import system_calls
 from xtx.files.regular_files import create_file
+from xtx.runs.line_files import RoomMove
 from xtx.runs.run_folder import Run
 
 MOST_PAIRS = 2000
@@ -47,17 +48,6 @@ def find_room_name(look: str) -> str:
     if line.endswith((".", "!", "?")):  # titles have no full stop
         line = re.split(r"(?<=[.!?])\s", line, maxsplit=1)[0].rstrip(".")
     return _POSTURE.sub("", line)[:LONGEST_NAME]
-
-
-@dataclass(frozen=True)
-class RoomMove:
-    """A line of rooms.jsonl: an action that led from one room to another for the first time."""
-
-    step: int
-    """Game steps of the run until then."""
-    origin: str
-    action: str
-    target: str
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import msgspec
 
 from xtx.config.settings import RunConfig
 from xtx.core import UserError
+from xtx.files.user_paths import find_cache_folder
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import Run
 from xtx.sweep.local_processes import classify_exit
@@ -89,7 +90,7 @@ def execute_run(order: RunOrder, stop_asked: Callable[[], bool], fetch: Callable
         yield RunMessage(outcome=AttemptOutcome.HOPELESS.value, why=why)
         return
     shared = not order.bring_back and _can_access(order)
-    folder = Path(order.out if shared else _find_own_folder(order)) / order.folder
+    folder = (Path(order.out) if shared else _find_own_folder(order)) / order.folder
     if not _wait_for(folder, stop_asked):
         yield RunMessage(outcome=AttemptOutcome.HELD.value)
         return
@@ -160,8 +161,7 @@ def _can_access(order: RunOrder) -> bool:
 
 def _find_own_folder(order: RunOrder) -> Path:
     """Return this machine's folder for the sweep. Not in /tmp, where other users could replace it."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "xtx" / "sweeps" / order.sweep
+    return find_cache_folder() / "sweeps" / order.sweep
 
 
 def _copy_run(folder: Path, order: RunOrder, fetch: Callable[[], RunFiles]) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xtx.sweep.scheduler import RunState, SweepRun
-from xtx.terminal.progress_panel import LINE_EVERY, LivePanel
+from xtx.terminal.progress_panel import LINE_EVERY, LivePanel, format_time
 
 REFRESH = 0.5
 _STYLES = {
@@ -77,7 +77,7 @@ class SweepDisplay(LivePanel):
         self._speed = SweepSpeed()
         self._stopping = False
 
-    def stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Says that the runs were asked to stop."""
         if not self._stopping:
             self._stopping = True
@@ -102,10 +102,6 @@ class SweepDisplay(LivePanel):
             build_table(_choose_shown(self._items, rows), self._console.width),
             Text(format_overview(self._items, self._speed.steps_per_second or 0.0)),
         )
-
-    def tell(self, line: str) -> None:
-        """A line that stays, above the table."""
-        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
 
 def build_table(items: Sequence[SweepRun], width: int = 120) -> Table:
@@ -194,13 +190,3 @@ def _choose_shown(items: Sequence[SweepRun], rows: int) -> list[SweepRun]:
     order = list(_STYLES)
     places = sorted(range(len(items)), key=lambda place: order.index(items[place].state))[:rows]
     return [items[place] for place in sorted(places)]
-
-
-def format_time(seconds: float) -> str:
-    """A stretch of time, for people."""
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min"
-    return f"{whole / 3600:.1f} h" if whole < 48 * 3600 else f"{whole / 86400:.1f} days"

@@ -42,8 +42,7 @@ def hide_control_characters() -> Iterator[None]:
 
 class LivePanel:
     """Base class of displays that are redrawn in place. Within `with`, `_live` is the region of the terminal, or None
-    if
-    the output is not a terminal or the display is `quiet`."""
+    if the output is not a terminal or the display is `quiet`."""
 
     def __init__(self, console: Console, *, quiet: bool = False, auto_refresh: bool = True) -> None:
         """`auto_refresh`: by a thread of its own, four times a second. Lines that are printed meanwhile may then leave
@@ -53,6 +52,10 @@ class LivePanel:
         self._auto_refresh = auto_refresh
         self._live: Live | None = None
         self._terminal = contextlib.ExitStack()
+
+    def tell(self, line: str) -> None:
+        """A line that stays, above what is drawn."""
+        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
     def draw(self) -> RenderableType:
         """What is shown at this moment."""
@@ -129,3 +132,13 @@ class SurveyProgress:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+def format_time(seconds: float) -> str:
+    """A stretch of time, for people."""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole / 3600:.1f} h" if whole < 48 * 3600 else f"{whole / 86400:.1f} days"

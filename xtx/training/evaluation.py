@@ -58,7 +58,7 @@ class PlayedEpisode:
         """How: `won`, `died` (the game ended by itself) or `limit`."""
         return "won" if self.last.won else "died" if self.last.terminated else "limit"
 
-    def outcome(self) -> EpisodeOutcome:
+    def make_outcome(self) -> EpisodeOutcome:
         """Return the episode's result, without its steps."""
         last = self.last.observation
         look = last.look or self.steps[-1].before.look

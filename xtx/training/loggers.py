@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from xtx.config.config_file import make_plain
+from xtx.config.config_file import flatten, make_plain
 from xtx.config.settings import RunConfig
 from xtx.core import UserError, warn
 from xtx.files.atomic_writes import replace_text
@@ -124,10 +124,7 @@ def _open_tensorboard(run: Run) -> Iterator[_Write]:
     try:
         from torch.utils.tensorboard import SummaryWriter, summary
     except ImportError:
-        raise UserError(
-            "TensorBoard is not installed; install the extra: pip install 'xtx[tensorboard]', or leave it out "
-            "(xtx resume RUN --no-loggers)"
-        ) from None
+        raise _explain_missing("TensorBoard", "tensorboard") from None
     folder = run.folder / "tensorboard"
     check_folders([folder])
     for path in folder.glob("events.out.tfevents.*"):
@@ -151,18 +148,19 @@ def _open_tensorboard(run: Run) -> Iterator[_Write]:
         writer.close()
 
 
+def _explain_missing(name: str, extra: str) -> UserError:
+    return UserError(
+        f"{name} is not installed; install the extra: pip install 'xtx[{extra}]', or leave it out "
+        "(xtx resume RUN --no-loggers)"
+    )
+
+
 def flatten_config(config: RunConfig) -> dict[str, bool | int | float | str]:
     """A config as one level, for the tables of hyper-parameters."""
-    found: dict[str, bool | int | float | str] = {}
-    waiting: list[tuple[str, Any]] = list(reversed(make_plain(config).items()))
-    while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, dict):
-            below = "" if name == "settings" else f"{name}."
-            waiting += [(f"{below}{inner}", content) for inner, content in reversed(value.items())]
-        else:
-            found[name] = value if isinstance(value, bool | int | float | str) else str(value)
-    return found
+    return {
+        name.removeprefix("settings."): value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in flatten(make_plain(config)).items()
+    }
 
 
 @contextlib.contextmanager
@@ -172,10 +170,7 @@ def _open_wandb(run: Run, loggers: Loggers, quiet: bool) -> Iterator[_Write]:
     try:
         import wandb
     except ImportError:
-        raise UserError(
-            "Weights & Biases is not installed; install the extra: pip install 'xtx[wandb]', or leave it out "
-            "(xtx resume RUN --no-loggers)"
-        ) from None
+        raise _explain_missing("Weights & Biases", "wandb") from None
     check_folders([run.folder / "wandb"])
     path = run.folder / "wandb.json"
     note = _read_note(path) or _Note(secrets.token_hex(8))

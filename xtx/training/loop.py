@@ -89,7 +89,11 @@ class Training:
 
     def begin(self, state: State | None = None) -> None:
         """Start the games, or go on from a state of the run's folder. Must be called once, before `advance`."""
-        self._begin() if state is None else self._load(state)
+        if state is not None:
+            self._load(state)
+            return
+        self._observations = [_NO_OBSERVATION] * len(self._games)
+        self._reset(list(range(len(self._games))))
 
     def advance(self, on_step: Callable[[TrainingProgress], bool] = lambda progress: True) -> bool:
         """Take one step in every game, learn from it, and write metrics and checkpoint if it is time.
@@ -176,16 +180,14 @@ class Training:
         progress.score_max = score if record else progress.score_max
         self._scores.append(score)
         progress.score_mean = sum(self._scores) / len(self._scores)
-        self._run.write(
-            "episodes", episode.record(progress.episodes, progress.steps, game, step, record)
-        )  # fmt: skip
+        self._run.write("episodes", episode.record(progress.episodes, progress.steps, game, step, record))
 
     def _keep_records(self) -> None:
         """Write a line of metrics every `log_every` vector steps."""
         progress = self.progress
         progress.plan = describe(self._agent)
         if self._vector_steps % self._config.log_every == 0:
-            progress.numbers, progress.logged = self._metrics_window.means(), progress.steps
+            progress.numbers, progress.logged = self._metrics_window.compute_means(), progress.steps
             scores = {"score_mean": progress.score_mean, "score_max": progress.score_max}
             self._run.write(
                 "metrics",
@@ -203,27 +205,19 @@ class Training:
 
     # --- stopping and continuing ----------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        self._observations = [_NO_OBSERVATION] * len(self._games)
-        self._reset(list(range(len(self._games))))
-
     def _is_checkpoint_due(self) -> bool:
         """Return whether to write a checkpoint now: so rarely that writing takes at most a hundredth of the time,
         unless `checkpoint_seconds` is 0."""
-        if self._checkpoint_seconds == 0:
-            return True
-        return time.monotonic() - self._saved_at > max(self._checkpoint_seconds, 100 * self._save_cost)
+        least = max(self._checkpoint_seconds, 100 * self._save_cost)
+        return self._checkpoint_seconds == 0 or time.monotonic() - self._saved_at > least
 
     def _save(self) -> None:
-        with self._clock.part("checkpoints"):
-            self._write_checkpoint()
-
-    def _write_checkpoint(self) -> None:
         began = time.monotonic()
-        best = self.progress.episodes >= EPISODES_OF_MEAN and self.progress.score_mean >= self._best_mean
-        if best:
-            self._best_mean = self.progress.score_mean
-        self._run.save(self.progress.steps, self._state(), best)
+        with self._clock.part("checkpoints"):
+            best = self.progress.episodes >= EPISODES_OF_MEAN and self.progress.score_mean >= self._best_mean
+            if best:
+                self._best_mean = self.progress.score_mean
+            self._run.save(self.progress.steps, self._state(), best)
         self._saved_at = time.monotonic()
         self._save_cost = self._saved_at - began
 
@@ -418,7 +412,7 @@ class _MetricsWindow:
             self.sums[name] = self.sums.get(name, 0.0) + number
             self.counts[name] = self.counts.get(name, 0) + 1
 
-    def means(self) -> dict[str, float]:
+    def compute_means(self) -> dict[str, float]:
         """Return the means by name, and begin new sums."""
         means = {name: self.sums[name] / self.counts[name] for name in sorted(self.sums)}
         self.sums, self.counts = {}, {}

@@ -96,7 +96,7 @@ def prepare(config: RunConfig, resources: RunResources, source: Path | None = No
         atlas=resources.atlas,
         no_atlas=resources.no_atlas,
         engine=resources.search,
-        threads=resources.search_threads or search_threads(config.num_envs, resources.workers),
+        threads=resources.search_threads or choose_search_threads(config.num_envs, resources.workers),
     )
     if not game_setup.has_score:
         warn(
@@ -118,7 +118,7 @@ def choose_run_folder(config: RunConfig) -> Path:
     raise UserError("runs/ is full of runs of this second; give --out")
 
 
-def search_threads(num_envs: int, workers: int | None) -> int:
+def choose_search_threads(num_envs: int, workers: int | None) -> int:
     """Return the number of threads with which each worker searches.
 
     All envs wait for the slowest search, so no processor should be idle, and usually less than half of the envs meet a

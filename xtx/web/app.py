@@ -54,12 +54,12 @@ class Hub:
         """A page as it was at most a second ago."""
         async with self._looking:
             if time.monotonic() - self._looked.get(page, -EVERY) >= EVERY:
-                before = self.watcher.snapshot(page)
+                before = self.watcher.get_snapshot(page)
                 if await asyncio.to_thread(self.watcher.look, page) is not before:
                     self._news.set()
                     self._news = asyncio.Event()
                 self._looked[page] = time.monotonic()
-        return self.watcher.snapshot(page)
+        return self.watcher.get_snapshot(page)
 
     async def run(self) -> None:
         """Looks every second, as long as a browser is connected."""
@@ -68,7 +68,7 @@ class Hub:
                 await self.look(number)
             await asyncio.sleep(EVERY)
 
-    async def messages(self, version: int, page: int = 1) -> AsyncIterator[str]:
+    async def stream_messages(self, version: int, page: int = 1) -> AsyncIterator[str]:
         """What happens from a version of the page on, as server-sent events."""
         began = said = time.monotonic()
         self.streams += 1
@@ -76,11 +76,12 @@ class Hub:
         try:
             yield "retry: 1000\n\n"
             while not self.stopping() and not (self.streams > FEW and time.monotonic() - began > TURN):
-                news, snapshot = self._news, self.watcher.snapshot(page)
+                news, snapshot = self._news, self.watcher.get_snapshot(page)
                 if snapshot.version != version:
-                    changed = snapshot.since(version)
+                    changed = snapshot.list_changes(version)
                     kind, data = ("again", {}) if changed is None else ("pieces", changed)
-                    yield f"id: {self.name(snapshot.version, page)}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+                    name = self.format_version(snapshot.version, page)
+                    yield f"id: {name}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
                     version, said = snapshot.version, time.monotonic()
                 elif time.monotonic() - said > QUIET:
                     yield ": nothing new\n\n"
@@ -91,20 +92,20 @@ class Hub:
             self.streams -= 1
             self._pages[page] -= 1
 
-    def name(self, version: int, page: int = 1) -> str:
+    def format_version(self, version: int, page: int = 1) -> str:
         """A version of a page as browsers know it."""
         return f"{self.watcher.start}-{page}-{version}"
 
-    def number(self, name: str) -> tuple[int, int]:
+    def parse_version(self, name: str) -> tuple[int, int]:
         """The version and the page of that name; -1 if it is not one of ours, so that all is read again."""
         start, _, rest = name.partition("-")
         page, _, version = rest.partition("-")
         known = start == self.watcher.start and all(
             n.isdecimal() and n.isascii() and len(n) < 12 for n in (page, version)
         )
-        return (int(version), self.valid(page)) if known else (-1, 1)
+        return (int(version), self.choose_page(page)) if known else (-1, 1)
 
-    def valid(self, page: str) -> int:
+    def choose_page(self, page: str) -> int:
         """The number of a page that there is, for what was asked for: the first for anything else."""
         known = page.isascii() and page.isdecimal() and len(page) < 12
         last = Page(1, PAGE_SIZE).count(len(self.watcher.folders))
@@ -115,14 +116,14 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
     """The application, without its guard. `stopping` says whether streams are to end."""
     hub = Hub(watcher, stopping)
 
-    async def home(request: Request) -> Response:
+    async def answer_home(request: Request) -> Response:
         if not watcher.folders:
             await hub.look()  # so that it is known how many pages there are
-        page_number = hub.valid(request.query_params.get("page", "1"))
+        page_number = hub.choose_page(request.query_params.get("page", "1"))
         snapshot, nonce = await hub.look(page_number), secrets.token_urlsafe(16)
         allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; connect-src 'self'"
         policy = f"{allowed}; base-uri 'none'; form-action 'none'"
-        state = f'<p id="live" class="soft" data-version="{hub.name(snapshot.version, page_number)}">…</p>\n'
+        state = f'<p id="live" class="soft" data-version="{hub.format_version(snapshot.version, page_number)}">…</p>\n'
         look = f"<style>\n{(HERE / 'live.css').read_text('utf-8')}</style>\n"
         scripts = [path.read_text("utf-8") for path in (html.HERE / "page.js", HERE / "live.js")]
         pieces = [Piece(look + state), *snapshot.pieces]
@@ -132,13 +133,13 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
             headers={"content-security-policy": f"{policy}; frame-ancestors 'none'"},
         )
 
-    async def events(request: Request) -> Response:
+    async def answer_events(request: Request) -> Response:
         if hub.streams >= MOST_STREAMS:
             return PlainTextResponse("too many look on already\n", 503)
         last = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        return StreamingResponse(hub.messages(*hub.number(last)), media_type="text/event-stream")
+        return StreamingResponse(hub.stream_messages(*hub.parse_version(last)), media_type="text/event-stream")
 
-    async def file(request: Request) -> Response:
+    async def answer_file(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["name"]
         folder = next((folder for folder in watcher.folders if make_key(folder) == run), None)
         found = await asyncio.to_thread(_open, folder, name) if folder is not None and name in FILES else None
@@ -146,22 +147,22 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
             return PlainTextResponse("there is no such file of a run\n", 404)
         return StreamingResponse(_read_blocks(found), media_type="text/plain; charset=utf-8")
 
-    async def icon(request: Request) -> Response:
+    async def answer_icon(request: Request) -> Response:
         return Response(status_code=204)
 
     @contextlib.asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[None]:
+    async def run_lifespan(app: Starlette) -> AsyncIterator[None]:
         looking = asyncio.create_task(hub.run())
         yield
         looking.cancel()
 
     routes = [
-        Route("/", home),
-        Route("/events", events),
-        Route("/runs/{run}/{name}", file),
-        Route("/favicon.ico", icon),
+        Route("/", answer_home),
+        Route("/events", answer_events),
+        Route("/runs/{run}/{name}", answer_file),
+        Route("/favicon.ico", answer_icon),
     ]
-    return Starlette(routes=routes, lifespan=life)
+    return Starlette(routes=routes, lifespan=run_lifespan)
 
 
 def _open(folder: Path, name: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from xtx.config.settings import RunConfig
 from xtx.core import warn
 from xtx.report.data.game_facts import GameFacts
-from xtx.report.data.load_runs import RunData, Unreadable, find_run_folders, read_runs
+from xtx.report.data.load_runs import RunData, Unreadable, find_distinct_run_folders, read_runs
 from xtx.report.data.run_groups import Board, FindFacts
 from xtx.report.formats.html import Piece, make_body, make_top
 from xtx.report.number_format import format_count
@@ -56,7 +56,7 @@ class PageSnapshot:
     changed: Mapping[str, int] = field(default_factory=dict)
     """The version in which each piece last changed."""
 
-    def since(self, version: int) -> dict[str, str] | None:
+    def list_changes(self, version: int) -> dict[str, str] | None:
         """The pieces that are newer than a version; None if the whole page has to be read again."""
         if version < self.shaped or version > self.version:
             return None
@@ -157,7 +157,7 @@ class Watcher:
         """The runs that are there, as far as is known."""
         return list(self._folders)
 
-    def snapshot(self, page: int = 1) -> PageSnapshot:
+    def get_snapshot(self, page: int = 1) -> PageSnapshot:
         """A page as it was at the last look at it."""
         return self._snapshots.get(page, PageSnapshot())
 
@@ -169,12 +169,12 @@ class Watcher:
             except Exception as error:
                 # A half-copied folder may hold anything: browsers keep the page that they have and get more later.
                 self._tell(f"the page could not be made anew ({type(error).__name__}: {error})")
-            return self.snapshot(page)
+            return self.get_snapshot(page)
 
     def _look(self, number: int) -> PageSnapshot:
         began = time.monotonic()
         if began >= self._seek_at:
-            self._folders = find(self._paths)
+            self._folders = find_distinct_run_folders(self._paths)
             # A folder tree so large that walking through it takes long is walked through rarely.
             self._seek_at = time.monotonic() + max(SEEK_EVERY, 20 * (time.monotonic() - began))
         if began >= self._build_at and (self._read() or self._find_facts.has_missed or self._find_turns.has_missed):
@@ -187,7 +187,7 @@ class Watcher:
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]
         above = [*make_panels(runs)] if number == 1 else []
         links = make_page_links(Page(number, PAGE_SIZE), len(runs), self._unread)
-        self._snapshots[number] = self.snapshot(number).next(document, [*above, *links, *pieces, *links])
+        self._snapshots[number] = self.get_snapshot(number).next(document, [*above, *links, *pieces, *links])
         return self._snapshots[number]
 
     def _read(self) -> bool:
@@ -245,15 +245,6 @@ def make_page_links(page: Page, runs: int, unread: int) -> list[Piece]:
             before = number
         said.append(f"Pages of {page.size} runs: {' '.join(links)}")
     return [Piece(f'<p class="soft pages">{" · ".join(said)}</p>\n')] if said else []
-
-
-def find(paths: Iterable[Path]) -> list[Path]:
-    """The runs in these folders, each once, in an order that stays the same."""
-    found: dict[Path, Path] = {}
-    for path in paths:
-        for run in find_run_folders(path):
-            found.setdefault(run.resolve(), run)
-    return list(found.values())
 
 
 def _read(folder: Path) -> RunData | Unreadable:

@@ -97,7 +97,7 @@ class CudaEngine:
     # --- intrinsic reward ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
+    def compute_surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
         """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
         n = next_power_of_two(len(before), 8)
         length = self._count_decoder_steps(actions)
@@ -161,7 +161,7 @@ class CudaEngine:
         """Start an update and return the losses of the one before: the GPU is still computing those of this one."""
         sides = 2 if self._inverse is not None else 1
         size = self._q.batch_size
-        kept = self._kept.of(batch, lambda texts, actions: self._target_values.compute(texts, actions, 64))
+        kept = self._kept.look_up(batch, lambda texts, actions: self._target_values.compute(texts, actions, 64))
         texts = np.full((3, sides, size), -1, np.int32)
         for place, name in enumerate(PARTS):
             for side in range(sides):

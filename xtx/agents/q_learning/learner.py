@@ -34,7 +34,7 @@ class UpdateEngine(Protocol):
         texts: [n, 3], ids of narration, look, inventory; actions: for each state the text ids of its actions.
         """
 
-    def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
+    def compute_surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
         """Return the inverse-dynamics loss L_inv(o, a, o') of each row, with the current weights.
 
         before, after: [n, 3], ids of narration, look, inventory; actions: [n], text ids; result: [n].
@@ -110,7 +110,7 @@ class QLearner:
         """Return alpha1 * L_inv(o, a, o') with the current weights; zeros without inverse dynamics."""
         if self._inverse is None:
             return np.zeros(len(before), np.float32)
-        surprises = self.engine.surprises(_list_texts(before), np.array(actions, np.int32), _list_texts(after))
+        surprises = self.engine.compute_surprises(_list_texts(before), np.array(actions, np.int32), _list_texts(after))
         rewards: Floats = np.float32(self._inverse.alpha1) * surprises
         return rewards
 

@@ -56,7 +56,7 @@ class PlainEngine:
         return values
 
     @torch.no_grad()
-    def surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
+    def compute_surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
         """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
         assert isinstance(self.network, InvDyNetwork)
         codes = self.network.state(self._codes(np.concatenate((before, after))))
@@ -172,7 +172,7 @@ class _Target:
     @torch.no_grad()
     def values(self, batch: NDArray[np.void]) -> Floats:
         """Return max_a' Q_target(o', a') of each row, [n]; 0 where there are no actions."""
-        return self._values.of(batch, self._compute)
+        return self._values.look_up(batch, self._compute)
 
     def state(self) -> State:
         """Return weights and caches for `load`. The caches are saved because recomputing a value in another batch may
@@ -193,9 +193,9 @@ class _Target:
 
     def _compute(self, texts: Ints, actions: Sequence[Ints]) -> Floats:
         network = self.network
-        codes = torch.cat([self._codes[part].of(texts[:, i]) for i, part in enumerate(PARTS)], dim=1)
+        codes = torch.cat([self._codes[part].look_up(texts[:, i]) for i, part in enumerate(PARTS)], dim=1)
         rows = np.repeat(np.arange(len(texts)), [len(numbers) for numbers in actions])
-        acts = self._codes["action"].of(np.concatenate(actions))
+        acts = self._codes["action"].look_up(np.concatenate(actions))
         values: Floats = network.q(network.state(codes)[rows], acts).cpu().numpy()
         return values
 
@@ -211,7 +211,7 @@ class KeptValues:
         """Clear the cache: the network has changed, or text ids are about to be given to other texts."""
         self._values = {}
 
-    def of(self, batch: NDArray[np.void], q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
+    def look_up(self, batch: NDArray[np.void], q_values: Callable[[Ints, Sequence[Ints]], Floats]) -> Floats:
         """Return max_a' Q_target(o', a') of each row, [n]; 0 where there are no actions.
 
         `q_values` computes the values of states that are not cached.
@@ -262,7 +262,7 @@ class _Codes:
         self._used = 0
         self._codes = torch.zeros(64, encoder.weight_hh.shape[1], device=embedding.device)
 
-    def of(self, texts: NDArray[np.integer]) -> Tensor:
+    def look_up(self, texts: NDArray[np.integer]) -> Tensor:
         """Return the codes of the texts, [n, hidden]."""
         self._reserve()
         new = np.unique(texts[self._places[texts] < 0])

@@ -95,7 +95,7 @@ class RcLearner:
         rewards, terminal = (torch.from_numpy(batch[name].copy()).to(self._device) for name in ("reward", "terminal"))
         next_values = torch.from_numpy(self._compute_next_values(batch)).to(self._device)
         pairs = zip(batch["text"].tolist(), batch["action"].tolist(), strict=True)
-        q = self.network(self._reader.reading([self._reader.single(*pair) for pair in pairs]))
+        q = self.network(self._reader.build_reading([self._reader.make_single_questions(*pair) for pair in pairs]))
         loss = td_loss(q, rewards, next_values, terminal, self._settings.gamma)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -146,7 +146,7 @@ class RcLearner:
         self, network: RcNetwork, questions: Sequence[StateQuestions], group: list[int]
     ) -> dict[int, Floats]:
         chosen = [questions[place] for place in group]
-        values = network(self._reader.reading(chosen)).cpu().numpy()
+        values = network(self._reader.build_reading(chosen)).cpu().numpy()
         ends = list(accumulate(len(a.which) for a in chosen))
         return dict(zip(group, np.split(values, ends[:-1]), strict=True))
 

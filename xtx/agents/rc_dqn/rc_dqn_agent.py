@@ -16,7 +16,7 @@ from xtx.agents.action_choice import draw, softmax
 from xtx.agents.rc_dqn.action_templates import find_object_words
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
-from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, present, with_past
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, format_observation, prepend_past
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observation, State, Transition
@@ -100,7 +100,7 @@ class RcDqnAgent(Agent):
             if self._stuck[t.game]:
                 continue
             action = self._state_ids.texts.id(t.decision.action)
-            template = self._reader.passage(before.text).make_question(t.decision.action).template
+            template = self._reader.find_passage(before.text).make_question(t.decision.action).template
             self._used[template] = self._used.get(template, 0) + 1
             self._learner.store(t.game, before.text, action, state, t.reward, ended)
         self._steps += len(transitions)
@@ -145,14 +145,14 @@ class RcDqnAgent(Agent):
 
     def _count_templates(self, observation: Observation, state: Read) -> list[int]:
         """Return for each valid action 1 + how often its template was used."""
-        passage = self._reader.passage(state.text)
+        passage = self._reader.find_passage(state.text)
         return [1 + self._used.get(passage.make_question(action).template, 0) for action in observation.actions]
 
     def _see(self, observation: Observation, history: ObjectHistory) -> Read:
         """Return the state of an observation, read together with what the history recalls."""
-        text = present(observation)
+        text = format_observation(observation)
         if history.looks:
-            text = with_past(text, history.recall(_find_objects(observation)), self._reader.words)
+            text = prepend_past(text, history.recall(_find_objects(observation)), self._reader.words)
         number = self._state_ids.texts.id
         return Read(number(text), self._state_ids.action_sets.id([number(action) for action in observation.actions]))
 

@@ -42,12 +42,12 @@ class StateQuestions(NamedTuple):
     """The same for the second object, but with the last position if the text does not mention it."""
 
 
-def present(observation: Observation) -> str:
+def format_observation(observation: Observation) -> str:
     """Return the text of an observation: look | inventory | narration."""
     return f"{observation.look or UNKNOWN} {MARK} {observation.inventory or UNKNOWN} {MARK} {observation.text}"
 
 
-def with_past(text: str, past: Sequence[str], longest: int) -> str:
+def prepend_past(text: str, past: Sequence[str], longest: int) -> str:
     """Put earlier observations before a text; drop the oldest words of them beyond `longest` words in all."""
     words = split("".join(f"{passage} {MARK} " for passage in past))
     room = max(0, longest - len(split(text)))
@@ -84,7 +84,7 @@ class PassageReader:
         """Clear the cache: text ids are about to be given to other texts."""
         self._questions, self._single = {}, {}
 
-    def passage(self, text: int) -> Passage:
+    def find_passage(self, text: int) -> Passage:
         """Return a text with an index of its words."""
         return Passage(self._state_ids.texts.text(text), self.words)
 
@@ -96,7 +96,7 @@ class PassageReader:
             known = self._questions[state] = self._make_questions(state.text, actions.tolist())
         return known
 
-    def single(self, text: int, action: int) -> StateQuestions:
+    def make_single_questions(self, text: int, action: int) -> StateQuestions:
         """Return the question of one action."""
         known = self._single.get((text, action))
         if known is None:
@@ -104,7 +104,7 @@ class PassageReader:
         return known
 
     def _make_questions(self, text: int, actions: Sequence[int]) -> StateQuestions:
-        passage = self.passage(text)
+        passage = self.find_passage(text)
         questions = [passage.make_question(self._state_ids.texts.text(action)) for action in actions]
         tokens = [self._encode_text(question) for question in questions]
         distinct = {question: number for number, question in enumerate(dict.fromkeys(tokens))}
@@ -123,7 +123,7 @@ class PassageReader:
         words = question.words[: self._longest_question] or (OBJECT,)
         return tuple(map(self._state_ids.texts.vocabulary.id, words))
 
-    def reading(self, asked: Sequence[StateQuestions]) -> EncodedReading:
+    def build_reading(self, asked: Sequence[StateQuestions]) -> EncodedReading:
         """Build the network's input for all these actions, concatenated; each distinct text, question and pair once."""
         texts: dict[int, int] = {}
         questions: dict[Tokens, int] = {}

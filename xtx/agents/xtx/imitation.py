@@ -214,7 +214,7 @@ class ImitationPolicy:
             if recall is not None and check_at <= number < passes - annealed:
                 # A check takes as long as a third of a pass: the more were in vain, the more passes before the next.
                 check_at = number + 1 + number // 8
-                if recall.probability(steps) >= self.settings.known:
+                if recall.compute_probability(steps) >= self.settings.known:
                     passes, recall = number + annealed, None
                     continue
             batches = list(self._draw_batches(examples))

@@ -121,7 +121,7 @@ class EagerSteps:
         self._optimiser.step()
 
     @torch.no_grad()
-    def surprises(self, examples: Sequence[Example]) -> list[float]:
+    def compute_surprises(self, examples: Sequence[Example]) -> list[float]:
         """Return the sum of -log p over the tokens of each example's action, without dropout."""
         order = sorted(range(len(examples)), key=lambda place: len(examples[place].tokens))
         found = [0.0] * len(examples)

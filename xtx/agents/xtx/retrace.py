@@ -15,7 +15,7 @@ class TrajectoryReplay:
         self._rows: list[list[int]] = steps.tolist()
         self._last = {(narration, look, inventory): action for narration, look, inventory, action in self._rows}
 
-    def action(self, state: EncodedState, step: int) -> int | None:
+    def find_action(self, state: EncodedState, step: int) -> int | None:
         """Return the text id of the action that the trajectory took in this state, or None if it never was in it.
 
         If the trajectory was in this state at this very step, that occurrence counts; otherwise the last one, because

@@ -29,13 +29,13 @@ class TrajectoryRecall:
         places = {pair: place for place, pair in enumerate(counts)}
         self._trajectories = {tuple(places[pair] for pair in trajectory) for trajectory in trajectories}
 
-    def probability(self, steps: EagerSteps) -> float:
+    def compute_probability(self, steps: EagerSteps) -> float:
         """Return the least probability of a trajectory, without dropout.
 
         Where the same context was followed by different actions, any of them counts as known, provided that each has
         at least half the probability that its number gives it: with dropout at work, shares are never met exactly.
         """
-        found = [math.exp(-surprise) for surprise in steps.surprises(self._examples)]
+        found = [math.exp(-surprise) for surprise in steps.compute_surprises(self._examples)]
         sums: dict[Hashable, float] = {}
         for context, probability in zip(self._contexts, found, strict=True):
             sums[context] = sums.get(context, 0.0) + probability

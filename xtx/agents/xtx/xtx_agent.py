@@ -37,7 +37,7 @@ class ReturnTarget:
     trajectory: int = -1
     """Index of an imitated trajectory that leads to that score; -1 before the first imitation training."""
 
-    def phase(self, observation: Observation) -> str:
+    def choose_phase(self, observation: Observation) -> str:
         """Return the phase of the next step, from the current score and step alone: an episode that loses points
         before step `l_max` returns to `exploit`."""
         returning = observation.score < self.target_score and observation.step < self.l_max
@@ -124,7 +124,7 @@ class XtxAgent(Agent):
         for game, observation in enumerate(observations):
             action = observation.actions[draw(self._random, chances[game])]
             drawn = EXPLORE if exploring[game] else EXPLOIT
-            phase = self._get_target(game).phase(observation) if self._settings.phases else drawn
+            phase = self._get_target(game).choose_phase(observation) if self._settings.phases else drawn
             decisions.append(Decision(action, phase))
             self._previous[game] = (self._previous[game][1], self._state_ids.texts.id(action))
         return decisions
@@ -167,7 +167,7 @@ class XtxAgent(Agent):
         """
         if not self._settings.phases:
             return self._settings.mix
-        if target.phase(observation) == EXPLORE:
+        if target.choose_phase(observation) == EXPLORE:
             return 1.0
         beyond = self._settings.explore_steps if self._settings.mix_over == "limit" else 0
         return self._settings.mix / (target.l_max + beyond)
@@ -180,7 +180,7 @@ class XtxAgent(Agent):
         """
         if not 0 <= target.trajectory < len(self._replays):
             return None
-        action = self._replays[target.trajectory].action(state, step)
+        action = self._replays[target.trajectory].find_action(state, step)
         certain = self._state_ids.actions([state])[0] == (-1 if action is None else action)
         return certain.astype(np.float64) if certain.any() else None
 
@@ -231,7 +231,7 @@ class XtxAgent(Agent):
                 if weight > 0:
                     found = self._compute_chances([state], [(last[0], last[1])], [explores], replayed, Clock())
                     mixture += weight * found[0]
-        phase = self._plan.phase(observation) if self._settings.phases else ""
+        phase = self._plan.choose_phase(observation) if self._settings.phases else ""
         return Insight(dict(zip(observation.actions, mixture.tolist(), strict=True)), phase)
 
     # --- learning -----------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class XtxAgent(Agent):
         """Delete from the library what neither memories, nor episodes, nor the current states use."""
         self._imitation.clear_cache()
         texts: list[NDArray[np.integer]] = [self._trajectories.list_live_texts(), np.array(self._previous).ravel()]
-        texts += [running.texts() for running in self._episodes]
+        texts += [running.list_texts() for running in self._episodes]
         texts += [replay.steps.ravel() for replay in self._replays]
         if self._learner is None:
             states = np.array(current, np.int32)
@@ -375,21 +375,21 @@ class _CurrentEpisode:
 
     def finish(self, terminated: bool) -> StoredEpisode:
         """Return the whole episode, and begin another with the next step."""
-        episode = StoredEpisode(self.rows(), np.array(self._scores, np.int32), terminated)
+        episode = StoredEpisode(self.list_rows(), np.array(self._scores, np.int32), terminated)
         self._rows, self._scores = [], []
         return episode
 
-    def rows(self) -> NDArray[np.int32]:
+    def list_rows(self) -> NDArray[np.int32]:
         """Return the steps, [length, 4]: narration, look, inventory, action."""
         return np.array(self._rows, np.int32).reshape(-1, 4)
 
-    def texts(self) -> NDArray[np.int32]:
+    def list_texts(self) -> NDArray[np.int32]:
         """Return the ids of all texts in the episode."""
-        return self.rows().ravel()
+        return self.list_rows().ravel()
 
     def state(self) -> State:
         """Return steps and scores for `load`."""
-        return {"rows": self.rows(), "scores": list(self._scores)}
+        return {"rows": self.list_rows(), "scores": list(self._scores)}
 
     def load(self, state: State) -> None:
         """Restore what `state` returned."""

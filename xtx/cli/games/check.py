@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.games.check_table import print_rows
+from xtx.cli.games.check_table import count_steps_to_check, print_rows
 from xtx.config.bounds import check_least
 from xtx.config.settings import Actions
 from xtx.core import UserError
@@ -126,10 +126,7 @@ def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Ch
     from xtx.games.walkthroughs.coverage import check_walkthrough
 
     with contextlib.closing(StoryGame(spec)) as game:
-        emulator = game.emulator
-        if not emulator.bindings.walkthrough:
-            raise UserError(f"no walkthrough is known for {emulator.bindings.name}, so there is nothing to check")
-        total = min(limit, len(emulator.bindings.walkthrough)) if limit else len(emulator.bindings.walkthrough)
+        total = count_steps_to_check(game, limit)
         found = []
         for number, checked in enumerate(check_walkthrough(game), 1):
             if checked is not None:
@@ -137,4 +134,4 @@ def check_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, list[Ch
             report(number, total)
             if number == total:
                 break
-        return emulator.bindings.name, found
+        return game.emulator.bindings.name, found

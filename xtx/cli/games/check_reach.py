@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from xtx.cli.games.check_table import print_rows
-from xtx.core import UserError
+from xtx.cli.games.check_table import count_steps_to_check, print_rows
 
 if TYPE_CHECKING:
     from xtx.games.story_game import GameSpec
@@ -50,12 +49,9 @@ def measure_game(report: Report, spec: GameSpec, limit: int) -> tuple[str, Reach
     from xtx.games.walkthroughs.reach import measure_reach, play_reach
 
     with contextlib.closing(StoryGame(spec)) as game:
-        emulator = game.emulator
-        if not emulator.bindings.walkthrough:
-            raise UserError(f"no walkthrough is known for {emulator.bindings.name}, so there is nothing to check")
-        total = min(limit, len(emulator.bindings.walkthrough)) if limit else len(emulator.bindings.walkthrough)
+        total = count_steps_to_check(game, limit)
         steps = []
         for step in play_reach(game, limit):
             steps.append(step)
             report(step.step, total)
-        return emulator.bindings.name, measure_reach(game, steps, limit)
+        return game.emulator.bindings.name, measure_reach(game, steps, limit)

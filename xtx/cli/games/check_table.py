@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress
 
+from xtx.core import UserError
 from xtx.processes.isolated_calls import ChildCall, Failed, Finished, Progressed, run_in_children
 
 if TYPE_CHECKING:
-    from xtx.games.story_game import GameSpec
+    from xtx.games.story_game import GameSpec, StoryGame
 
 _GAP = "  "
 _PATIENCE = 300.0
@@ -66,3 +67,11 @@ def print_rows(
                 failed += 1
                 write(f"{format_line(names[event.number], grammar)}{_GAP}{event.error}")
     return 2 if failed else 0
+
+
+def count_steps_to_check(game: StoryGame, limit: int) -> int:
+    """How many steps of a walkthrough are checked; a `limit` of 0 means all. Raises `UserError` without any."""
+    bindings = game.emulator.bindings
+    if not bindings.walkthrough:
+        raise UserError(f"no walkthrough is known for {bindings.name}, so there is nothing to check")
+    return min(limit or len(bindings.walkthrough), len(bindings.walkthrough))

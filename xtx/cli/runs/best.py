@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.cli.runs.agent_loading import PlayOptions, read_records, set_up_game_of
+from xtx.cli.runs.report_replays import open_replay, replay_scenes
 from xtx.core import EpisodeRecord, warn
 from xtx.files.user_paths import open_output
 from xtx.runs.run_config import read_config
@@ -79,21 +80,10 @@ def run(args: Args) -> int:
 
 def _replay(game_setup: GameSetup, best: EpisodeRecord, screen: Screen | None) -> int:
     """The final score when the episode is played again; shown as it goes, if there is a screen."""
-    from xtx.games.vector.isolated_game import IsolatedGame
-    from xtx.play.played_game import PlayedGame
-
-    # Nothing is searched: the actions are known.
-    played = PlayedGame(replace(game_setup.spec, search=False, atlas=None), lambda spec: IsolatedGame(spec, warn))
-    with contextlib.closing(played):
-        played.seed = best.seed
-        scene = played.begin()
-        if screen is not None:
-            screen.show_scene(scene, played.max_score)
-        for action in best.actions:
-            if scene.over:  # another story than the run's
-                break
-            scene, _ = played.move(action)
+    with contextlib.closing(open_replay(game_setup, warn)) as played:
+        for action, scene in replay_scenes(played, best):
             if screen is not None:
-                screen.show_command(action)
+                if action:
+                    screen.show_command(action)
                 screen.show_scene(scene, played.max_score)
         return scene.score

@@ -151,7 +151,7 @@ def _play(args: Args, loaded: LoadedAgent, wanted: int, console: Console) -> tup
 
             seeds = draw_evaluation_seeds(loaded.config, games.walkthrough_seed, loaded.seeds_drawn, args.seed or 0)
             for episode in play(loaded.agent, games, seeds, wanted, greedy=args.greedy, on_step=on_step):
-                played.append(episode.outcome())
+                played.append(episode.make_outcome())
                 progress.advance(task)
     except KeyboardInterrupt:
         return played, False

@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from xtx.config.settings import RunConfig
 from xtx.core import UserError, escape_controls, warn
-from xtx.report.data.load_runs import explain_unreadable, find_run_folders
+from xtx.report.data.load_runs import explain_unreadable, find_distinct_run_folders
 from xtx.report.data.run_groups import find_game_name
 from xtx.runs.checkpoint_file import find_newest_checkpoint, list_checkpoints
 from xtx.runs.run_config import read_config
@@ -74,7 +74,7 @@ class RunRow:
             [find_game_name(config.game) + "*" * config.extra_actions, *(way for way, holds in ways if holds)]
         )
 
-    def cells(self) -> list[str]:
+    def format_cells(self) -> list[str]:
         """What is shown, but for the folder."""
         progress = self.progress
         done, asked = format_count(progress.steps), format_count(self.config.steps)
@@ -126,15 +126,15 @@ def run(args: Args) -> int:
 
 def _read(folders: Sequence[Path]) -> tuple[list[RunRow], int]:
     """The runs, each once, and how many cannot be read."""
-    rows: dict[Path, RunRow] = {}
+    rows: list[RunRow] = []
     unread = 0
-    for folder in (found for given in folders for found in find_run_folders(given)):
+    for folder in find_distinct_run_folders(folders):
         try:
-            rows.setdefault(folder.resolve(), read_row(folder))
+            rows.append(read_row(folder))
         except Exception as error:  # whatever its files hold, the other runs are listed
             warn(explain_unreadable(folder, error))
             unread += 1
-    return list(rows.values()), unread
+    return rows, unread
 
 
 def read_row(folder: Path) -> RunRow:
@@ -187,7 +187,7 @@ def _sort_key(row: RunRow, by: SortColumn) -> tuple[bool, float | str]:
 
 def format_rows(rows: Sequence[RunRow], width: int) -> list[str]:
     """A table with the folder at the end of each line, or on a line of its own where there is no room for it."""
-    cells = [list(TITLES), *([escape_controls(cell) for cell in row.cells()] for row in rows)]
+    cells = [list(TITLES), *([escape_controls(cell) for cell in row.format_cells()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(

@@ -73,7 +73,7 @@ def run(args: Args) -> None:
         raise UserError("give the folder of a run, or one with runs in it")
     check_output_path(args.out)  # checked now, not after minutes of reading
     runs, failed = _read(find_runs(args.runs))
-    finder = NoGameFacts() if args.no_walkthroughs else GameFactsReader()
+    finder = GameFactsReader(opens_games=not args.no_walkthroughs)
     with contextlib.closing(Replays()) as replays:
         find_turns = (lambda run: ()) if args.no_walkthroughs else replays.find
 
@@ -124,7 +124,7 @@ def _embed(args: Args, file: Path) -> None:
         board, part = make_of_readable(
             runs,
             failed,
-            NoGameFacts().find,
+            lambda config: None,
             lambda board: to_markdown(
                 build_short(board, args.title or TITLE) if args.short else build_brief(board, args.title), level=2
             ),
@@ -168,25 +168,19 @@ def _write_figures(folder: Path, sections: Sequence[Block]) -> int:
 # --- what only the games know -----------------------------------------------------------------------------------
 
 
-class NoGameFacts:
-    """Knows no game."""
-
-    troubles: Sequence[str] = ()
-
-    def find(self, config: RunConfig) -> GameFacts | None:
-        """None."""
-        return None
-
-
 class GameFactsReader:
     """Asks each game once for its maximum and the rewards along its walkthrough."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, opens_games: bool = True) -> None:
+        """`opens_games`: if not, it knows no game."""
+        self._opens_games = opens_games
         self.troubles: list[str] = []
         self._known: dict[str, GameFacts | None] = {}
 
     def find(self, config: RunConfig) -> GameFacts | None:
         """The facts of a run's game; None if the game is not here."""
+        if not self._opens_games:
+            return None
         if config.game not in self._known:
             try:
                 self._known[config.game] = read_facts(config.game)

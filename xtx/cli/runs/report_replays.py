@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,8 @@ from xtx.report.data.load_runs import RunData
 from xtx.runs.viewer_files import LONGEST_TEXT, Turn
 
 if TYPE_CHECKING:
-    from xtx.play.played_game import PlayedGame
+    from xtx.games.game_setup import GameSetup
+    from xtx.play.played_game import PlayedGame, Scene
 
 MOST_GAMES = 4
 """Games that are kept open for the next run; each is a process."""
@@ -64,27 +65,39 @@ class Replays:
             self._played_games = {}
 
 
-def _open(run: RunData) -> PlayedGame | None:
+def open_replay(game_setup: GameSetup, on_report: Callable[[str], None]) -> PlayedGame:
+    """Open a game in which known actions are played: nothing is searched."""
     from xtx.games.vector.isolated_game import IsolatedGame
     from xtx.play.played_game import PlayedGame
 
+    spec = replace(game_setup.spec, search=False, atlas=None)
+    return PlayedGame(spec, lambda spec: IsolatedGame(spec, on_report))
+
+
+def replay_scenes(played: PlayedGame, episode: EpisodeRecord) -> Iterator[tuple[str, Scene]]:
+    """Yield each action of an episode that is played again with the scene that follows; first the opening scene, with
+    an empty action. Ends early where the game does, which is then another story than the run's."""
+    played.seed = episode.seed
+    scene = played.begin()
+    yield "", scene
+    for action in episode.actions:
+        if scene.over:
+            return
+        scene, _ = played.move(action)
+        yield action, scene
+
+
+def _open(run: RunData) -> PlayedGame | None:
     try:
-        game_setup = set_up_game_of(run.config, PlayOptions(no_atlas=True))
-        # Nothing is searched: the actions are known.
-        spec = replace(game_setup.spec, search=False, atlas=None)
-        return PlayedGame(spec, lambda spec: IsolatedGame(spec, lambda line: None))
+        return open_replay(set_up_game_of(run.config, PlayOptions(no_atlas=True)), lambda line: None)
     except (UserError, OSError, ValueError):  # a game's name may be anything
         return None
 
 
 def _replay(played: PlayedGame, best: EpisodeRecord) -> Sequence[Turn]:
-    played.seed = best.seed
-    scene = played.begin()
-    turns = [Turn("", "", scene.text[:LONGEST_TEXT], scene.score, 0)]
-    for number, action in enumerate(best.actions, start=1):
-        if scene.over:  # another story than the run's
-            return ()
-        scene, _ = played.move(action)
-        ended = best.ended if number == len(best.actions) else ""
-        turns.append(Turn(action, "", scene.text[:LONGEST_TEXT], scene.score, number, ended))
-    return turns if scene.score == best.score else ()
+    turns = [
+        Turn(action, "", scene.text[:LONGEST_TEXT], scene.score, number, best.ended * (number == len(best.actions)))
+        for number, (action, scene) in enumerate(replay_scenes(played, best))
+    ]
+    is_whole = len(turns) == len(best.actions) + 1
+    return turns if is_whole and turns[-1].score == best.score else ()

@@ -10,10 +10,10 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.runs.report import GameFactsReader, NoGameFacts
+from xtx.cli.runs.report import GameFactsReader
 from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
-from xtx.report.data.load_runs import RunData, convert_summary, find_run_folders, read_runs
+from xtx.report.data.load_runs import RunData, convert_summary, find_distinct_run_folders, find_run_folders, read_runs
 from xtx.report.data.run_groups import is_same_run, list_deviations, make_variant
 from xtx.report.data.run_summary import Summary, choose_path, read_summary, summarise, to_json
 from xtx.report.number_format import format_amount
@@ -38,7 +38,7 @@ def run(args: Args) -> None:
     if not args.runs:
         raise UserError("give the folder of a run, or one with runs in it")
     runs = _read(args.runs)
-    finder = NoGameFacts() if args.no_walkthroughs else GameFactsReader()
+    finder = GameFactsReader(opens_games=not args.no_walkthroughs)
     made: dict[Path, tuple[RunData, Summary]] = {}
     for one in runs:
         facts = finder.find(one.config)
@@ -62,14 +62,10 @@ def run(args: Args) -> None:
 
 def _read(paths: Sequence[Path]) -> list[RunData]:
     """The runs of which there is something to tell. Raises `UserError` if there is none."""
-    folders: dict[Path, Path] = {}
     for path in paths:
-        here = list(find_run_folders(path))
-        if not here:
+        if not any(find_run_folders(path)):
             raise UserError(f"{path}: there is no run in it; give the folder of a run, or one with runs in it")
-        for folder in here:
-            folders.setdefault(folder.resolve(), folder)
-    runs, failed = read_runs(folders.values())
+    runs, failed = read_runs(find_distinct_run_folders(paths))
     troubles = [f"{one.folder} is left out: {one.why}" for one in failed]
     troubles += [f"{one.folder} is left out: no episode has ended yet" for one in runs if not one.digest.episodes]
     able = [one for one in runs if one.digest.episodes]

@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from xtx.cli.runs.report import GameFactsReader, NoGameFacts
+from xtx.cli.runs.report import GameFactsReader
 from xtx.cli.runs.report_replays import Replays
 from xtx.core import UserError, warn
 from xtx.report.pages.by_run import FindTurns
@@ -47,7 +47,7 @@ def run(args: Args) -> int:
         raise UserError("the live view is not installed; install the extra: pip install 'xtx[web]'") from None
     from xtx.web.run_watcher import Watcher
 
-    finder = NoGameFacts() if args.no_walkthroughs else GameFactsReader()
+    finder = GameFactsReader(opens_games=not args.no_walkthroughs)
     with bind(args.host, args.port) as listening:
         port = listening.getsockname()[1]
         name = f"[{args.host}]" if ":" in args.host else args.host

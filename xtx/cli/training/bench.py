@@ -32,15 +32,7 @@ TRAINING = "imitation training"
 class Args:
     """Trains for a while in a folder that is thrown away, and shows where the time went; or shows that of a run."""
 
-    USUAL: ClassVar = (
-        "agent",
-        "steps",
-        "warmup",
-        "actions",
-        "run",
-        "device",
-        "workers",
-    )
+    USUAL: ClassVar = ("agent", "steps", "warmup", "actions", "run", "device", "workers")
 
     game: Annotated[Positional[str], arg(metavar="GAME")] = ""
     """A game's name, or the path of a story file; the adventure that comes with xtx if not given."""
@@ -113,7 +105,14 @@ def run(args: Args) -> None:
         seconds = time.perf_counter() - began[0]
         worked, searched = games.totals.worked - before[0].worked, games.totals.searched - before[0].searched
         searches = games.totals.searches - before[0].searches
-    _print(console, clock.seconds, seconds, config.steps - int(began[1]), config.num_envs)
+    steps, outside = config.steps - int(began[1]), seconds - clock.seconds.get(TRAINING, 0.0)
+    _print_table(console, clock.seconds, seconds, steps, config.num_envs)
+    console.print(
+        f"{steps / seconds:.1f} game steps/s; {steps / outside:.1f} outside imitation training; "
+        f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB (without the games' "
+        "processes)",
+        highlight=False,
+    )
     if worked:
         console.print(
             f"The games' processes were busy for {worked:.1f} s in all: {worked - searched:.1f} s with games, "
@@ -191,17 +190,6 @@ def print_run(console: Console, folder: Path) -> None:
     if training:
         quarters = ", ".join("-" if math.isnan(share) else f"{share:.0%}" for share in list_quarter_shares(lines))
         console.print(f"Imitation training's share in each quarter of these steps: {quarters}", highlight=False)
-
-
-def _print(console: Console, parts: dict[str, float], seconds: float, steps: int, num_envs: int) -> None:
-    _print_table(console, parts, seconds, steps, num_envs)
-    outside = seconds - parts.get(TRAINING, 0.0)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    console.print(
-        f"{steps / seconds:.1f} game steps/s; {steps / outside:.1f} outside imitation training; "
-        f"largest memory {memory:.2f} GiB (without the games' processes)",
-        highlight=False,
-    )
 
 
 def _print_table(console: Console, parts: Mapping[str, float], seconds: float, steps: int, num_envs: int) -> None:

@@ -14,7 +14,7 @@ from xtx.cli.training.closing_summary import print_summary
 from xtx.core import EPISODES_OF_MEAN
 from xtx.games.game_setup import GameSetup
 from xtx.runs.run_folder import Run
-from xtx.terminal.progress_panel import LINE_EVERY, LivePanel, SurveyProgress
+from xtx.terminal.progress_panel import LINE_EVERY, LivePanel, SurveyProgress, format_time
 from xtx.terminal.shell_command import format_command
 from xtx.training.loop import TrainingProgress
 
@@ -47,11 +47,7 @@ class Display(LivePanel):
         """Shows how far the survey of the story has come, within `with`."""
         return SurveyProgress(self._console, quiet=self._quiet)
 
-    def note(self, line: str) -> None:
-        """A line for the user, above the panel."""
-        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal)
-
-    def stopping(self) -> bool:
+    def show_stopping(self) -> bool:
         """Says that the run stops when what is under way is done, in the panel; False where there is none. Called in a
         signal handler, so it only sets what is drawn next."""
         self._is_stopping = True
@@ -120,7 +116,7 @@ class Display(LivePanel):
         title = f"{self._run.config.agent} learns {self._stage.name}"
         return Panel(Group(bar, table), title=title, subtitle=subtitle, border_style="cyan")
 
-    def summary(self, finished: bool) -> None:
+    def show_summary(self, finished: bool) -> None:
         """What came of it, in words."""
         console, folder = self._console, self._run.folder
         if not finished:
@@ -128,19 +124,12 @@ class Display(LivePanel):
                 last = min(EPISODES_OF_MEAN, p.episodes)
                 score = f"mean of the last {last} episodes {p.score_mean:.1f}, best {p.score_max}"
                 so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
-                self.note(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
-            self.note("stopped and saved; go on with:")
+                self.tell(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
+            self.tell("stopped and saved; go on with:")
             console.print(f"  {format_command('resume', folder)}", highlight=False, soft_wrap=True, markup=False)
             return
-        print_summary(console, self._run, self._stage, _format_time(time.monotonic() - self._began))
+        print_summary(console, self._run, self._stage, format_time(time.monotonic() - self._began))
 
 
 def _estimate_rest(p: TrainingProgress, speed: float) -> str:
-    return _format_time((p.total - p.steps) / speed) if speed > 0 else "?"
-
-
-def _format_time(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"
+    return format_time((p.total - p.steps) / speed) if speed > 0 else "?"

@@ -16,16 +16,7 @@ from xtx.cli.training.training_session import TrainOptions, resume
 class Args:
     """Goes on with a run exactly where its last checkpoint was."""
 
-    USUAL: ClassVar = (
-        "device",
-        "workers",
-        "threads",
-        "tensorboard",
-        "wandb",
-        "quiet",
-        "accept_changes",
-        "no_loggers",
-    )
+    USUAL: ClassVar = ("device", "workers", "threads", "tensorboard", "wandb", "quiet", "accept_changes", "no_loggers")
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""

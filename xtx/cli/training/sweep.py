@@ -37,19 +37,9 @@ class Args:
     other choices take the place of those in the sweep that is named, or make one of their own."""
 
     USUAL: ClassVar = (
-        "games",
-        "agents",
-        "seeds",
-        "steps",
-        "stochastic",
-        "actions",
-        "small",
-        "out",
-        "available",
-        "dry_run",
-        "jobs",
+        "games", "agents", "seeds", "steps", "stochastic", "actions", "small", "out", "available", "dry_run", "jobs",
         "device",
-    )
+    )  # fmt: skip
 
     sweep: Annotated[Positional[str], arg(metavar="SWEEP", help=_SWEEPS)] = ""
     games: Annotated[tuple[str, ...] | None, arg(metavar="GAME...")] = None
@@ -203,7 +193,7 @@ def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExe
 
         def asked() -> bool:
             if stop.is_requested:
-                show.stopping()
+                show.show_stopping()
             return stop.is_requested
 
         scheduler.run_all(show.show, asked)

@@ -68,7 +68,7 @@ class Args:
     options: Annotated[TrainOptions, arg(name="")] = field(default_factory=TrainOptions)
 
 
-def arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
+def parse_arguments(options: Sequence[str], parse: Callable[[Any], Any]) -> Any:
     """The options, with the settings of the agent that they name, as published for the game that they name."""
     name = _find_agent_name(options)
     game = parse(_make_args_type(name or DEMO, "")).game

@@ -122,11 +122,11 @@ def _run_session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_
     restored = restore_run(run)
     loggers = update_loggers(run.folder, options.loggers, reset=reset_loggers)
     display = Display(run, run_parts.game_setup, run_parts.device, quiet=options.quiet)
-    restored.adopt_threads(options.threads, display.note)
+    restored.adopt_threads(options.threads, display.tell)
 
     def open_shown() -> GameVector:
-        with display.show_survey() as on_survey, stop.at_once():
-            return open_vector(run, restored, options.to_resources(), run_parts, display.note, on_survey)
+        with display.show_survey() as on_survey, stop.allow_at_once():
+            return open_vector(run, restored, options.to_resources(), run_parts, display.tell, on_survey)
 
     with (
         stop_on_signal() as stop,
@@ -134,12 +134,12 @@ def _run_session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_
         contextlib.closing(open_shown()) as games,
         display,
     ):
-        stop.show = display.stopping
+        stop.show = display.show_stopping
         training = Training(run, run_parts.agent, games, checkpoint_seconds=options.checkpoint_seconds)
         finished = training.run(
             restored.state, lambda progress: _show(progress, display, sinks) and not stop.is_requested
         )
-    display.summary(finished)
+    display.show_summary(finished)
     return 0 if finished else 130
 
 

@@ -150,7 +150,7 @@ def _find_firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime
         # The first place at which a value is that high is the first at which the highest so far is.
         step = int(ends[np.searchsorted(highest, score)])
         place = int(np.searchsorted(usual, score))
-        seconds = time.at(step) if time else math.nan
+        seconds = time.interpolate(step) if time else math.nan
         when = int(ends[place]) if place < len(ends) else None
         firsts.append(First(int(score), step, None if math.isnan(seconds) else seconds, when))
     return firsts

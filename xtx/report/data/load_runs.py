@@ -18,17 +18,17 @@ from xtx.config.settings import RunConfig
 from xtx.core import UserError
 from xtx.files.bounded_reads import BadFileError, explain_read_error, read_json
 from xtx.report.data.episode_digest import Digest, make_digest
-from xtx.report.data.evaluations import Evaluation, read_evaluations
+from xtx.report.data.evaluations import Evaluation, read_evaluations, read_until_damaged
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.metric_lines import read_numbers
 from xtx.report.data.run_summary import Summary, read_start, read_summary
 from xtx.report.data.statistics import Floats, WorkingTime, measure_working_time
 from xtx.report.number_format import format_amount
 from xtx.runs.checkpoint_file import list_checkpoints
-from xtx.runs.line_files import MAX_NUMBER, read_episodes, read_lines
+from xtx.runs.line_files import MAX_NUMBER, RoomMove, read_episodes, read_lines
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import CHANGES
-from xtx.runs.viewer_files import LONGEST_NAME, MOST_PAIRS, MOST_WAYS, RoomMove
+from xtx.runs.viewer_files import LONGEST_NAME, MOST_PAIRS, MOST_WAYS
 
 SUMMARIES = "seed-*.json"
 """What files with summaries of runs are called; one that is named itself may be called anything."""
@@ -134,6 +134,15 @@ def find_run_folders(path: Path) -> Iterable[Path]:
     return (found for found in find_below(path) if found.is_dir())
 
 
+def find_distinct_run_folders(paths: Iterable[Path]) -> list[Path]:
+    """The folders of runs in these folders, each once, in an order that stays the same."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        for folder in find_run_folders(path):
+            found.setdefault(folder.resolve(), folder)
+    return list(found.values())
+
+
 def read_runs(folders: Iterable[Path]) -> tuple[list[RunData], list[Unreadable]]:
     """The runs that can be read, and those that cannot."""
     runs, failed = [], []
@@ -217,7 +226,7 @@ def convert_summary(path: Path, summary: Summary) -> RunData:
     return RunData(
         folder=path,
         config=summary.config,
-        digest=summary.digest(),
+        digest=summary.make_digest(),
         scores=np.array(summary.last.scores, np.float64),
         reached=summary.reached,
         finished=summary.finished,
@@ -232,17 +241,16 @@ def convert_summary(path: Path, summary: Summary) -> RunData:
 
 
 def _read_steps(folder: Path, name: str, notes: list[str]) -> list[dict[str, Any]]:
-    """The lines up to the first damaged one; none of a report's scores come from these files."""
-    lines: list[dict[str, Any]] = []
-    try:
-        for line in read_lines(folder, name):
-            step = line.get("step") if isinstance(line, dict) else None
-            if not isinstance(step, int) or not 0 <= step < MAX_NUMBER:
-                raise BadFileError("no step in it")
-            lines.append(line)
-    except (ValueError, OSError) as error:
-        notes.append(f"{name}.jsonl is damaged after line {len(lines)} ({explain_read_error(error)})")
-    return lines
+    """The lines of a file up to the first damaged one; none of a report's scores come from these files."""
+
+    def check(line: Any) -> dict[str, Any]:
+        step = line.get("step") if isinstance(line, dict) else None
+        if not isinstance(step, int) or not 0 <= step < MAX_NUMBER:
+            raise BadFileError("no step in it")
+        found: dict[str, Any] = line
+        return found
+
+    return read_until_damaged(folder, name, check, notes)
 
 
 def _describe_accepted_changes(folder: Path, notes: list[str]) -> list[str]:

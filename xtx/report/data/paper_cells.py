@@ -55,12 +55,12 @@ class FilledCell:
 def fill_cells(board: Board, stochastic: bool) -> list[FilledCell]:
     """The cells that runs with the paper's settings fill: as long as the paper's, or at 200,000 steps. The longest runs
     come first, then those of 200,000 steps, then longer ones read off there; a cell without any is left out."""
-    table = read_paper().table(stochastic)
+    table = read_paper().choose_table(stochastic)
     found = []
     for variant in board.variants:
         if variant.stochastic != stochastic or variant.is_whole or variant.row not in table.main:
             continue
-        groups = [group for group in board.of(variant) if not group.other_settings]
+        groups = [group for group in board.list_groups(variant) if not group.other_settings]
         for agent in dict.fromkeys(group.agent for group in groups):
             paper = table.rows[variant.row].agents.get(agent)
             cell = _fill([group for group in groups if group.agent == agent], paper) if paper else None
@@ -85,7 +85,7 @@ def describe_filled_cells(board: Board, kinds: Sequence[bool] = (False, True)) -
 
     told: list[str] = []
     for stochastic, cells in zip(kinds, filled, strict=True):
-        table = read_paper().table(stochastic)
+        table = read_paper().choose_table(stochastic)
         count = sum(len(table.rows[row].agents) for row in table.main)
         whose = "its" if told else "the paper's"
         told.append(f"{len(cells)} of {count} in {whose} table {1 + stochastic}{_describe_lengths_and_seeds(cells)}")

@@ -58,7 +58,7 @@ class Paper:
     between_rewards: dict[str, tuple[int, int]]
     """Steps between rewards along each game's walkthrough: mean and largest."""
 
-    def table(self, stochastic: bool) -> PaperTable:
+    def choose_table(self, stochastic: bool) -> PaperTable:
         """One of the two."""
         return self.stochastic if stochastic else self.deterministic
 
@@ -66,7 +66,7 @@ class Paper:
         """What the paper calls a game: with a star if it is played with added actions and there are any for it."""
         return f"{game}*" if extra_actions and f"{game}*" in self.deterministic.rows else game
 
-    def maximum(self, game: str) -> int | None:
+    def find_maximum(self, game: str) -> int | None:
         """The most points that a game has, by its name without star; None if it is not one of the paper's."""
         row = self.deterministic.rows.get(game) or self.deterministic.rows.get(f"{game}*")
         return row.maximum if row else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.run_groups import Group, find_paper_steps
-from xtx.search_versions import search_versions
+from xtx.runs.versions import list_used_versions
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,14 @@ def describe_other_search(run: RunData) -> str:
     are no stories (`toy:...`) have no search."""
     if run.config.game.startswith("toy:"):
         return ""
-    present = search_versions()
-    asked = [name for name in present if name != "whole" or run.config.actions == "whole"]
+    present = list_used_versions(run.config)
     recorded = [start.get("searching") or {} for start in run.starts]
-    if not recorded or any(name not in versions for versions in recorded for name in asked):
+    if not recorded or any(name not in versions for versions in recorded for name in present):
         return "the versions of search and survey are not recorded"
     told = [
         f"{name} {versions[name]} (now {present[name]})"
         for versions in recorded
-        for name in asked
+        for name in present
         if versions[name] != present[name]
     ]
     return ", ".join(dict.fromkeys(told))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xtx.config.config_file import flatten
 from xtx.config.settings import (
     SHORTER_IMITATION,
     XTX_VARIANTS,
@@ -65,7 +66,7 @@ class Variant:
     @property
     def is_in_paper(self) -> bool:
         """Whether the paper has the game, however it is played."""
-        return read_paper().maximum(self.game) is not None
+        return read_paper().find_maximum(self.game) is not None
 
     @property
     def title(self) -> str:
@@ -115,11 +116,11 @@ class Group:
 
     def compute_avg_at(self, steps: int) -> Floats:
         """[seeds] `avg` as it was after so many steps; 0 before the first episode has ended."""
-        return np.array([_avg_at(run, steps) for run in self.runs])
+        return np.array([_read_at(run, steps, run.digest.avg, run.digest.curve.mean) for run in self.runs])
 
     def compute_max_at(self, steps: int) -> Floats:
         """[seeds] `max` as it was after so many steps; 0 before the first episode has ended."""
-        return np.array([_max_at(run, steps) for run in self.runs])
+        return np.array([_read_at(run, steps, run.digest.max, run.digest.curve.best) for run in self.runs])
 
     def compute_area_at(self, steps: int) -> Floats:
         """[seeds] area under the learning curve up to that step."""
@@ -161,18 +162,11 @@ def _count_steps(run: RunData) -> int:
     return run.config.steps if run.finished else run.reached
 
 
-def _avg_at(run: RunData, steps: int) -> float:
+def _read_at(run: RunData, steps: int, end: float, values: Floats) -> float:
+    """A figure of a run as it was after so many steps, from its curve; `end`: the figure at the end of the run."""
     if _count_steps(run) <= steps:
-        return run.digest.avg
-    curve = run.digest.curve
-    return float(np.nan_to_num(read_curve(curve.steps, curve.mean, [steps])[0]))
-
-
-def _max_at(run: RunData, steps: int) -> float:
-    if _count_steps(run) <= steps:
-        return run.digest.max
-    curve = run.digest.curve
-    return float(np.nan_to_num(read_curve(curve.steps, curve.best, [steps])[0]))
+        return end
+    return float(np.nan_to_num(read_curve(run.digest.curve.steps, values, [steps])[0]))
 
 
 def find_paper_steps(agent: str) -> int:
@@ -223,7 +217,7 @@ class Board:
 
         return sorted(dict.fromkeys(group.variant for group in self.groups), key=place)
 
-    def of(self, variant: Variant) -> list[Group]:
+    def list_groups(self, variant: Variant) -> list[Group]:
         """The groups of one game, in the order of their agents."""
         return sorted((group for group in self.groups if group.variant == variant), key=_rank_agent)
 
@@ -306,20 +300,10 @@ def make_variant(config: RunConfig, facts: GameFacts | None) -> Variant:
     """What a run played."""
     name = facts.name if facts else find_game_name(config.game)
     paper = read_paper()
-    maximum = facts.maximum if facts else paper.maximum(name)
+    maximum = facts.maximum if facts else paper.find_maximum(name)
     row = paper.find_row_name(name, config.extra_actions)
     actions = "templates" if config.game.startswith("toy:") else config.actions  # a toy world has no dictionary
     return Variant(name, row, config.stochastic, maximum, facts, actions)
-
-
-def flatten(tree: object, path: str = "") -> dict[str, Any]:
-    """Nested settings as one level: `q.hidden`."""
-    if not isinstance(tree, dict):
-        return {path: tree}
-    found: dict[str, Any] = {}
-    for name, value in tree.items():
-        found |= flatten(value, f"{path}.{name}" if path else str(name))
-    return found
 
 
 def _list_choices(config: RunConfig, game: str) -> dict[str, Any]:
@@ -437,13 +421,9 @@ def _compare_games(groups: Sequence[Group]) -> list[str]:
     return notes
 
 
-def find_paper_settings(agent: str, game: str) -> dict[str, Any]:
-    """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
-    return dict(_make_paper_settings(agent, game))
-
-
 @lru_cache(maxsize=1000)
-def _make_paper_settings(agent: str, game: str) -> dict[str, Any]:
+def find_paper_settings(agent: str, game: str) -> Mapping[str, Any]:
+    """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
     kind = _find_settings_type(agent)
     if kind is not XtxSettings:
         return flatten(asdict(kind())) if kind else {}
@@ -463,11 +443,10 @@ def _find_settings_type(agent: str) -> type[Settings] | None:
 
 def list_deviations(config: RunConfig, game: str) -> list[str]:
     """`name=value` for each setting of a run that is not the paper's."""
-    usual = find_paper_settings(config.agent, game)
-    if not usual:
+    paper = find_paper_settings(config.agent, game)
+    if not paper:
         return []
-    usual["num_envs"] = 1 if config.agent == "rc-dqn" else 8
-    usual["byte_score"] = False  # the present Jericho's reading, which is the right one
-    usual["wide_grammar"] = False
+    # byte_score: the present Jericho's reading, which is the right one
+    usual = {**paper, "num_envs": 1 if config.agent == "rc-dqn" else 8, "byte_score": False, "wide_grammar": False}
     chosen = _list_choices(config, game)
     return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

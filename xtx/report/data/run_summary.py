@@ -67,7 +67,17 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     area: float
 
 
-class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Equally long columns, of which the first rises."""
+
+    def __post_init__(self) -> None:
+        first, *others = (getattr(self, name) for name in self.__struct_fields__)
+        _check_columns(first, *others)
+        if any(after <= before for before, after in pairwise(first)):
+            raise ValueError("its first column does not rise")
+
+
+class Points(Columns, frozen=True, forbid_unknown_fields=True):
     """The curve, as columns."""
 
     steps: list[Whole]
@@ -77,12 +87,8 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: list[Share | None]
     """Working time; null where it is not known."""
 
-    def __post_init__(self) -> None:
-        _check_columns(self.steps, self.mean, self.best, self.seconds)
-        _check_rising(self.steps)
 
-
-class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Reached(Columns, frozen=True, forbid_unknown_fields=True):
     """Scores that were the highest so far, as columns; `First` says what each is."""
 
     score: list[int]
@@ -90,21 +96,13 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: list[Share | None]
     usual: list[Whole | None]
 
-    def __post_init__(self) -> None:
-        _check_columns(self.score, self.steps, self.seconds, self.usual)
-        _check_rising(self.score)
 
-
-class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Series(Columns, frozen=True, forbid_unknown_fields=True):
     """A number of metrics.jsonl over the run, as columns."""
 
     steps: list[Whole]
     values: list[float]
     """Each the mean since the step before, to four digits."""
-
-    def __post_init__(self) -> None:
-        _check_columns(self.steps, self.values)
-        _check_rising(self.steps)
 
 
 class Last(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,7 +170,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers: dict[str, Series] = {}
     """Losses and the like by their names in metrics.jsonl, at most 50 points each; left out where there are none."""
 
-    def digest(self) -> digests.Digest:
+    def make_digest(self) -> digests.Digest:
         """What a report shows of the run's episodes."""
         numbers, firsts = self.figures, self.firsts
         columns = zip(firsts.score, firsts.steps, firsts.seconds, firsts.usual, strict=True)
@@ -219,11 +217,6 @@ def _convert_counts(counts: Counts, length: float) -> digests.Endings:
 def _check_columns(first: Sequence[object], *others: Sequence[object]) -> None:
     if not first or any(len(column) != len(first) for column in others):
         raise ValueError("its columns are empty or not equally long")
-
-
-def _check_rising(column: Sequence[int]) -> None:
-    if any(after <= before for before, after in pairwise(column)):
-        raise ValueError("its first column does not rise")
 
 
 # --- making and writing -----------------------------------------------------------------------------------------
@@ -306,7 +299,7 @@ def _thin(run: RunData) -> Points:
     if len(steps) > POINTS:
         steps = choose_curve_points(run.reached)
         steps = steps[(steps >= curve.steps[0]) & (steps <= run.reached)]
-    seconds = [run.time.at(float(step)) if run.time else float("nan") for step in steps]
+    seconds = [run.time.interpolate(float(step)) if run.time else float("nan") for step in steps]
     return Points(
         steps=[int(step) for step in steps],
         mean=[round(float(mean), 3) for mean in read_curve(curve.steps, curve.mean, steps)],

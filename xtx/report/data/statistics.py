@@ -85,7 +85,7 @@ class WorkingTime:
         """Seconds up to the last known step."""
         return float(self.seconds[-1])
 
-    def at(self, step: float) -> float:
+    def interpolate(self, step: float) -> float:
         """Seconds until that step was reached, between two known ones in proportion; NaN beyond the last."""
         return float(np.interp(step, self.steps, self.seconds, right=np.nan))
 

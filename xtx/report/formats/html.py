@@ -155,10 +155,10 @@ def make_figure_html(figure: Figure) -> str:
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
     inside, kind = figure.svg, ""
     if isinstance(figure.plot, MapPlot):
-        inside = f'<div class="pan" tabindex="0">{figure.svg}</div>{figure.plot.legend()}'
+        inside = f'<div class="pan" tabindex="0">{figure.svg}</div>{figure.plot.draw_legend()}'
     elif figure.is_large and isinstance(figure.plot, LinePlot):
         inside, kind = (
-            f'<div class="small">{inside}</div><div class="large">{figure.plot.svg(True)}</div>',
+            f'<div class="small">{inside}</div><div class="large">{figure.plot.draw_svg(True)}</div>',
             ' class="both"',
         )
     return f"<figure{kind}{name}{_format_agent(figure.agent)}>{caption}{inside}</figure>"

@@ -46,7 +46,7 @@ def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None
     An ablation that was run on one game only must not take the other games from the comparison of the others.
     """
     known = [variant for variant in variants if variant.maximum]
-    far = {variant: drop_short_groups(board.of(variant)) for variant in known}
+    far = {variant: drop_short_groups(board.list_groups(variant)) for variant in known}
     played = {label: {v: group for v in known for group in far[v] if group.label == label} for label in board.labels}
     best: tuple[int, dict[str, dict[Variant, Group]], list[Variant]] = (0, {}, [])
     for least in sorted({len(games) for games in played.values() if games}, reverse=True):
@@ -62,7 +62,9 @@ def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None
     scores = {
         label: [_normalise(games[variant], ends[variant][label]) for variant in shared] for label, games in busy.items()
     }
-    there = {group.label for v in known for group in board.of(v) if not has_longer_runs(group, board.of(v))}
+    there = {
+        group.label for v in known for group in board.list_groups(v) if not has_longer_runs(group, board.list_groups(v))
+    }
     absent = [label for label in board.labels if label in there and label not in busy]
     cut = {v: sorted({ends[v][g.label] for g in groups[v] if g.longest > ends[v][g.label]}) for v in shared}
     return Field(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
@@ -193,7 +195,7 @@ def make_ablations(board: Board) -> Section | None:
     blocks: list[Block] = []
     for stochastic in (False, True):
         known = [v for v in board.variants if v.stochastic == stochastic and v.maximum]
-        found = {v: [g for g in drop_short_groups(board.of(v)) if g.agent in ABLATIONS] for v in known}
+        found = {v: [g for g in drop_short_groups(board.list_groups(v)) if g.agent in ABLATIONS] for v in known}
         found = {v: groups for v, groups in found.items() if len({group.agent for group in groups}) > 1}
         shown = [group for groups in found.values() for group in groups]
         if {group.agent for group in shown} - {"xtx", "xtx-uniform"}:

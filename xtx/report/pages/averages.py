@@ -62,7 +62,7 @@ def _make_rows(
     """A block for each set of games that some agent has: all agents that have all of them."""
     played: dict[str, dict[Variant, Group]] = {}
     for variant in variants:
-        for group in drop_short_groups(board.of(variant)):
+        for group in drop_short_groups(board.list_groups(variant)):
             played.setdefault(group.label, {})[variant] = group
     rows: list[Row] = []
     for games in sorted(dict.fromkeys(map(tuple, played.values())), key=len, reverse=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xtx.report.data.equal_steps import FAR_ENOUGH, find_equal_steps
 from xtx.report.data.load_runs import RunData
@@ -33,9 +33,9 @@ class Side:
 
 def list_sides(board: Board, variant: Variant) -> list[Side]:
     """The agents of a game: all that we have, then those that only the paper has."""
-    row = read_paper().table(variant.stochastic).rows.get(variant.row)
+    row = read_paper().choose_table(variant.stochastic).rows.get(variant.row)
     published = row.agents if row and not variant.is_whole else {}
-    ours = [Side(group.label, group, published.get(group.agent)) for group in board.of(variant)]
+    ours = [Side(group.label, group, published.get(group.agent)) for group in board.list_groups(variant)]
     have = {side.ours.agent for side in ours if side.ours}
     return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
 
@@ -44,7 +44,7 @@ def find_published(group: Group) -> PaperFigures | None:
     """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
     if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
         return None
-    row = read_paper().table(group.variant.stochastic).rows.get(group.variant.row)
+    row = read_paper().choose_table(group.variant.stochastic).rows.get(group.variant.row)
     return row.agents.get(group.agent) if row and not group.variant.is_whole else None
 
 
@@ -59,10 +59,10 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     variants = [variant for variant in board.variants if variant.stochastic == stochastic]
     if not variants:
         return None
-    table = read_paper().table(stochastic)
+    table = read_paper().choose_table(stochastic)
     kind, figure = ("Stochastic", 2) if stochastic else ("Deterministic", 1)
     missing = [row for row in table.main if row not in {variant.row for variant in variants}]
-    groups = [group for variant in variants for group in board.of(variant)]
+    groups = [group for variant in variants for group in board.list_groups(variant)]
     marks = [
         *(mark for group in groups for mark in list_marks(group)),
         *(mark for group in groups for run in group.duplicates for mark in list_marks_of_duplicate(group, run)),
@@ -79,11 +79,9 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
             Table(HEADER, [row for variant in known for row in _make_game_rows(board, variant, common_signs)])
         )
     if others:
-        table_of_others = _drop_paper_columns(
-            [row for variant in others for row in _make_game_rows(board, variant, common_signs)]
-        )
         blocks += [Text("Games, or ways to play them, that the paper does not have:")] if known else []
-        blocks.append(table_of_others)
+        rows = [row for variant in others for row in _make_game_rows(board, variant, common_signs)]
+        blocks.append(Table(HEADER, rows).drop_columns(PAPER_COLUMNS))
     filled = describe_filled_cells(board, [stochastic])
     if filled:
         blocks.append(Text(filled))
@@ -120,15 +118,8 @@ _OF_THE_PAPER = (
 
 def _split(variants: Sequence[Variant]) -> tuple[list[Variant], list[Variant]]:
     """Those that the paper has figures of, and the others."""
-    known = [v for v in variants if v.row in read_paper().table(v.stochastic).rows and not v.is_whole]
+    known = [v for v in variants if v.row in read_paper().choose_table(v.stochastic).rows and not v.is_whole]
     return known, [variant for variant in variants if variant not in known]
-
-
-def _drop_paper_columns(rows: Sequence[Row]) -> Table:
-    """The table without the columns that would be empty."""
-    kept = [place for place, name in enumerate(HEADER) if name not in PAPER_COLUMNS]
-    cut = [row if row.kind == "group" else replace(row, cells=[row.cells[place] for place in kept]) for row in rows]
-    return Table([HEADER[place] for place in kept], cut)
 
 
 def _make_game_rows(board: Board, variant: Variant, common_signs: Collection[str]) -> list[Row]:
@@ -147,9 +138,7 @@ def _make_game_rows(board: Board, variant: Variant, common_signs: Collection[str
 
 def _make_row(side: Side, common_signs: Collection[str]) -> Row:
     group, paper = side.ours, side.paper
-    published = (
-        [format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)] if paper else [DASH, DASH]
-    )
+    published = format_published(paper)
     if group is None:
         cells = [side.label, DASH, published[0], DASH, DASH, DASH, published[1], DASH, "", ""]
         return Row(cells, side.label, "absent")
@@ -171,6 +160,13 @@ def _make_row(side: Side, common_signs: Collection[str]) -> Row:
         ],
         side.label,
     )
+
+
+def format_published(paper: PaperFigures | None) -> tuple[str, str]:
+    """The paper's Avg and Max."""
+    if paper is None:
+        return DASH, DASH
+    return format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)
 
 
 def format_over_seeds(values: Floats) -> str:

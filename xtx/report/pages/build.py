@@ -85,12 +85,11 @@ def build(
     board: Board, title: str = "", find_turns: by_run.FindTurns = lambda run: (), page: Page | None = None
 ) -> Document:
     """The whole report, or one of its pages."""
-    sections: list[Section | None] = []
     if page is not None and page.number > 1:
         return _make_document(board, title, [_make_runs_section(board, find_turns, page)])
+    sections: list[Section | None] = []
     if board.groups:
-        sections.append(opening.make_section(board))
-        sections.append(_make_remarks(board))
+        sections += [opening.make_section(board), _make_remarks(board)]
         sections.append(None if opening.shows_all_curves(board) else by_game.make_training_plots(board))
         sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
         sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]
@@ -117,8 +116,7 @@ def build_brief(board: Board, title: str = "") -> Document:
     """The same in tables only, with curves as figures at some steps and a line for each run: to be read as text."""
     sections: list[Section | None] = []
     if board.groups:
-        sections.append(opening.make_section(board))
-        sections.append(_make_remarks(board))
+        sections += [opening.make_section(board), _make_remarks(board)]
         sections += [beside_paper.make_section(board, stochastic) for stochastic in (False, True)]
         sections.append(by_game.make_training_tables(board))
         sections += [across_games.make_section(board, stochastic) for stochastic in (False, True)]

@@ -38,7 +38,7 @@ def make_training_plots(board: Board) -> Section:
     """One plot for each game, all together."""
     figures = []
     for variant in board.variants:
-        groups = board.of(variant)
+        groups = board.list_groups(variant)
         plot = make_learning_plot(board, variant, groups, find_reference(groups))
         figures.append(Figure(f"training-{variant.title}", plot, variant.title))
     text = f"Mean final score of the last 100 episodes.{_explain_lines(figures)}"
@@ -84,7 +84,7 @@ def make_training_tables(board: Board) -> Section:
 
 
 def _make_training_table(board: Board, variant: Variant) -> Section:
-    groups = board.of(variant)
+    groups = board.list_groups(variant)
     most = max(run.reached for group in groups for run in group.runs)
     at = np.array([*(mark for mark in ROUND_STEPS if most / 100 <= mark < most), most], np.float64)
     columns = []
@@ -113,7 +113,7 @@ def _read_curve(run: RunData, at: stats.Floats) -> stats.Floats:
 
 
 def _make_section(board: Board, variant: Variant, maps: bool) -> Section:
-    groups = board.of(variant)
+    groups = board.list_groups(variant)
     header = ("agent", AVG, AVG_OF_ALL, "Max", "episodes", "steps/s", "time")
     rows = [_make_row(group) for group in groups]
     blocks: list[Block] = [Table(header, rows), milestones.make_section(groups), *milestones.make_evaluations(groups)]
@@ -148,34 +148,25 @@ def _make_row(group: Group) -> Row:
 
 def make_statistics(board: Board) -> Section | None:
     """The paper's table of how hard its games are, for the games here; None where no walkthrough is at hand."""
+    games = {variant.game: variant.facts for variant in board.variants if variant.facts}
     rows = []
-    games = {variant.game: variant for variant in board.variants if variant.facts and variant.facts.between_rewards}
-    has_paper = any(game in read_paper().between_rewards for game in games)
-    for game, variant in games.items():
-        facts = variant.facts
-        assert facts is not None and facts.between_rewards is not None
-        mean, largest = facts.between_rewards
-        published = read_paper().between_rewards.get(game)
-        beside = [str(value) for value in published] if published else [DASH, DASH]
-        ours = [
-            str(facts.walkthrough_steps),
-            str(len(facts.events)),
-            format_number(mean),
-            *beside[:has_paper],
-            str(largest),
-            *beside[1 : 1 + has_paper],
-        ]
-        rows.append(Row([game, format_count(facts.maximum), *ours]))
+    for game, facts in games.items():
+        if facts.between_rewards is not None:
+            mean, largest = facts.between_rewards
+            paper = read_paper().between_rewards.get(game, (DASH, DASH))
+            counts = [format_count(facts.maximum), str(facts.walkthrough_steps), str(len(facts.events))]
+            rows.append(Row([game, *counts, format_number(mean), str(paper[0]), str(largest), str(paper[1])]))
     if not rows:
         return None
+    has_paper = any(row.cells[0] in read_paper().between_rewards for row in rows)
     counted = ", counted as the paper counts them (docs/fidelity.md says where that differs)" if has_paper else ""
     text = (
         "Along each game's walkthrough: its steps, the reward events in it, and the steps between rewards, on average "
         f"and at most{counted}."
     )
-    paper = ["paper"] * has_paper
-    header = ("game", "maximum", "steps", "reward events", "between rewards, mean", *paper, "largest", *paper)
-    return Section("Game statistics", [Text(text), Table(header, rows)])
+    header = ("game", "maximum", "steps", "reward events", "between rewards, mean", "paper", "largest", "paper")
+    table = Table(header, rows)
+    return Section("Game statistics", [Text(text), table if has_paper else table.drop_columns(["paper"])])
 
 
 # --- the map ----------------------------------------------------------------------------------------------------

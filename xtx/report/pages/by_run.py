@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from xtx.config.config_file import flatten
 from xtx.core import EPISODES_OF_MEAN, EpisodeRecord
 from xtx.report.data import statistics
 from xtx.report.data.agent_names import shorten_agent
 from xtx.report.data.episode_digest import Endings
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.run_groups import Board, flatten, list_deviations
+from xtx.report.data.run_groups import Board, list_deviations
 from xtx.report.number_format import DASH, format_amount, format_count, format_duration, format_number, format_percent
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
 from xtx.report.pages.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript
@@ -45,11 +46,9 @@ def make_section(
         section = _make_run_section(
             run, group.label, variant.title, variant.game, board.colours[group.label], find_turns
         )
-        return (
-            section
-            if run in group.runs
-            else replace(section, title=f"{section.title} · not counted: {run.folder.name}")
-        )
+        if run in group.runs:
+            return section
+        return replace(section, title=f"{section.title} · not counted: {run.folder.name}")
 
     return Section(title, [make_one(run) for run in (board.runs if runs is None else runs)])
 
@@ -58,33 +57,20 @@ def make_listing(board: Board) -> Section:
     """A line for each run."""
     rows = []
     for variant in board.variants:
-        for group in board.of(variant):
+        for group in board.list_groups(variant):
             counted = {run.folder for run in group.runs}
             for run in (*group.runs, *group.left_out):
                 own = run.digest
-                steps = (
-                    format_count(run.reached)
-                    if run.finished
-                    else f"{format_count(run.reached)} of {format_count(run.config.steps)}"
-                )
+                asked = "" if run.finished else f" of {format_count(run.config.steps)}"
+                steps = f"{format_count(run.reached)}{asked}"
+                pace = format_duration(run.time.total if run.time else None), format_number(run.speed, 0)
                 seed = str(run.config.seed) + ("" if run.folder in counted else " (not counted)")
-                figures = [
-                    format_number(own.avg_by_env),
-                    format_number(own.avg),
-                    format_count(own.max),
-                    format_count(own.peak),
-                    format_count(own.episodes),
-                ]
-                rows.append(
-                    Row([variant.title, group.label, seed, steps, *figures, *_format_pace(run), str(run.folder)])
-                )
+                figures = [*map(format_number, (own.avg_by_env, own.avg))]
+                figures += map(format_count, (own.max, own.peak, own.episodes))
+                rows.append(Row([variant.title, group.label, seed, steps, *figures, *pace, str(run.folder)]))
     header = ("game", "agent", "seed", "steps", AVG, AVG_OF_ALL, "Max", "peak", "episodes", "time", "steps/s", "from")
     text = Text("Peak: the highest score that any episode had at some time, whatever it ended with.")
     return Section("Runs", [text, Table(header, rows)])
-
-
-def _format_pace(run: RunData) -> tuple[str, str]:
-    return format_duration(run.time.total if run.time else None), format_number(run.speed, 0)
 
 
 def _make_run_section(run: RunData, label: str, title: str, game: str, colour: int, find_turns: FindTurns) -> Section:
@@ -136,17 +122,8 @@ def _make_thresholds(run: RunData) -> Section:
     rows = []
     for first in firsts:
         share = format_percent(run.digest.compute_share_having(first.score))
-        rows.append(
-            Row(
-                [
-                    format_count(first.score),
-                    format_count(first.steps),
-                    format_duration(first.seconds),
-                    format_count(first.usual),
-                    share,
-                ]
-            )
-        )
+        when = [format_count(first.steps), format_duration(first.seconds), format_count(first.usual)]
+        rows.append(Row([format_count(first.score), *when, share]))
     header = ("score", "first had after steps", "after time", "mean of 100 reached it after steps", "share of last 100")
     return Section("Scores over time", [Table(header, rows)], folded=True)
 
@@ -154,13 +131,8 @@ def _make_thresholds(run: RunData) -> Section:
 def _make_endings(run: RunData) -> Table:
     def make_row(words: str, endings: Endings) -> Row:
         total = max(1, sum(endings.ended.values()))
-        return Row(
-            [
-                words,
-                *(format_percent(endings.ended.get(kind, 0) / total) for kind in ENDINGS),
-                format_number(endings.length),
-            ]
-        )
+        shares = [format_percent(endings.ended.get(kind, 0) / total) for kind in ENDINGS]
+        return Row([words, *shares, format_number(endings.length)])
 
     header = ("where episodes ended", *ENDINGS.values(), "mean length")
     late = f"last {min(EPISODES_OF_MEAN, run.digest.episodes)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -44,6 +44,15 @@ class Table:
     words: bool = False
     """Whether the other columns hold words rather than numbers."""
 
+    def drop_columns(self, names: Collection[str]) -> Table:
+        """The table without the columns under these headings; lines of the kind `group` stay as they are."""
+        kept = [place for place, name in enumerate(self.header) if name not in names]
+        rows = [
+            row if row.kind == "group" else replace(row, cells=[row.cells[place] for place in kept])
+            for row in self.rows
+        ]
+        return replace(self, header=[self.header[place] for place in kept], rows=rows)
+
 
 @dataclass(frozen=True)
 class Text:
@@ -75,7 +84,7 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """As a picture."""
-        return self.plot.svg()
+        return self.plot.draw_svg()
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,15 @@ from xtx.report.data.paper_tables import PaperFigures
 from xtx.report.data.row_marks import MEANINGS, SEARCH, list_marks
 from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import normalise
-from xtx.report.number_format import DASH, format_amount, format_count, format_percent, format_spread
+from xtx.report.number_format import format_amount, format_count, format_percent, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
-from xtx.report.pages.beside_paper import find_published, find_reference, format_over_seeds, make_steps_cell
+from xtx.report.pages.beside_paper import (
+    find_published,
+    find_reference,
+    format_over_seeds,
+    format_published,
+    make_steps_cell,
+)
 from xtx.report.pages.by_game import make_learning_plot
 from xtx.report.pages.document import Block, Cell, Figure, Gallery, Row, Section, Table, Text
 
@@ -59,7 +65,7 @@ def _find_main_variant(board: Board, leader: str) -> Variant:
     """The game of the large curve: where the leader is beside most agents, for most steps."""
 
     def weigh(variant: Variant) -> tuple[bool, int, int]:
-        groups = board.of(variant)
+        groups = board.list_groups(variant)
         has_leader = any(group.label == leader for group in groups)
         return has_leader, len(drop_short_groups(groups)), max(group.longest for group in groups)
 
@@ -115,7 +121,7 @@ def _describe_winners(board: Board) -> str:
     """Which agents have the highest Avg at equal steps, over the games that several agents have."""
     winners: dict[str, list[str]] = {}
     at: set[int] = set()
-    compared = {variant: drop_short_groups(board.of(variant)) for variant in board.variants}
+    compared = {variant: drop_short_groups(board.list_groups(variant)) for variant in board.variants}
     compared = {variant: groups for variant, groups in compared.items() if len(groups) > 1}
     if len(compared) == 1:
         return _rank_agents(*next(iter(compared.items())))
@@ -182,12 +188,16 @@ def shows_all_curves(board: Board) -> bool:
 
 
 def _make_curve(board: Board, variant: Variant, leader: str) -> Figure:
-    groups = sorted(drop_short_groups(board.of(variant)), key=lambda group: (group.label != leader, -group.longest))
+    groups = sorted(
+        drop_short_groups(board.list_groups(variant)), key=lambda group: (group.label != leader, -group.longest)
+    )
     shown = groups[:MAX_LINES]
     own = next((group for group in shown if group.label == leader), None)
     reference = find_reference([own]) if own else None
-    plot = make_learning_plot(board, variant, [group for group in board.of(variant) if group in shown], reference)
-    left_out = len(board.of(variant)) - len(shown)
+    plot = make_learning_plot(
+        board, variant, [group for group in board.list_groups(variant) if group in shown], reference
+    )
+    left_out = len(board.list_groups(variant)) - len(shown)
     of = f" ({len(shown)} of {len(shown) + left_out} agents)" if left_out else ""
     caption = f"{variant.title}: mean final score of the last 100 episodes{of}"
     kind = "training" if shows_all_curves(board) else "opening"
@@ -196,30 +206,20 @@ def _make_curve(board: Board, variant: Variant, leader: str) -> Figure:
 
 def _make_table(board: Board, variant: Variant, leader: str) -> list[Block]:
     groups = [group for group in board.groups if group.label == leader]
-    is_alone = len(board.of(variant)) == 1
+    is_alone = len(board.list_groups(variant)) == 1
     by_game = len(groups) > 1 and (is_alone or any(find_published(group) is not None for group in groups))
     order = board.variants
-    chosen = sorted(groups, key=lambda g: order.index(g.variant)) if by_game else board.of(variant)
+    chosen = sorted(groups, key=lambda g: order.index(g.variant)) if by_game else board.list_groups(variant)
     papers = [find_published(group) for group in chosen]
-    has_paper = any(papers)
-    header = ["game" if by_game else "agent", AVG, "paper", "Max", "paper", "steps"]
     rows = []
     for group, paper in list(zip(chosen, papers, strict=True))[:MAX_ROWS]:
-        published = (
-            [format_spread(paper.avg, paper.avg_std), format_spread(paper.max, paper.max_std)]
-            if paper
-            else [DASH, DASH]
-        )
+        avg, best = format_published(paper)
         marks = [mark for mark in list_marks(group) if mark.sign != SEARCH]
-        cells: list[Cell | str] = [
-            group.variant.title if by_game else group.label,
-            format_over_seeds(group.avg_by_env),
-        ]
-        cells += [published[0], format_over_seeds(group.max), published[1], make_steps_cell(group.steps, marks)]
-        rows.append(
-            Row(cells if has_paper else [cells[place] for place in (0, 1, 3, 5)], "" if by_game else group.label)
-        )
-    table = Table(header if has_paper else [header[place] for place in (0, 1, 3, 5)], rows)
+        cells: list[Cell | str] = [group.variant.title if by_game else group.label, format_over_seeds(group.avg_by_env)]
+        cells += [avg, format_over_seeds(group.max), best, make_steps_cell(group.steps, marks)]
+        rows.append(Row(cells, "" if by_game else group.label))
+    table = Table(["game" if by_game else "agent", AVG, "paper", "Max", "paper", "steps"], rows)
+    table = table if any(papers) else table.drop_columns(["paper"])
     signs = {mark.sign for group in chosen for mark in list_marks(group)} - {SEARCH}
     told = " · ".join(f"{sign} {words}" for sign, words in MEANINGS.items() if sign in signs)
     title = f"{leader} on all its games" if by_game else variant.title

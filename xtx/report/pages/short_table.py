@@ -5,9 +5,8 @@ from __future__ import annotations
 from xtx.report.data.paper_cells import READ_OFF, READ_OFF_WORDS, FilledCell, describe_filled_cells, fill_cells
 from xtx.report.data.row_marks import UNFINISHED, describe_marks, find_common_signs
 from xtx.report.data.run_groups import Board
-from xtx.report.number_format import format_spread
-from xtx.report.pages.beside_paper import format_over_seeds, make_steps_cell
-from xtx.report.pages.document import Block, Document, Row, Section, Table, Text
+from xtx.report.pages.beside_paper import format_over_seeds, format_published, make_steps_cell
+from xtx.report.pages.document import Block, Cell, Document, Row, Section, Table, Text
 
 HEADER = ("game", "agent", "Avg", "paper", "Max", "paper", "seeds", "steps")
 
@@ -28,17 +27,7 @@ def build_short(board: Board, title: str) -> Document:
 
 
 def _make_row(cell: FilledCell, common_signs: set[str]) -> Row:
-    group, paper = cell.group, cell.paper
-    return Row(
-        [
-            group.variant.title,
-            group.agent,
-            format_over_seeds(cell.avg),
-            format_spread(paper.avg, paper.avg_std),
-            format_over_seeds(cell.max),
-            format_spread(paper.max, paper.max_std),
-            str(len(group.runs)),
-            make_steps_cell(cell.steps, cell.marks, common_signs),
-        ],
-        group.agent,
-    )
+    group, (avg, best) = cell.group, format_published(cell.paper)
+    cells: list[Cell | str] = [group.variant.title, group.agent, format_over_seeds(cell.avg), avg]
+    cells += [format_over_seeds(cell.max), best, str(len(group.runs))]
+    return Row([*cells, make_steps_cell(cell.steps, cell.marks, common_signs)], group.agent)

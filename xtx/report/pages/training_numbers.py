@@ -27,7 +27,7 @@ def make_sections(board: Board) -> list[Section]:
 
 def make_section(board: Board, variant: Variant) -> Section | None:
     """The plots of a game; None where no run has such numbers."""
-    groups = board.of(variant)
+    groups = board.list_groups(variant)
     figures = [_make_figure(board, variant, groups, name, label) for name, label in {**LABELS, SPEED: SPEED}.items()]
     shown = [figure for figure in figures if figure is not None]
     if not shown:

@@ -110,13 +110,13 @@ def _draw_map(plot: MapPlot, axes: Axes) -> None:
 
     for way in plot.chart.ways:
         if way.origin in plot.places and way.target in plot.places:
-            (x0, y0), (x1, y1) = plot.middle(way.origin), plot.middle(way.target)
+            (x0, y0), (x1, y1) = plot.find_middle(way.origin), plot.find_middle(way.target)
             axes.plot([x0, x1], [y0, y1], "-" if way.back else "--", color="#999999", linewidth=0.9, zorder=1)
     for room in plot.places:
-        x, y = plot.middle(room)
+        x, y = plot.find_middle(room)
         first = plot.chart.first.get(room)
         corner = x - BOX_WIDTH / 2, y - BOX_HEIGHT / 2
-        fill = "#ffffff" if first is None else SHADE_COLOURS[plot.shade(first)]
+        fill = "#ffffff" if first is None else SHADE_COLOURS[plot.choose_shade(first)]
         edge = "#bbbbbb" if first is None else "#777777"
         style = "round,pad=0,rounding_size=5"
         axes.add_patch(

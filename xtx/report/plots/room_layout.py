@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
-from xtx.runs.viewer_files import RoomMove
+from xtx.runs.line_files import RoomMove
 
 Place = tuple[int, int]
 """Across and down, in fields of the grid."""

@@ -45,22 +45,22 @@ class MapPlot:
         width, height = max(across) - min(across) + 1, max(down) - min(down) + 1
         return max(380, width * ACROSS + 2 * MARGIN), height * DOWN + 2 * MARGIN + LEGEND
 
-    def middle(self, room: str) -> tuple[float, float]:
+    def find_middle(self, room: str) -> tuple[float, float]:
         """Where a room lies on the picture."""
         left, top = self.origin
         x, y = self.places[room]
         return MARGIN + (x - left + 0.5) * ACROSS, MARGIN + (y - top + 0.5) * DOWN
 
-    def shade(self, step: float) -> int:
+    def choose_shade(self, step: float) -> int:
         """The colour of a room that was first walked into after so many steps: even in the logarithm, since most
         rooms are found early."""
         return min(SHADES - 1, int(SHADES * math.log1p(step) / math.log1p(max(1, self.latest))))
 
-    def begins(self, shade: int) -> int:
+    def find_first_step(self, shade: int) -> int:
         """The steps at which a colour begins."""
         return round(math.expm1(shade / SHADES * math.log1p(max(1, self.latest))))
 
-    def svg(self) -> str:
+    def draw_svg(self) -> str:
         """The picture."""
         width, height = self.size
         shown = [way for way in self.chart.ways if way.origin in self.places and way.target in self.places]
@@ -72,12 +72,12 @@ class MapPlot:
         return f'<svg class="map" {size} role="img" aria-label="{said}">{"".join(parts)}</svg>'
 
     def _draw_room(self, room: str, ways: list[RoomLink]) -> str:
-        x, y = self.middle(room)
+        x, y = self.find_middle(room)
         first = self.chart.first.get(room)
         if first is None:
             kind, said = "unseen", f"{room}\nnot found by this agent"
         else:
-            kind = f"v{self.shade(first)}" + (" start" if room == next(iter(self.chart.first)) else "")
+            kind = f"v{self.choose_shade(first)}" + (" start" if room == next(iter(self.chart.first)) else "")
             when = "from the beginning" if first == 0 else f"after {format_count(first)} steps"
             said = "\n".join([room, f"first visited {when}", *_list_exits(room, ways)])
         lines = wrap(room)
@@ -96,7 +96,7 @@ class MapPlot:
 
     def path(self, way: RoomLink) -> str:
         """Straight between neighbours; bowed where it would run behind other rooms."""
-        (x0, y0), (x1, y1) = self.middle(way.origin), self.middle(way.target)
+        (x0, y0), (x1, y1) = self.find_middle(way.origin), self.find_middle(way.target)
         across, down = (x1 - x0) / ACROSS, (y1 - y0) / DOWN
         if max(abs(across), abs(down)) <= 1.01:
             return f"M{x0:.0f} {y0:.0f}L{x1:.0f} {y1:.0f}"
@@ -104,7 +104,7 @@ class MapPlot:
         x, y = (x0 + x1) / 2 - down * bow * ACROSS, (y0 + y1) / 2 + across * bow * DOWN
         return f"M{x0:.0f} {y0:.0f}Q{x:.0f} {y:.0f} {x1:.0f} {y1:.0f}"
 
-    def legend(self) -> str:
+    def draw_legend(self) -> str:
         """What the colours mean, as a picture of its own: beside a map that is larger than its place."""
         size = f'viewBox="0 0 380 {LEGEND}" xmlns="http://www.w3.org/2000/svg" style="--natural:380px"'
         return f'<svg class="map" {size} role="img" aria-label="colours">{self._draw_legend_content()}</svg>'
@@ -115,7 +115,7 @@ class MapPlot:
             x = MARGIN + 66 + 26 * shade
             parts.append(f'<g class="v{shade}"><rect x="{x}" y="{y}" width="26" height="12"/></g>')
             if shade % 2 == 0:
-                parts.append(f'<text x="{x}" y="{y + 24}">{format_short(self.begins(shade))}</text>')
+                parts.append(f'<text x="{x}" y="{y + 24}">{format_short(self.find_first_step(shade))}</text>')
         parts.append(f'<text x="{x + 30}" y="{y + 11}">{format_short(float(f"{self.latest:.2g}"))} steps</text>')
         return f'<g class="legend">{"".join(parts)}</g>'
 

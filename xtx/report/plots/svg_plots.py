@@ -85,7 +85,7 @@ class LinePlot:
         """Whether the dotted line is drawn: not if it is far above everything else."""
         return self.top is not None and self.top <= MAX_ROOM_TO_TOP * _find_limits(self.lines, self.reference)[1]
 
-    def svg(self, is_large: bool = False) -> str:
+    def draw_svg(self, is_large: bool = False) -> str:
         """The picture; larger, it is for wide screens only, since its letters are too small elsewhere."""
         return _draw_line_plot(self, (LARGE_WIDTH, LARGE_HEIGHT) if is_large else (WIDTH, HEIGHT))
 
@@ -98,7 +98,7 @@ class BarPlot:
     x_label: str
     points: bool = False
 
-    def svg(self) -> str:
+    def draw_svg(self) -> str:
         """The picture."""
         return _draw_bar_plot(self)
 
@@ -132,10 +132,10 @@ class _Axes:
         self.y0, self.y1 = y if y[1] > y[0] else (y[0], y[0] + 1)
         self.left, self.height, self.right = left, height, width - RIGHT
 
-    def across(self, value: float) -> float:
+    def map_x(self, value: float) -> float:
         return round(self.left + (value - self.x0) / (self.x1 - self.x0) * (self.right - self.left), 1)
 
-    def up(self, value: float) -> float:
+    def map_y(self, value: float) -> float:
         low = self.height - BOTTOM
         return round(low - (value - self.y0) / (self.y1 - self.y0) * (low - TOP), 1)
 
@@ -143,7 +143,7 @@ class _Axes:
         """Grid, numbers and labels of both axes."""
         low, parts = self.height - BOTTOM, []
         for value in choose_ticks(self.y0, self.y1):
-            y = self.up(value)
+            y = self.map_y(value)
             parts.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{y}" y2="{y}"/>')
             parts.append(
                 f'<text class="tick" x="{self.left - 6}" y="{y + 4}" text-anchor="end">{format_short(value)}</text>'
@@ -158,7 +158,7 @@ class _Axes:
     def draw_numbers(self, label: str) -> list[str]:
         low, parts = self.height - BOTTOM, []
         for value in choose_ticks(self.x0, self.x1):
-            at = f'x="{self.across(value)}" y="{low + 16}" text-anchor="middle"'
+            at = f'x="{self.map_x(value)}" y="{low + 16}" text-anchor="middle"'
             parts.append(f'<text class="tick" {at}>{format_short(value)}</text>')
         middle = (self.left + self.right) / 2
         parts.append(
@@ -195,7 +195,7 @@ def _draw_line_plot(plot: LinePlot, size: tuple[int, int]) -> str:
         parts += _draw_marks(axes, line) if several or np.isfinite(line.y).sum() == 1 else []
         parts.append("</g>")
     if reference is not None:  # over the curves
-        y, said = axes.up(reference[1]) - 5, escape(_name_level(*reference))
+        y, said = axes.map_y(reference[1]) - 5, escape(_name_level(*reference))
         parts.append(f'<text class="level" x="{axes.right - 4}" y="{y:.1f}" text-anchor="end">{said}</text>')
     return _wrap_svg(
         parts, size, f"{plot.y_label} over {plot.x_label}", _encode_data(axes, shown, plot.unit, top, reference)
@@ -211,7 +211,7 @@ def _find_limits(lines: Sequence[Line], reference: tuple[str, float] | None) -> 
 
 def _draw_level(axes: _Axes, value: float, kind: str) -> str:
     """A level across the plot: `top`, the most points there are, or `reference`."""
-    y = axes.up(value)
+    y = axes.map_y(value)
     return f'<line class="{kind}" x1="{axes.left}" x2="{axes.right}" y1="{y}" y2="{y}"/>'
 
 
@@ -228,7 +228,7 @@ def _draw_marks(axes: _Axes, line: Line) -> list[str]:
     shape = MARKERS[choose_marker(line.colour)]
     return [
         f'<path class="mark" data-at="{place}" d="{shape}" '
-        f'transform="translate({axes.across(float(line.x[place]))} {axes.up(float(line.y[place]))})"/>'
+        f'transform="translate({axes.map_x(float(line.x[place]))} {axes.map_y(float(line.y[place]))})"/>'
         for place in places
     ]
 
@@ -240,7 +240,7 @@ def _trace(axes: _Axes, x: Floats, y: Floats, steps: bool = False) -> str:
         if not math.isfinite(b):
             on = False
             continue
-        across, up = axes.across(float(a)), axes.up(float(b))
+        across, up = axes.map_x(float(a)), axes.map_y(float(b))
         if steps and on and up != last:
             way.append(f"L{across} {last}")
         way.append(f"{'L' if on else 'M'}{across} {up}")
@@ -294,7 +294,7 @@ def _draw_bar_plot(plot: BarPlot) -> str:
     axes = _Axes((low, high), (0, 1), left, height)
     parts = []
     for value in choose_ticks(axes.x0, axes.x1):
-        x = axes.across(value)
+        x = axes.map_x(value)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{height - BOTTOM}"/>')
     parts += axes.draw_numbers(plot.x_label)
     for place, bar in enumerate(bars):
@@ -308,13 +308,13 @@ def _draw_bar_plot(plot: BarPlot) -> str:
 
 
 def _draw_bar(axes: _Axes, estimate: Estimate, y: float, points: bool) -> list[str]:
-    value, low, high = (axes.across(v) for v in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (axes.map_x(v) for v in (estimate.value, estimate.low, estimate.high))
     figure, *ends = (format_number(number, 2) for number in (estimate.value, estimate.low, estimate.high))
     parts = [f"<title>{figure}, {' to '.join(ends)}</title>"]
     if points:
         parts.append(f'<circle class="dot" cx="{value}" cy="{y}" r="4"/>')
     else:
-        zero = axes.across(0.0)
+        zero = axes.map_x(0.0)
         start, width = min(zero, value), round(abs(value - zero), 1)
         parts.append(f'<rect class="bar" x="{start}" y="{y - 8}" width="{width}" height="16"/>')
     if estimate.high > estimate.low:

@@ -70,6 +70,11 @@ class Step:
     """The step limit ended it."""
     won: bool = False
 
+    @property
+    def ending(self) -> str:
+        """How the episode ended with it, one of `ENDINGS`; empty if it did not."""
+        return "won" if self.won else "died" if self.terminated else "limit" if self.truncated else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

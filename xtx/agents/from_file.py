@@ -57,8 +57,11 @@ def accept_agent(name: str) -> str:
             f"the path of an agent's file has no control characters, line ends or {os.pathsep!r}, unlike "
             f"{str(file)!r}; rename the file or its folder"
         )
-    if file.is_file():
-        _accept_file(file)
+    if file.is_file() and str(file) not in _read_accepted_files():
+        # For the processes that this one starts, also where nothing can be written.
+        known = os.environ.get(_VARIABLE, "").split(os.pathsep)
+        os.environ[_VARIABLE] = os.pathsep.join([*known, str(file)]).lstrip(os.pathsep)
+        _add_line(_ACCEPTED_FILE, str(file))
     return f"{file}:{found[1]}"
 
 
@@ -82,14 +85,6 @@ def accept_moved_agent(own: str, agent: str) -> None:
     line = json.dumps([os.path.abspath(old[0]), str(new[0])])
     os.environ[_MOVES_VARIABLE] = f"{os.environ.get(_MOVES_VARIABLE, '')}\n{line}".lstrip()
     _add_line(_MOVES_FILE, line)
-
-
-def _accept_file(file: Path) -> None:
-    if str(file) not in _read_accepted_files():
-        # For the processes that this one starts, also where nothing can be written.
-        known = os.environ.get(_VARIABLE, "").split(os.pathsep)
-        os.environ[_VARIABLE] = os.pathsep.join([*known, str(file)]).lstrip(os.pathsep)
-        _add_line(_ACCEPTED_FILE, str(file))
 
 
 def _can_be_listed(path: str) -> bool:

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
-if sys.platform == "linux":
 
-    def list_usable_processors() -> list[int]:
-        """The numbers of the processors that this process may run on."""
-        return sorted(os.sched_getaffinity(0))
-
-else:
-
-    def list_usable_processors() -> list[int]:
-        """The numbers of the processors that this process may run on."""
-        return list(range(os.cpu_count() or 1))
+def list_usable_processors() -> list[int]:
+    """The numbers of the processors that this process may run on."""
+    get_affinity = getattr(os, "sched_getaffinity", None)
+    return sorted(get_affinity(0)) if get_affinity is not None else list(range(os.cpu_count() or 1))

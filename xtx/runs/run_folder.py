@@ -115,8 +115,11 @@ class Run:
         return run
 
     def _lock_folder(self) -> None:
-        """Check the folder's files, lock it, and delete temporary files of a process that was killed."""
-        self._check_files()
+        """Lock the folder, and delete temporary files of a process that was killed. Raises `UserError` if a file of the
+        run is a link, a pipe or a folder; nothing has been written then."""
+        for name in _WRITTEN:
+            check_regular(self.folder / name)
+        check_folders([self.folder / "checkpoints"])
         self._lock = open_regular(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,12 +132,6 @@ class Run:
         for path in [*unfinished, *(self.folder / "checkpoints").glob(".*")]:
             if path.is_symlink() or not path.is_dir():
                 system_calls.current.unlink(path)
-
-    def _check_files(self) -> None:
-        """Raise `UserError` if a file of the run is a link, a pipe or a folder; nothing has been written then."""
-        for name in _WRITTEN:
-            check_regular(self.folder / name)
-        check_folders([self.folder / "checkpoints"])
 
     def _note_versions(self) -> None:
         """Add an entry to versions.json, once for each start: not before the run actually continues."""

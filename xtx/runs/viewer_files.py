@@ -138,10 +138,8 @@ class ViewerFiles:
         if before.step == 0:
             self._turns.append(Turn("", "", before.text[:LONGEST_TEXT], before.score, 0))
         now = step.observation
-        ended = "won" if step.won else "died" if step.terminated else "limit" if step.truncated else ""
-        self._turns.append(
-            Turn(decision.action, decision.phase, now.text[:LONGEST_TEXT], now.score, before.step + 1, ended)
-        )
+        shown = now.text[:LONGEST_TEXT]
+        self._turns.append(Turn(decision.action, decision.phase, shown, now.score, before.step + 1, step.ending))
 
     def state(self) -> list[list[str]]:
         """Return for each recorded pair of rooms their names and the actions, for `load`."""

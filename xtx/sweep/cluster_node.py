@@ -90,7 +90,9 @@ def execute_run(order: RunOrder, stop_asked: Callable[[], bool], fetch: Callable
         yield RunMessage(outcome=AttemptOutcome.HOPELESS.value, why=why)
         return
     shared = not order.bring_back and _can_access(order)
-    folder = (Path(order.out) if shared else _find_own_folder(order)) / order.folder
+    # Not in /tmp, where other users could replace it.
+    own = find_cache_folder() / "sweeps" / order.sweep
+    folder = (Path(order.out) if shared else own) / order.folder
     if not _wait_for(folder, stop_asked):
         yield RunMessage(outcome=AttemptOutcome.HELD.value)
         return
@@ -157,11 +159,6 @@ def _can_access(order: RunOrder) -> bool:
         common = read_shared_settings(Path(order.out), None, None)
         return common is not None and common.id == order.sweep and os.access(order.out, os.W_OK)
     return False
-
-
-def _find_own_folder(order: RunOrder) -> Path:
-    """Return this machine's folder for the sweep. Not in /tmp, where other users could replace it."""
-    return find_cache_folder() / "sweeps" / order.sweep
 
 
 def _copy_run(folder: Path, order: RunOrder, fetch: Callable[[], RunFiles]) -> None:

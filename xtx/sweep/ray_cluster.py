@@ -101,13 +101,8 @@ class RayExecutor:
         machines share the sweep's folder.
         """
         self._ray = ray = _import_ray()
-        self._out, self._sweep, self._resources, self._jobs, self._bring_back = (
-            out,
-            sweep,
-            resources,
-            jobs,
-            bring_back,
-        )
+        self._out, self._sweep, self._resources = out, sweep, resources
+        self._jobs, self._bring_back = jobs, bring_back
         self._streams: dict[Any, PlannedRun] = {}
         self._running: set[str] = set()
         self._events: list[RunEvent] = []

@@ -390,7 +390,7 @@ class _OpenEpisode:
             score=last.observation.score,
             peak=self.peak,
             length=len(self.actions),
-            ended="won" if last.won else "died" if last.terminated else "limit",
+            ended=last.ending,
             seed=self.seed,
             explored_from=self.explored_from,
             exploited=self.exploited,

@@ -60,9 +60,10 @@ def _use(args: Args, task: str, path: Path) -> None:
     try:
         done = run_task(task, path, args.pack or args.add)
     except ProcessDiedError as error:
+        place = [] if args.atlas is None else ["--atlas", args.atlas]
         raise UserError(
             f"the atlas {path} cannot be read (the process that did so ended with {error}); "
-            f"see: {_format_next_command(args)}"
+            f"see: {format_command('games', 'atlas', *place, '--verify')}"
         ) from None
     if args.add is not None:
         print(f"{done['new']:,} of {done['entries']:,} entries were new")
@@ -75,12 +76,6 @@ def _use(args: Args, task: str, path: Path) -> None:
     known = f", {100 * now['hits'] / met:.1f} % of them known" if met else ""
     on_disk = f"{now['entries']:,} entries in {now['bytes'] / 1e6:.1f} MB on disk"
     print(f"{path}\n{on_disk}; games came to {met:,} states{known}")
-
-
-def _format_next_command(args: Args) -> str:
-    """The command that says more."""
-    place = [] if args.atlas is None else ["--atlas", args.atlas]
-    return format_command("games", "atlas", *place, "--verify")
 
 
 def _verify(path: Path) -> int:

@@ -223,9 +223,9 @@ def save(
     }
     path = args.run / FILE
     replace_text(path, json.dumps(content, indent=1) + "\n")
-    kept = {name: value for name, value in content.items() if name != "played"}
+    del content["played"]
     with open_append(args.run / ALL) as file:  # reports show all, one by one
-        file.write(f"{json.dumps(kept)}\n".encode())
+        file.write(f"{json.dumps(content)}\n".encode())
     return path
 
 

@@ -140,13 +140,7 @@ def _make_episode(played: PlayedEpisode, game_setup: GameSetup, agent: str, sour
 
 
 def _encode_seen(observation: Observation) -> dict[str, str | int]:
-    return {
-        "text": observation.text,
-        "look": observation.look,
-        "inventory": observation.inventory,
-        "score": observation.score,
-        "step": observation.step,
-    }
+    return {name: getattr(observation, name) for name in ("text", "look", "inventory", "score", "step")}
 
 
 def _write(file: TextIO, line: dict[str, Any]) -> None:

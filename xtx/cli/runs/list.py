@@ -252,7 +252,7 @@ def _prune(args: Args, rows: Sequence[RunRow], console: Console) -> None:
         if listed:
             _delete(row, listed)
     console.print(
-        f"Deleted {line.partition(';')[0]}; free there now: {format_size(_measure_free_space(rows[0].folder))}"
+        f"Deleted {line.partition(';')[0]}; free there now: {format_size(shutil.disk_usage(rows[0].folder).free)}"
     )
 
 
@@ -269,7 +269,3 @@ def _delete(row: RunRow, paths: Sequence[Path]) -> None:
         mark_finished(row.folder, row.config)
         for path in paths:
             path.unlink(missing_ok=True)
-
-
-def _measure_free_space(folder: Path) -> int:
-    return shutil.disk_usage(folder).free

@@ -59,11 +59,8 @@ def run(args: Args) -> int:
             console.print(f"open http://{name}:{port} in a browser; Ctrl-C ends this", soft_wrap=True)
 
         with contextlib.closing(Replays()) as replays:
-            turns = (lambda run: ()) if args.no_walkthroughs else _select_finished(replays)
-            serve(Watcher(args.runs, finder.find, turns), listening, args.host, begin)
+            # A run under way has a new best episode every moment, and its newest one is shown anyway.
+            shows_turns = not args.no_walkthroughs
+            find_turns: FindTurns = lambda run: replays.find(run) if run.finished and shows_turns else ()  # noqa: E731
+            serve(Watcher(args.runs, finder.find, find_turns), listening, args.host, begin)
     return 0
-
-
-def _select_finished(replays: Replays) -> FindTurns:
-    """A run under way has a new best episode every moment, and its newest one is shown anyway."""
-    return lambda run: replays.find(run) if run.finished else ()

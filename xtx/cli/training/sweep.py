@@ -205,19 +205,16 @@ def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExe
 def _print_next_steps(console: Console, items: Sequence[SweepRun], out: Path) -> int:
     """Gives the exit status."""
     states = {item.state for item in items}
+    same_command = format_command(*sys.argv[1:])
 
     def say(line: str, command: str) -> None:
         console.print(f"xtx: {line}:\n  {command}", highlight=False, soft_wrap=True, markup=False)
 
     if RunState.STOPPED in states:
-        say("stopped and saved; go on with the same command", _format_same_command())
+        say("stopped and saved; go on with the same command", same_command)
         return 130
     if RunState.FAILED in states:
-        say("some runs failed; fix what is wrong and retry them with the same command", _format_same_command())
+        say("some runs failed; fix what is wrong and retry them with the same command", same_command)
         return SOME_FAILED
     say("all runs are finished; see them beside the paper's", format_command("report", out))
     return 0
-
-
-def _format_same_command() -> str:
-    return format_command(*sys.argv[1:])

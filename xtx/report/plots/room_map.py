@@ -90,7 +90,8 @@ class MapPlot:
 
     def _draw_way(self, way: RoomLink) -> str:
         path = self.path(way)
-        said = "\n".join([f"{way.origin} → {way.target}: {', '.join(way.there)}", *_return(way)])
+        said = f"{way.origin} → {way.target}: {', '.join(way.there)}"
+        said += f"\n{way.target} → {way.origin}: {', '.join(way.back)}" if way.back else ""
         kind = "way" if way.back else "way once"
         return f'<g data-tip="{escape(said)}"><path class="feel" d="{path}"/><path class="{kind}" d="{path}"/></g>'
 
@@ -124,10 +125,6 @@ def _list_exits(room: str, ways: list[RoomLink]) -> list[str]:
     lines = [f"{', '.join(way.there)} → {way.target}" for way in ways if way.origin == room]
     lines += [f"{', '.join(way.back)} → {way.origin}" for way in ways if way.target == room and way.back]
     return lines if len(lines) <= 12 else [*lines[:12], f"and {len(lines) - 12} more"]
-
-
-def _return(way: RoomLink) -> list[str]:
-    return [f"{way.target} → {way.origin}: {', '.join(way.back)}"] if way.back else []
 
 
 def wrap(name: str) -> list[str]:

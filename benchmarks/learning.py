@@ -327,7 +327,7 @@ class Plain:
         for context, actions in zip(contexts, valid, strict=True):
             row = policy._make_context(context)
             examples = [Example(np.concatenate([row, policy._make_action(action)]), len(row)) for action in actions]
-            batch = Batch.of(examples)
+            batch = Batch.from_examples(examples)
             self.model(batch.tokens).logits.log_softmax(-1).gather(2, batch.tokens[:, :, None])
 
 

@@ -82,7 +82,7 @@ def test_the_context_is_what_the_paper_says() -> None:
     assert first.tokens.tolist() == [START, SEP, SEP, 20, 21, SEP, 30, SEP, 40, 41, SEP, 10, END]
     assert second.tokens.tolist() == [START, SEP, 10, SEP, 20, 21, SEP, 30, SEP, 30, SEP, 11, 12, END]
     assert third.tokens.tolist()[:7] == [START, 10, SEP, 11, 12, SEP, 30]
-    assert (third.context, third.said) == (12, 2)
+    assert (third.context, third.num_predicted) == (12, 2)
 
 
 def test_the_oldest_tokens_are_dropped() -> None:
@@ -95,15 +95,12 @@ def test_the_oldest_tokens_are_dropped() -> None:
 
 def test_a_batch_predicts_the_action_and_its_end_only() -> None:
     examples = [Example(np.array([1, 5, 3, 8, 9, 2], np.int32), 3, 4), Example(np.array([1, 3, 7, 2], np.int32), 2)]
-    batch = Batch.of(examples)
+    batch = Batch.from_examples(examples)
     assert batch.tokens.tolist() == [[1, 5, 3, 8, 9], [1, 3, 7, 2, 0]]
     assert batch.at.tolist() == [[2, 3, 4], [1, 2, 0]]
     assert batch.labels[0].tolist() == [8, 9, 2]
     assert batch.labels[1, :2].tolist() == [7, 2]
     assert batch.weights.tolist() == [[4, 4, 4], [1, 1, 0]]
-    wide = Batch.of(examples, (4, 10, 8))
-    assert (wide.tokens.shape, wide.at.shape) == ((4, 10), (4, 8))
-    assert wide.weights.sum() == batch.weights.sum()
 
 
 @given(data=st.data())

@@ -43,10 +43,6 @@ class PendingActions:
         """The negative number that is stored in place of the id of an action set."""
         return -1 - self.place
 
-    def fill_in(self, ids: NDArray[np.integer], actions: int) -> None:
-        """Put the id of the action set, now known, where this stands in `ids`."""
-        ids[ids == self.id] = actions
-
 
 class StateIds:
     """All texts and action sets that an agent has met, each with its id."""

@@ -176,7 +176,7 @@ class Ragged:
             self.size, self._used, self._free = size, used, free_ids
 
     @classmethod
-    def of(cls, size: int, numbers: NDArray[np.integer], flat: Ints, offsets: NDArray[np.int64]) -> Ragged:
+    def from_rows(cls, size: int, numbers: NDArray[np.integer], flat: Ints, offsets: NDArray[np.int64]) -> Ragged:
         """Build a table from rows and their ids; the other ids below `size` are free."""
         ragged = cls()
         ragged.flat, ragged._used, ragged.size = _lengthen(flat, 1024), len(flat), size
@@ -271,7 +271,7 @@ class TextTable:
         self.vocabulary.load(state["vocabulary"])  # undo what tokenising changed
         offsets = np.cumsum([0, *map(len, rows)])
         flat = np.concatenate([*rows, np.zeros(0, np.int32)])
-        self.rows = Ragged.of(state["size"], state["numbers"], flat, offsets)
+        self.rows = Ragged.from_rows(state["size"], state["numbers"], flat, offsets)
         for number, text in zip(map(int, state["numbers"]), state["texts"], strict=True):
             self._ids[text] = number
             self._texts[number] = text
@@ -332,5 +332,5 @@ class ActionSets:
 
     def load(self, state: State) -> None:
         """Restore what `state` returned."""
-        self.rows = Ragged.of(state["size"], state["numbers"], state["flat"], state["offsets"])
+        self.rows = Ragged.from_rows(state["size"], state["numbers"], state["flat"], state["offsets"])
         self._ids = {tuple(self.actions(number).tolist()): number for number in map(int, state["numbers"])}

@@ -157,7 +157,8 @@ class QLearner:
         if batch is None:
             return {}
         for i, state in enumerate(after):
-            PendingActions(i).fill_in(batch["next_actions"], state.actions)
+            ids = batch["next_actions"]
+            ids[ids == PendingActions(i).id] = state.actions
         return self.engine.update(batch)
 
     def drop_unused(self, current: Sequence[EncodedState], texts: NDArray[np.integer] = _NONE) -> None:

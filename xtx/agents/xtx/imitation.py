@@ -185,7 +185,7 @@ class ImitationPolicy:
         and share are left out where all was known already and no pass was made.
         """
         examples = self._make_examples(prefixes)
-        predicted = max(1, sum(example.count * example.said for example in examples))
+        predicted = max(1, sum(example.count * example.num_predicted for example in examples))
         goal = predicted * self.settings.enough + _compute_least_loss(prefixes) if self.settings.enough else 0.0
         self._cached.clear()
         if self._recorded is None:

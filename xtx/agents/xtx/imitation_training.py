@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,7 @@ class Example:
     """How many equal pairs it stands for."""
 
     @property
-    def said(self) -> int:
+    def num_predicted(self) -> int:
         """Number of the action's tokens: those that are predicted."""
         return len(self.tokens) - self.context
 
@@ -51,27 +51,21 @@ class Batch:
     """[B, A]: the weight of each prediction."""
 
     @classmethod
-    def of(cls, examples: Sequence[Example], shape: tuple[int, int, int] = (0, 0, 0)) -> Batch:
-        """Build the batch of these examples, padded to at least `shape` = (B, L, A)."""
+    def from_examples(cls, examples: Sequence[Example], device: torch.device | str = "cpu") -> Batch:
+        """Build the batch of these examples."""
         lengths = np.array([len(example.tokens) for example in examples])
-        predicted = np.array([example.said for example in examples])
-        rows = max(shape[0], len(examples))
-        length, longest = max(shape[1], int(lengths.max()) - 1), max(shape[2], int(predicted.max()))
-        tokens = np.zeros((rows, length + 1), np.int64)
-        for row, example in zip(tokens, examples, strict=False):
+        predicted = np.array([example.num_predicted for example in examples])
+        tokens = np.zeros((len(examples), int(lengths.max())), np.int64)
+        for row, example in zip(tokens, examples, strict=True):
             row[: len(example.tokens)] = example.tokens
-        at = np.zeros((rows, longest), np.int64)
-        weights = np.zeros((rows, longest), np.float32)
-        real = np.arange(longest) < predicted[:, None]
-        at[: len(examples)] = np.where(real, (lengths - predicted - 1)[:, None] + np.arange(longest), 0)
-        weights[: len(examples)] = np.where(real, np.array([example.count for example in examples])[:, None], 0)
+        places = np.arange(int(predicted.max()))
+        real = places < predicted[:, None]
+        at = np.where(real, (lengths - predicted - 1)[:, None] + places, 0)
+        counts = np.array([example.count for example in examples], np.float32)
+        weights = np.where(real, counts[:, None], np.float32(0))
         labels = np.take_along_axis(tokens, at + 1, 1)
         arrays = (np.ascontiguousarray(tokens[:, :-1]), at, labels, weights)
-        return cls(*map(torch.from_numpy, arrays))
-
-    def tensors(self) -> Iterator[Tensor]:
-        """Yield the four tensors in the order of the fields."""
-        yield from (self.tokens, self.at, self.labels, self.weights)
+        return cls(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def accumulate(model: GPT, batch: Batch, share: Tensor, drop: Dropout | None, totals: Tensor) -> None:
@@ -110,12 +104,13 @@ class EagerSteps:
             self._step(examples)
 
     def _step(self, examples: Sequence[Example]) -> None:
-        share = torch.tensor(1 / sum(example.count * example.said for example in examples), device=self._device)
+        share = torch.tensor(
+            1 / sum(example.count * example.num_predicted for example in examples), device=self._device
+        )
         ordered = sorted(examples, key=lambda example: len(example.tokens))
         self._optimiser.zero_grad(set_to_none=False)
         for start in range(0, len(ordered), self._group):
-            batch = Batch.of(ordered[start : start + self._group])
-            batch = Batch(*(tensor.to(self._device) for tensor in batch.tensors()))
+            batch = Batch.from_examples(ordered[start : start + self._group], self._device)
             accumulate(self._model, batch, share, self._drop, self._totals)
         clip_grad_norm_(self._parameters, self._clip)
         self._optimiser.step()
@@ -127,8 +122,7 @@ class EagerSteps:
         found = [0.0] * len(examples)
         for start in range(0, len(order), self._group):
             places = order[start : start + self._group]
-            batch = Batch.of([replace(examples[place], count=1) for place in places])
-            batch = Batch(*(tensor.to(self._device) for tensor in batch.tensors()))
+            batch = Batch.from_examples([replace(examples[place], count=1) for place in places], self._device)
             logits = self._model(batch.tokens, batch.at)
             surprise = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none")
             sums = (surprise.view(batch.labels.shape) * batch.weights).sum(1).tolist()

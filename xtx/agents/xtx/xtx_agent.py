@@ -313,7 +313,7 @@ class XtxAgent(Agent):
         """Delete from the library what neither memories, nor episodes, nor the current states use."""
         self._imitation.clear_cache()
         texts: list[NDArray[np.integer]] = [self._trajectories.list_live_texts(), np.array(self._previous).ravel()]
-        texts += [running.list_texts() for running in self._episodes]
+        texts += [running.list_rows().ravel() for running in self._episodes]
         texts += [replay.steps.ravel() for replay in self._replays]
         if self._learner is None:
             states = np.array(current, np.int32)
@@ -382,10 +382,6 @@ class _CurrentEpisode:
     def list_rows(self) -> NDArray[np.int32]:
         """Return the steps, [length, 4]: narration, look, inventory, action."""
         return np.array(self._rows, np.int32).reshape(-1, 4)
-
-    def list_texts(self) -> NDArray[np.int32]:
-        """Return the ids of all texts in the episode."""
-        return self.list_rows().ravel()
 
     def state(self) -> State:
         """Return steps and scores for `load`."""

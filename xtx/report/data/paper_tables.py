@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 
-@dataclass(frozen=True)
-class PaperFigures:
+class PaperFigures(msgspec.Struct, frozen=True, array_like=True):
     """What a table says of one agent on one game: means and standard deviations over three seeds."""
 
     avg: float
@@ -19,24 +17,21 @@ class PaperFigures:
     max_std: float
 
 
-@dataclass(frozen=True)
-class Normalised:
+class Normalised(msgspec.Struct, frozen=True):
     """An agent's normalised scores averaged over a table's games, in per cent."""
 
     avg: float
     max: float
 
 
-@dataclass(frozen=True)
-class PaperRow:
+class PaperRow(msgspec.Struct, frozen=True):
     """One game; a star behind its name says that actions were added to its grammar."""
 
     maximum: int
     agents: dict[str, PaperFigures]
 
 
-@dataclass(frozen=True)
-class PaperTable:
+class PaperTable(msgspec.Struct, frozen=True):
     """The results of deterministic or of stochastic games."""
 
     main: tuple[str, ...]
@@ -45,8 +40,7 @@ class PaperTable:
     rows: dict[str, PaperRow]
 
 
-@dataclass(frozen=True)
-class Paper:
+class Paper(msgspec.Struct, frozen=True):
     """All that we carry over."""
 
     source: str
@@ -55,7 +49,7 @@ class Paper:
     """Game steps of each agent's runs."""
     deterministic: PaperTable
     stochastic: PaperTable
-    between_rewards: dict[str, tuple[int, int]]
+    between_rewards: dict[str, tuple[int, int]] = msgspec.field(name="steps_between_rewards")
     """Steps between rewards along each game's walkthrough: mean and largest."""
 
     def choose_table(self, stochastic: bool) -> PaperTable:
@@ -75,21 +69,4 @@ class Paper:
 @cache
 def read_paper() -> Paper:
     """The paper's figures, from the package's own data."""
-    data = json.loads((Path(__file__).parent / "paper.json").read_text("utf-8"))
-    return Paper(
-        source=data["source"],
-        seeds=data["seeds"],
-        steps=data["steps"],
-        deterministic=_convert_table(data["deterministic"]),
-        stochastic=_convert_table(data["stochastic"]),
-        between_rewards={game: (mean, most) for game, (mean, most) in data["steps_between_rewards"].items()},
-    )
-
-
-def _convert_table(data: dict[str, Any]) -> PaperTable:
-    rows = {
-        name: PaperRow(row["maximum"], {agent: PaperFigures(*figures) for agent, figures in row["agents"].items()})
-        for name, row in data["rows"].items()
-    }
-    normalised = {agent: Normalised(**both) for agent, both in data["normalised"].items()}
-    return PaperTable(tuple(data["main"]), normalised, rows)
+    return msgspec.json.decode((Path(__file__).parent / "paper.json").read_bytes(), type=Paper)

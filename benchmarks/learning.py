@@ -228,7 +228,7 @@ class Questions:
         })  # fmt: skip
         states = range(0, len(self.before), len(self.before) // GAMES)[:GAMES]
         before, after = self._texts(self.before, states), self._texts(self.after, states)
-        lists = self.state_ids.actions([self.before[state] for state in states])
+        lists = self.state_ids.list_actions([self.before[state] for state in states])
         actions = np.array([self.actions[state] for state in states], np.int32)
         sheet.add(f"Q-values of {GAMES} states", {
             "every row packed": lambda: every_row.q_values(before, lists),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 
-from xtx.report.plots.room_layout import MOST_ROOMS, lay_out, make_chart, merge_in_order
+from xtx.report.plots.room_layout import MAX_ROOMS, lay_out, make_chart, merge_in_order
 from xtx.report.plots.room_map import LETTERS, SHADES, MapPlot, wrap
 from xtx.report.plots.svg_plots import make_standalone
 from xtx.runs.line_files import RoomMove
@@ -51,8 +51,8 @@ def test_rooms_in_one_place_are_moved_apart() -> None:
 
 
 def test_there_is_an_end_to_what_is_drawn() -> None:
-    moves = [RoomMove(n, f"Room {n}", "east", f"Room {n + 1}") for n in range(2 * MOST_ROOMS)]
-    assert len(lay_out(moves)) == MOST_ROOMS
+    moves = [RoomMove(n, f"Room {n}", "east", f"Room {n + 1}") for n in range(2 * MAX_ROOMS)]
+    assert len(lay_out(moves)) == MAX_ROOMS
     ElementTree.fromstring(MapPlot(make_chart(moves), lay_out(moves), 800).draw_svg())
 
 

@@ -56,9 +56,10 @@ def test_running_average_and_curve() -> None:
 
 def test_area_under_the_curve() -> None:
     # 0 for 10 steps, 2 for 10, 3 for 20: (0 + 20 + 60) / 40
-    assert statistics.area_under_curve([10, 20], [2, 4], 40) == 2.0
-    assert statistics.area_under_curve([], [], 40) == 0.0
-    assert statistics.area_under_curve([10, 44], [2, 4], 40) == 1.5  # the last episode ended with the last vector step
+    assert statistics.compute_area_under_curve([10, 20], [2, 4], 40) == 2.0
+    assert statistics.compute_area_under_curve([], [], 40) == 0.0
+    # The last episode ended with the last vector step.
+    assert statistics.compute_area_under_curve([10, 44], [2, 4], 40) == 1.5
 
 
 def test_working_time_of_an_undisturbed_run() -> None:
@@ -87,34 +88,36 @@ SCORES = [np.array([0.0, 0.2]), np.array([0.4, 0.6]), np.array([0.8, 1.4]), np.a
 
 def test_aggregates_worked_out_by_hand() -> None:
     # Means of the games: 0.1, 0.5, 1.1, 0.1
-    assert statistics.aggregates(SCORES)["mean"].value == pytest.approx(0.45)
-    assert statistics.aggregates(SCORES)["median"].value == pytest.approx(0.3)
+    assert statistics.compute_aggregates(SCORES)["mean"].value == pytest.approx(0.45)
+    assert statistics.compute_aggregates(SCORES)["median"].value == pytest.approx(0.3)
     # Sorted: 0 .1 | .1 .2 .4 .6 | .8 1.4
-    assert statistics.aggregates(SCORES)["IQM"].value == pytest.approx((0.1 + 0.2 + 0.4 + 0.6) / 4)
+    assert statistics.compute_aggregates(SCORES)["IQM"].value == pytest.approx((0.1 + 0.2 + 0.4 + 0.6) / 4)
     # Capped means: 0.1, 0.5, 0.9, 0.1
-    assert statistics.aggregates(SCORES)["optimality gap"].value == pytest.approx(1 - 1.6 / 4)
+    assert statistics.compute_aggregates(SCORES)["optimality gap"].value == pytest.approx(1 - 1.6 / 4)
 
 
 def test_iqm_is_trim_mean() -> None:
     # scipy.stats.trim_mean(np.arange(20), 0.1) is documented as 9.5; for 0.25 the middle ten have the same mean
-    assert statistics.aggregates([np.arange(20.0)])["IQM"].value == pytest.approx(9.5, abs=1e-12)
+    assert statistics.compute_aggregates([np.arange(20.0)])["IQM"].value == pytest.approx(9.5, abs=1e-12)
     # trim_mean cuts int(0.25 * 6) = 1 at each side
-    assert statistics.aggregates([np.array([0.0, 1, 2, 3, 4, 100])])["IQM"].value == pytest.approx(2.5, abs=1e-12)
+    assert statistics.compute_aggregates([np.array([0.0, 1, 2, 3, 4, 100])])["IQM"].value == pytest.approx(
+        2.5, abs=1e-12
+    )
 
 
 def test_intervals_hold_what_can_be_drawn() -> None:
-    estimates = statistics.aggregates(SCORES)
+    estimates = statistics.compute_aggregates(SCORES)
     assert list(estimates) == ["median", "IQM", "mean", "optimality gap"]
     for name, estimate in estimates.items():
         assert estimate.low < estimate.value < estimate.high, name
-    assert estimates == statistics.aggregates(SCORES), "the same data gives the same interval"
+    assert estimates == statistics.compute_aggregates(SCORES), "the same data gives the same interval"
     assert estimates["mean"].low >= 0.275 and estimates["mean"].high <= 0.625  # the lowest, highest seeds of all
 
 
 def test_interval_of_the_mean_has_the_textbook_width() -> None:
     """For one game the bootstrap's interval of the mean is ± 1.96 standard errors, if there are many seeds."""
     scores = np.random.default_rng(5).normal(0.4, 0.1, 400)
-    mean = statistics.aggregates([scores], resamples=4000)["mean"]
+    mean = statistics.compute_aggregates([scores], resamples=4000)["mean"]
     half = 1.96 * scores.std() / 20
     assert mean.low == pytest.approx(scores.mean() - half, abs=half / 10)
     assert mean.high == pytest.approx(scores.mean() + half, abs=half / 10)
@@ -122,12 +125,12 @@ def test_interval_of_the_mean_has_the_textbook_width() -> None:
 
 def test_bootstrap_is_stratified() -> None:
     """Games differ, seeds do not: there is nothing to be drawn, so the interval is a point."""
-    estimate = statistics.aggregates([np.array([0.1, 0.1]), np.array([0.9, 0.9])])["mean"]
+    estimate = statistics.compute_aggregates([np.array([0.1, 0.1]), np.array([0.9, 0.9])])["mean"]
     assert (estimate.low, estimate.high) == (pytest.approx(0.5), pytest.approx(0.5))
 
 
 def test_games_may_have_different_numbers_of_seeds() -> None:
-    estimate = statistics.aggregates([np.array([0.2]), np.array([0.4, 0.8])])["mean"]
+    estimate = statistics.compute_aggregates([np.array([0.2]), np.array([0.4, 0.8])])["mean"]
     assert estimate.value == pytest.approx(0.4)
 
 
@@ -135,12 +138,14 @@ def test_a_game_with_more_seeds_does_not_count_more() -> None:
     once = [np.array([0.1]), np.array([0.5]), np.array([0.6])]
     twice = [np.array([0.1, 0.1]), np.array([0.5]), np.array([0.6])]
     # A quarter of all is three quarters of a game: 0.25 * 0.1 + 0.5 + 0.25 * 0.6 of one and a half
-    assert statistics.aggregates(twice)["IQM"].value == pytest.approx((0.025 + 0.5 + 0.15) / 1.5)
+    assert statistics.compute_aggregates(twice)["IQM"].value == pytest.approx((0.025 + 0.5 + 0.15) / 1.5)
     cut = statistics.choose_cut(once, twice)
-    assert statistics.aggregates(once, cut=cut)["IQM"].value == pytest.approx(
-        statistics.aggregates(twice, cut=cut)["IQM"].value
+    assert statistics.compute_aggregates(once, cut=cut)["IQM"].value == pytest.approx(
+        statistics.compute_aggregates(twice, cut=cut)["IQM"].value
     )
-    assert statistics.aggregates(once, cut=cut)["IQM"].value == pytest.approx(statistics.aggregates(twice)["IQM"].value)
+    assert statistics.compute_aggregates(once, cut=cut)["IQM"].value == pytest.approx(
+        statistics.compute_aggregates(twice)["IQM"].value
+    )
     assert statistics.choose_cut(once) == 0 and cut == 0.25 and statistics.choose_cut(SCORES) == 2 / 8
     assert_allclose(statistics.compute_performance_profile(twice, [0.05, 0.1, 0.55]).share, [1, 2 / 3, 1 / 3])
 
@@ -185,7 +190,7 @@ def test_as_rliable_has_it() -> None:
         "mean": (0.555, 0.5335, 0.57616667),
         "optimality gap": (0.445, 0.42383333, 0.4665),
     }
-    for name, estimate in statistics.aggregates(x, resamples=10_000).items():
+    for name, estimate in statistics.compute_aggregates(x, resamples=10_000).items():
         value, low, high = published[name]
         assert estimate.value == pytest.approx(value, abs=1e-8), name
         assert (estimate.low, estimate.high) == (pytest.approx(low, abs=0.003), pytest.approx(high, abs=0.003)), name
@@ -208,7 +213,7 @@ def test_our_averages_of_the_papers_figures_are_the_papers(stochastic: bool) -> 
                 statistics.normalise([getattr(table.rows[row].agents[agent], of)], table.rows[row].maximum)
                 for row in table.main
             ]
-            assert 100 * statistics.aggregates(games)["mean"].value == pytest.approx(
+            assert 100 * statistics.compute_aggregates(games)["mean"].value == pytest.approx(
                 getattr(published, of), abs=0.15
             ), (
                 agent,

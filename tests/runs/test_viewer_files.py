@@ -71,14 +71,14 @@ def test_a_way_is_noted_once(tmp_path: Path) -> None:
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xtx.runs.viewer_files, "MOST_PAIRS", 3)
+    monkeypatch.setattr(xtx.runs.viewer_files, "MAX_PAIRS", 3)
     with open_run(tmp_path / "run") as run:
         witness = ViewerFiles(run)
         for place in range(20):
             walk(witness, place, f"Room {place}", "east", f"Room {place + 1}")
             walk(witness, place, "Room 0", f"say {place} {'x' * 1000}", "Room 1")
     assert len(witness.state()) == 3
-    assert len(list(read_lines(run.folder, "rooms"))) == 3 + xtx.runs.viewer_files.MOST_WAYS - 1
+    assert len(list(read_lines(run.folder, "rooms"))) == 3 + xtx.runs.viewer_files.MAX_WAYS - 1
     assert (run.folder / "rooms.jsonl").stat().st_size < 3000
 
 

@@ -198,7 +198,7 @@ def test_what_a_library_sees() -> None:
     seen = library.encode(observation("Hello", ("go", "wait")))
     texts = library.texts
     assert [texts.text(number) for number in seen[:3]] == ["Hello", "A room.", "Nothing."]
-    assert [texts.text(number) for number in library.actions([seen])[0]] == ["go", "wait"]
+    assert [texts.text(number) for number in library.list_actions([seen])[0]] == ["go", "wait"]
     over = library.encode(Observation("You died.", "", "", (), 3, 7))
     assert [texts.text(number) for number in over[:3]] == ["You died.", UNKNOWN, UNKNOWN]
     assert over.actions == library.action_sets.none
@@ -238,4 +238,4 @@ def test_a_library_is_saved_whole() -> None:
     assert again.describe() == library.describe()
     assert [again.encode(observation(f"text {number}", (f"do {number % 3}", "wait"))) for number in range(9)] == seen
     for state in seen:
-        assert again.actions([state])[0].tolist() == library.actions([state])[0].tolist()
+        assert again.list_actions([state])[0].tolist() == library.list_actions([state])[0].tolist()

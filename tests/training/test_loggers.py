@@ -23,7 +23,7 @@ from xtx.core import EpisodeRecord
 from xtx.runs.line_files import read_episodes, read_lines
 from xtx.sweep.run_plan import find_games, make_plan
 from xtx.sweep.sweep_file import SweepSpec
-from xtx.training.logger_lines import PointReader, group_name
+from xtx.training.logger_lines import PointReader, choose_group
 from xtx.training.loggers import Loggers, find_wandb_place, update_loggers
 from xtx.training.loop import Training
 
@@ -149,7 +149,7 @@ def test_a_best_score_after_the_last_line_of_metrics_is_logged(tmp_path: Path) -
 def test_groups() -> None:
     names = ("loss_imitation", "score_mean", "target_score", "steps_per_second", "entropy", "q_mean")
     groups = ["loss/imitation", "score/mean", "plan/target_score", "speed/steps_per_second", "learning/entropy"]
-    assert [group_name(name) for name in names] == [*groups, "q/mean"]
+    assert [choose_group(name) for name in names] == [*groups, "q/mean"]
 
 
 def test_where_runs_lie_at_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,12 +38,12 @@ def text(snapshot: PageSnapshot) -> str:
 
 def test_what_is_newer_than_a_version() -> None:
     page = Document("t", "l", [])
-    first = PageSnapshot().next(page, [Piece("<main>"), Piece("a", "1"), Piece("b", "2")])
+    first = PageSnapshot().make_next(page, [Piece("<main>"), Piece("a", "1"), Piece("b", "2")])
     assert first.list_changes(0) is None and first.list_changes(first.version) == {}
-    second = first.next(page, [Piece("<main>"), Piece("a", "1"), Piece("c", "2")])
+    second = first.make_next(page, [Piece("<main>"), Piece("a", "1"), Piece("c", "2")])
     assert second.list_changes(first.version) == {"2": "c"} and second.list_changes(second.version) == {}
-    assert second.next(page, second.pieces) is second
-    third = second.next(page, [*second.pieces, Piece("d", "3")])
+    assert second.make_next(page, second.pieces) is second
+    third = second.make_next(page, [*second.pieces, Piece("d", "3")])
     assert third.list_changes(first.version) is None and third.list_changes(second.version) is None
     assert third.list_changes(third.version + 1) is None, "a version of the future is another server's"
     assert third.next(Document("t", "other agents", []), third.pieces).list_changes(third.version) is None
@@ -163,7 +163,7 @@ def test_only_runs_under_way_are_shown(tmp_path: Path, add_run: AddRun) -> None:
     for seed in range(20):
         write_live(add_run(tmp_path / f"b{seed}", [1], seed=seed), {})
     said = text(look(watch(tmp_path)))
-    assert said.count("<progress") == xtx.web.live_panels.MOST_PANELS and "And 12 more runs." in said
+    assert said.count("<progress") == xtx.web.live_panels.MAX_PANELS and "And 12 more runs." in said
     assert make_panels([])[1].html == "<p>No run is going on at this moment.</p>"
 
 

@@ -144,8 +144,8 @@ def test_pages_of_runs(tmp_path: Path, add_run: AddRun) -> None:
 
 def test_streams_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser has six connections to a server; those that wait must get theirs some time."""
-    monkeypatch.setattr(xtx.web.app, "EVERY", 0.01)
-    monkeypatch.setattr(xtx.web.app, "TURN", 0.2)
+    monkeypatch.setattr(xtx.web.app, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(xtx.web.app, "TURN_SECONDS", 0.2)
 
     async def read(hub: Hub, others: int) -> int:
         hub.streams = others

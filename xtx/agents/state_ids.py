@@ -72,7 +72,7 @@ class StateIds:
         text = self.texts.id
         return text(observation.text), text(observation.look or UNKNOWN), text(observation.inventory or UNKNOWN)
 
-    def actions(self, states: Sequence[EncodedState]) -> list[Ints]:
+    def list_actions(self, states: Sequence[EncodedState]) -> list[Ints]:
         """Return for each state the text ids of its valid actions."""
         return [self.action_sets.actions(state.actions) for state in states]
 

@@ -26,7 +26,7 @@ class SharedPrefix:
     def __len__(self) -> int:
         return len(self.content) // _STEP_BYTES
 
-    def steps(self) -> Steps:
+    def copy_steps(self) -> Steps:
         """Return the steps of the prefix, as a copy."""
         return np.frombuffer(self.content, np.int32).reshape(-1, COLUMNS).copy()
 

@@ -258,7 +258,7 @@ class TrajectoryStore:
             stored = (other for other, group in groups.items() if group.kept)
             length = min(stored, key=lambda other: (abs(other - wanted), other))
         kept = groups[length].kept
-        return kept[int(self._rng.integers(len(kept)))].steps()
+        return kept[int(self._rng.integers(len(kept)))].copy_steps()
 
     def _drop_negligible(self) -> None:
         """Drop prefixes that are never drawn, the least probable first, until a quarter of the budget is free.

@@ -107,8 +107,7 @@ class InvDyNetwork(_QNetwork):
 
         start: first states [n, hidden]; tokens: [n, L], with START and END; lengths: [n]. Both results are [n, L - 1],
         for the tokens after START; the first is 0 behind the end of a row. The input of a step is the decoder's own
-        most
-        likely token of the step before, not the right one, so the tokens of a row are computed one after the other.
+        likeliest token of the step before, not the right one, so the tokens of a row are computed one after the other.
         """
         state = start
         likeliest = torch.full((len(tokens),), START, dtype=torch.long, device=tokens.device)

@@ -16,7 +16,7 @@ from rich.text import Text
 from xtx.core import UserError
 from xtx.play.played_game import Scene
 
-WIDEST = 100
+MAX_WIDTH = 100
 """Longer lines are hard to read."""
 
 _SCORE_NOTE = re.compile(r"^\[.*\bscore\b.*\]$", re.MULTILINE)
@@ -33,7 +33,7 @@ class Screen:
     @property
     def width(self) -> int:
         """Columns that are written in."""
-        return min(self.console.width, WIDEST)
+        return min(self.console.width, MAX_WIDTH)
 
     # --- the story ----------------------------------------------------------------------------------------------
 

@@ -23,15 +23,15 @@ from xtx.files.regular_files import create_file
 from xtx.runs.line_files import RoomMove
 from xtx.runs.run_folder import Run
 
-MOST_PAIRS = 2000
+MAX_PAIRS = 2000
 """Limits the pairs of rooms that are recorded, and so the file; no known game has half as many."""
-MOST_WAYS = 8
+MAX_WAYS = 8
 """Limits the actions that are recorded for one pair: in a drifting boat any action may lead to the next room."""
-LONGEST_NAME = 80
+MAX_NAME_LETTERS = 80
 """Letters of a room's name or of an action; longer ones are cut, so that a line stays short."""
 TURNS = 200
 """Turns in live.json: some screens of text."""
-LONGEST_TEXT = 2000
+MAX_TEXT_LETTERS = 2000
 """Letters of a turn's text; a longer one is cut. Limits live.json to 200 * 2000 letters."""
 EVERY = 2.0
 """Least seconds between two versions of live.json."""
@@ -47,7 +47,7 @@ def find_room_name(look: str) -> str:
     line = look.strip().partition("\n")[0].strip()
     if line.endswith((".", "!", "?")):  # titles have no full stop
         line = re.split(r"(?<=[.!?])\s", line, maxsplit=1)[0].rstrip(".")
-    return _POSTURE.sub("", line)[:LONGEST_NAME]
+    return _POSTURE.sub("", line)[:MAX_NAME_LETTERS]
 
 
 @dataclass(frozen=True)
@@ -125,20 +125,20 @@ class ViewerFiles:
         """Write a line to rooms.jsonl, unless this action between these rooms is recorded already."""
         if not origin or not target or origin == target:
             return
-        if (origin, target) not in self._actions_by_pair and len(self._actions_by_pair) >= MOST_PAIRS:
+        if (origin, target) not in self._actions_by_pair and len(self._actions_by_pair) >= MAX_PAIRS:
             return
         actions = self._actions_by_pair.setdefault((origin, target), [])
-        action = action[:LONGEST_NAME]
-        if action not in actions and len(actions) < MOST_WAYS:
+        action = action[:MAX_NAME_LETTERS]
+        if action not in actions and len(actions) < MAX_WAYS:
             actions.append(action)
             self._run.write("rooms", RoomMove(total, origin, action, target))
 
     def _add_turn(self, before: Observation, decision: Decision, step: Step) -> None:
         """Add a step of the first game to the newest turns."""
         if before.step == 0:
-            self._turns.append(Turn("", "", before.text[:LONGEST_TEXT], before.score, 0))
+            self._turns.append(Turn("", "", before.text[:MAX_TEXT_LETTERS], before.score, 0))
         now = step.observation
-        shown = now.text[:LONGEST_TEXT]
+        shown = now.text[:MAX_TEXT_LETTERS]
         self._turns.append(Turn(decision.action, decision.phase, shown, now.score, before.step + 1, step.ending))
 
     def state(self) -> list[list[str]]:

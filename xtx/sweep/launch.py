@@ -77,20 +77,20 @@ def open_executor(
         raise UserError("--atlas and --no-atlas exclude each other")
     with open_sweep(out):
         adopted = adopt_configs(out, runs)
-        common = _share_settings(options, out)
-        places = _make_executor(options, out.absolute(), common)
+        shared = _share_settings(options, out)
+        executor = _make_executor(options, out.absolute(), shared)
         try:
-            yield places, adopted
+            yield executor, adopted
         finally:
-            places.close()
+            executor.close()
 
 
 def _share_settings(options: SweepOptions, out: Path) -> SharedSettings:
     """Threads and device of all runs: as before where some are there already."""
     wanted = None if options.device == "auto" else options.device
-    common = read_shared_settings(out, options.threads, wanted)
-    if common is not None:
-        return common
+    known = read_shared_settings(out, options.threads, wanted)
+    if known is not None:
+        return known
     # What this machine has says nothing about the machines of a cluster.
     there = wanted or ("cuda" if options.gpus else "cpu")
     return write_shared_settings(
@@ -98,10 +98,10 @@ def _share_settings(options: SweepOptions, out: Path) -> SharedSettings:
     )
 
 
-def _make_executor(options: SweepOptions, out: Path, common: SharedSettings) -> RunExecutor:
+def _make_executor(options: SweepOptions, out: Path, shared: SharedSettings) -> RunExecutor:
     resources = SweepRunResources(
-        device=common.device,
-        threads=common.threads,
+        device=shared.device,
+        threads=shared.threads,
         workers=options.workers,
         checkpoint_seconds=options.checkpoint_seconds,
         atlas=None if options.atlas is None else str(options.atlas.expanduser().absolute()),
@@ -110,11 +110,11 @@ def _make_executor(options: SweepOptions, out: Path, common: SharedSettings) -> 
     if options.ray is not None:
         from xtx.sweep.ray_cluster import RayExecutor
 
-        gpus = options.gpus if options.gpus is not None else float(common.device == "cuda")
+        gpus = options.gpus if options.gpus is not None else float(shared.device == "cuda")
         resources = msgspec.structs.replace(resources, processors=max(1, int(options.cpus)))
         return RayExecutor(
             out,
-            common.id,
+            shared.id,
             resources,
             options.ray,
             cpus=options.cpus,
@@ -122,8 +122,8 @@ def _make_executor(options: SweepOptions, out: Path, common: SharedSettings) -> 
             jobs=options.jobs,
             bring_back=options.bring_back,
         )
-    pick_device(common.device)  # for its complaint if the GPU of the earlier runs is gone
-    gpus_here = _list_gpus() if common.device == "cuda" else []
+    pick_device(shared.device)  # for its complaint if the GPU of the earlier runs is gone
+    gpus_here = _list_gpus() if shared.device == "cuda" else []
     jobs = options.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else count_processors())
     resources = msgspec.structs.replace(resources, processors=max(1, count_processors() // jobs))
     return LocalExecutor(out, resources, jobs, gpus_here)

@@ -63,7 +63,7 @@ class TaskServer:
         return msgspec.msgpack.encode(pack_whole(self._out / folder))
 
 
-def task(order: bytes, server: Any) -> Iterator[bytes]:
+def execute_task(order: bytes, server: Any) -> Iterator[bytes]:
     """Carry out one run, given by an encoded `RunOrder`, and yield encoded `RunMessage`."""
     ray = _import_ray()
     decoded = msgspec.msgpack.decode(order, type=RunOrder)
@@ -113,7 +113,7 @@ class RayExecutor:
         )
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
         self._server = ray.remote(TaskServer).options(**options, scheduling_strategy=here).remote(str(out))
-        self._task = ray.remote(task).options(
+        self._task = ray.remote(execute_task).options(
             num_cpus=cpus, num_gpus=gpus, max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD",
             name="xtx run",
         )  # fmt: skip

@@ -5,7 +5,7 @@ sweep.lock   locked by the process of the sweep
 
 The runs are in folders game/agent/seed-0. A sweep adds two files to those that `xtx.runs.run_folder` describes:
 
-    log.txt      the output of the run's processes
+log.txt      the output of the run's processes
 finished     the number of steps, once the run is finished; a run stays finished if its checkpoints are deleted
 """
 
@@ -116,10 +116,7 @@ def _complete_settings(folder: Path, config: RunConfig) -> RunConfig:
         return replace(config, settings=asdict(convert_settings(config, find_agent(config.agent))))
     except ConfigError as error:
         raise UserError(f"{folder / 'config.json'} {error}") from None
-    except (
-        msgspec.ValidationError,
-        ValueError,
-    ):  # no settings of this agent, which the run itself reports when it is started
+    except ValueError:  # no settings of this agent (`ValidationError`), which the run itself reports when it starts
         return config
 
 

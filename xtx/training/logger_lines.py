@@ -126,7 +126,7 @@ def _sum_parts(parts: Any) -> float:
     return sum(v for v in parts.values() if isinstance(v, int | float)) if isinstance(parts, dict) else 0.0
 
 
-def group_name(name: str) -> str:
+def choose_group(name: str) -> str:
     """A number's name with the group in which TensorBoard shows it: `loss/imitation` of `loss_imitation`."""
     first, _, rest = name.partition("_")
     if name in _PLAN:

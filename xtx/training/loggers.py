@@ -23,7 +23,7 @@ from xtx.files.atomic_writes import replace_text
 from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.files.regular_files import check_folders
 from xtx.runs.run_folder import Run
-from xtx.training.logger_lines import Point, PointReader, group_name
+from xtx.training.logger_lines import Point, PointReader, choose_group
 from xtx.training.loop import TrainingProgress
 
 _Write = Callable[[Point], None]
@@ -139,7 +139,7 @@ def _open_tensorboard(run: Run) -> Iterator[_Write]:
 
     def write(point: Point) -> None:
         for name, number in point.numbers.items():
-            writer.add_scalar(group_name(name), number, point.step, walltime=point.time)
+            writer.add_scalar(choose_group(name), number, point.step, walltime=point.time)
         writer.flush()
 
     try:

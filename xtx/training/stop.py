@@ -20,7 +20,7 @@ class Stop:
         """Shows at once that a stop was asked for; False if it cannot. Called in a signal handler."""
 
     @contextlib.contextmanager
-    def allow_at_once(self) -> Iterator[None]:
+    def allow_immediate_stop(self) -> Iterator[None]:
         """For what leaves nothing to be saved: Ctrl-C ends it at once."""
         if self.is_requested:
             raise KeyboardInterrupt

@@ -25,14 +25,14 @@ from xtx.web.live_panels import FILES, make_key
 from xtx.web.run_watcher import PAGE_SIZE, PageSnapshot, Watcher
 
 HERE = Path(__file__).parent
-EVERY = 1.0
+LOOK_EVERY = 1.0
 """Seconds between two looks."""
-QUIET = 15.0
+QUIET_SECONDS = 15.0
 """Seconds after which a stream without news says that it is still there."""
-MOST_STREAMS = 100
-FEW, TURN = 5, 10.0
-"""A browser has six connections to a server. While there are more streams than `FEW`, each ends after `TURN` seconds,
-and the browser comes back for more when another tab had its turn."""
+MAX_STREAMS = 100
+FEW_STREAMS, TURN_SECONDS = 5, 10.0
+"""A browser has six connections to a server. While there are more streams than `FEW_STREAMS`, each ends after
+`TURN_SECONDS`, and the browser comes back for more when another tab had its turn."""
 BLOCK = 1 << 16
 
 
@@ -53,7 +53,7 @@ class Hub:
     async def look(self, page: int = 1) -> PageSnapshot:
         """A page as it was at most a second ago."""
         async with self._looking:
-            if time.monotonic() - self._looked.get(page, -EVERY) >= EVERY:
+            if time.monotonic() - self._looked.get(page, -LOOK_EVERY) >= LOOK_EVERY:
                 before = self.watcher.get_snapshot(page)
                 if await asyncio.to_thread(self.watcher.look, page) is not before:
                     self._news.set()
@@ -66,7 +66,7 @@ class Hub:
         while True:
             for number in [number for number, streams in self._pages.items() if streams > 0]:
                 await self.look(number)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def stream_messages(self, version: int, page: int = 1) -> AsyncIterator[str]:
         """What happens from a version of the page on, as server-sent events."""
@@ -75,7 +75,7 @@ class Hub:
         self._pages[page] += 1
         try:
             yield "retry: 1000\n\n"
-            while not self.stopping() and not (self.streams > FEW and time.monotonic() - began > TURN):
+            while not self.stopping() and not (self.streams > FEW_STREAMS and time.monotonic() - began > TURN_SECONDS):
                 news, snapshot = self._news, self.watcher.get_snapshot(page)
                 if snapshot.version != version:
                     changed = snapshot.list_changes(version)
@@ -83,11 +83,11 @@ class Hub:
                     name = self.format_version(snapshot.version, page)
                     yield f"id: {name}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
                     version, said = snapshot.version, time.monotonic()
-                elif time.monotonic() - said > QUIET:
+                elif time.monotonic() - said > QUIET_SECONDS:
                     yield ": nothing new\n\n"
                     said = time.monotonic()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), EVERY)
+                    await asyncio.wait_for(news.wait(), LOOK_EVERY)
         finally:
             self.streams -= 1
             self._pages[page] -= 1
@@ -134,7 +134,7 @@ def make_app(watcher: Watcher, stopping: Callable[[], bool] = lambda: False) -> 
         )
 
     async def answer_events(request: Request) -> Response:
-        if hub.streams >= MOST_STREAMS:
+        if hub.streams >= MAX_STREAMS:
             return PlainTextResponse("too many look on already\n", 503)
         last = request.headers.get("last-event-id") or request.query_params.get("since", "")
         return StreamingResponse(hub.stream_messages(*hub.parse_version(last)), media_type="text/event-stream")

@@ -26,8 +26,8 @@ FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "roo
 """What a run's folder has for readers."""
 FRESH = 60.0
 """Seconds after which a run whose live.json stays the same is no longer under way."""
-MOST_PANELS = 8
-LARGEST = 4_000_000
+MAX_PANELS = 8
+MAX_LIVE_BYTES = 4_000_000
 """Bytes of a live.json that are read: no run writes as many."""
 
 
@@ -46,17 +46,17 @@ def make_panels(runs: Sequence[RunData]) -> list[Piece]:
     pieces = [Piece('<section class="now"><h2 id="now">Now</h2>')]
     if not going:
         pieces.append(Piece("<p>No run is going on at this moment.</p>"))
-    for _, run, live in going[:MOST_PANELS]:
+    for _, run, live in going[:MAX_PANELS]:
         pieces += _make_panel_or_explain(run, live)
-    if len(going) > MOST_PANELS:
-        pieces.append(Piece(f"<p>And {format_amount(len(going) - MOST_PANELS, 'more run')}.</p>"))
+    if len(going) > MAX_PANELS:
+        pieces.append(Piece(f"<p>And {format_amount(len(going) - MAX_PANELS, 'more run')}.</p>"))
     return [*pieces, Piece("</section>\n")]
 
 
 def read_live(folder: Path) -> LiveState | None:
     """A run's live.json; None if there is none that can be read."""
     try:
-        live: LiveState = read_json(folder / "live.json", LiveState, LARGEST)
+        live: LiveState = read_json(folder / "live.json", LiveState, MAX_LIVE_BYTES)
         return live
     except (OSError, BadFileError):
         return None

@@ -35,8 +35,8 @@ READ_SECONDS = 2.5
 """Time for reading runs in one look; what is left is read in the next ones, and the page says so."""
 FIND_SECONDS = 1.5
 """Time for playing walkthroughs and best episodes in one look, likewise."""
-MOST_TROUBLES = 50
-MOST_KEPT = 5000
+MAX_TROUBLES = 50
+MAX_KEPT = 5000
 """Results of slow functions that are kept."""
 TITLE = "Runs, live"
 
@@ -62,7 +62,7 @@ class PageSnapshot:
             return None
         return {piece.id: piece.html for piece in self.pieces if piece.id and self.changed[piece.id] > version}
 
-    def next(self, document: Document, pieces: Sequence[Piece]) -> PageSnapshot:
+    def make_next(self, document: Document, pieces: Sequence[Piece]) -> PageSnapshot:
         """The page a moment later; the same object if nothing is different."""
         before = {piece.id: piece.html for piece in self.pieces if piece.id}
         now = self.version + 1
@@ -111,7 +111,7 @@ class _Paced(Generic[_Item, _Found]):
         """From now on there is so much time."""
         self._until = time.monotonic() + seconds
         self.has_missed = self._has_called = False
-        if len(self._known) > MOST_KEPT:
+        if len(self._known) > MAX_KEPT:
             self._known.clear()
 
     def __call__(self, item: _Item) -> _Found:
@@ -187,7 +187,7 @@ class Watcher:
         runs = [known.run for known in self._runs.values() if isinstance(known.run, RunData)]
         above = [*make_panels(runs)] if number == 1 else []
         links = make_page_links(Page(number, PAGE_SIZE), len(runs), self._unread)
-        self._snapshots[number] = self.get_snapshot(number).next(document, [*above, *links, *pieces, *links])
+        self._snapshots[number] = self.get_snapshot(number).make_next(document, [*above, *links, *pieces, *links])
         return self._snapshots[number]
 
     def _read(self) -> bool:
@@ -225,7 +225,7 @@ class Watcher:
         return made
 
     def _tell(self, trouble: str) -> None:
-        if trouble not in self._told and len(self._told) < MOST_TROUBLES:
+        if trouble not in self._told and len(self._told) < MAX_TROUBLES:
             self._told.add(trouble)
             warn(trouble)
 

@@ -93,7 +93,7 @@ class QLearner:
 
     def q_values(self, states: Sequence[EncodedState]) -> list[Floats]:
         """Return for each state the values of its actions."""
-        lists = self._state_ids.actions(states)
+        lists = self._state_ids.list_actions(states)
         values = self.engine.q_values(_list_texts(states), lists)
         return np.split(values, np.cumsum([len(actions) for actions in lists])[:-1])
 

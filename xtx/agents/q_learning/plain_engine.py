@@ -49,7 +49,7 @@ class PlainEngine:
         """Return the values of all actions of all states, concatenated."""
         rows = np.repeat(np.arange(len(texts)), [len(numbers) for numbers in actions])
         network = self.network
-        codes = network.state(self._codes(texts))
+        codes = network.state(self._encode_states(texts))
         values: Floats = (
             network.q(codes[rows], self._encode(network.texts.action, np.concatenate(actions))).cpu().numpy()
         )
@@ -59,7 +59,7 @@ class PlainEngine:
     def compute_surprises(self, before: Ints, actions: Ints, after: Ints) -> Floats:
         """Return the inverse-dynamics loss L_inv(o, a, o') of each row, [n]."""
         assert isinstance(self.network, InvDyNetwork)
-        codes = self.network.state(self._codes(np.concatenate((before, after))))
+        codes = self.network.state(self._encode_states(np.concatenate((before, after))))
         guess = self.network.guess(codes[: len(before)], codes[len(before) :])
         surprise, counts = self.network.surprise(guess, *self._pad(actions))
         bonus: Floats = mean_per_action(surprise, counts).cpu().numpy()
@@ -81,11 +81,11 @@ class PlainEngine:
         network, device = self.network, self._device
         rewards = torch.from_numpy(batch["reward"].copy()).to(device)
         terminal = torch.from_numpy(batch["terminal"].copy()).to(device)
-        next_values = torch.from_numpy(self._target.values(batch)).to(device)
+        next_values = torch.from_numpy(self._target.compute_values(batch)).to(device)
         texts = _list_columns(batch, "")
         if isinstance(network, InvDyNetwork):  # inverse dynamics also reads the states after the actions
             texts = np.concatenate((texts, _list_columns(batch, "next_")))
-        codes = network.state(self._codes(texts))
+        codes = network.state(self._encode_states(texts))
         before = codes[: len(batch)]
         actions = self._encode(network.texts.action, batch["action"])
         q = network.q(before, actions)
@@ -105,7 +105,7 @@ class PlainEngine:
             numbers |= {"loss_inverse": inverse_loss.detach(), "loss_decoding": decoding_loss.detach()}
         return loss, numbers
 
-    def _codes(self, texts: Ints) -> Tensor:
+    def _encode_states(self, texts: Ints) -> Tensor:
         """Encode states: ids of narration, look, inventory [n, 3] -> codes [n, 3 * hidden]."""
         encoders = self.network.texts
         parts = (encoders.narration, encoders.look, encoders.inventory)
@@ -170,7 +170,7 @@ class _Target:
         self._values.clear()
 
     @torch.no_grad()
-    def values(self, batch: NDArray[np.void]) -> Floats:
+    def compute_values(self, batch: NDArray[np.void]) -> Floats:
         """Return max_a' Q_target(o', a') of each row, [n]; 0 where there are no actions."""
         return self._values.look_up(batch, self._compute)
 

@@ -224,7 +224,7 @@ class ImitationPolicy:
                 done += 1
                 if progress is not None:
                     progress(done, done + left - 1)
-            last, hits = steps.totals()
+            last, hits = steps.take_totals()
             first = first if number else last
             number += 1
             if last < goal:
@@ -246,7 +246,7 @@ class ImitationPolicy:
             training.run(self._shuffle.permutation(len(examples)))
             done += -(-len(examples) // self.settings.batch_size)
             if goal or number in (0, passes - 2, passes - 1):  # asking waits for the GPU
-                last, hits = training.totals()
+                last, hits = training.take_totals()
                 first = first if number else last
             if progress is not None:
                 progress(number + 1, passes)

@@ -130,7 +130,7 @@ class EagerSteps:
                 found[place] = total
         return found
 
-    def totals(self) -> tuple[float, float]:
+    def take_totals(self) -> tuple[float, float]:
         """Return the sums of -log p and of right predictions since the last call, and begin new sums."""
         loss, hits = self._totals.tolist()
         self._totals.zero_()

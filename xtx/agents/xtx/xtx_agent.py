@@ -181,7 +181,7 @@ class XtxAgent(Agent):
         if not 0 <= target.trajectory < len(self._replays):
             return None
         action = self._replays[target.trajectory].find_action(state, step)
-        certain = self._state_ids.actions([state])[0] == (-1 if action is None else action)
+        certain = self._state_ids.list_actions([state])[0] == (-1 if action is None else action)
         return certain.astype(np.float64) if certain.any() else None
 
     def _compute_chances(
@@ -201,7 +201,7 @@ class XtxAgent(Agent):
         explorers = [place for place, explores in enumerate(exploring) if explores]
         returning = [place for place, explores in enumerate(exploring) if not explores and place not in chances]
         contexts = [(*previous[place], *states[place][:3]) for place in returning]
-        lists = [actions.tolist() for actions in self._state_ids.actions([states[place] for place in returning])]
+        lists = [actions.tolist() for actions in self._state_ids.list_actions([states[place] for place in returning])]
         with clock.part("acting: imitation"):
             imitated = self._imitation.start(contexts, lists)
         if explorers:
@@ -215,7 +215,7 @@ class XtxAgent(Agent):
     def _explore(self, states: Sequence[EncodedState]) -> list[NDArray[np.float64]]:
         """Return the exploring policy's probabilities: the softmax of the Q-values, or uniform ones."""
         if self._learner is None:
-            return [uniform(len(actions)) for actions in self._state_ids.actions(states)]
+            return [uniform(len(actions)) for actions in self._state_ids.list_actions(states)]
         return [softmax(values, self._settings.q.temperature) for values in self._learner.q_values(states)]
 
     def insight(self, observation: Observation, previous: Sequence[str]) -> Insight:
@@ -350,12 +350,11 @@ class XtxAgent(Agent):
         self._random.bit_generator.state = state["random"]
         self._plan = ReturnTarget(*state["plan"])
         self._trajectory_targets = [ReturnTarget(*target) for target in state["targets"]]
-        self._replays = [
-            TrajectoryReplay(steps) for steps in state.get("ways", ())
-        ]  # missing in checkpoints of earlier versions
+        # Checkpoints of earlier versions have neither `ways` nor `ended`.
+        self._replays = [TrajectoryReplay(steps) for steps in state.get("ways", ())]
         self._episode_targets = [ReturnTarget(*target) for target in state["aims"]]
         self._vector_steps, self._next_training = state["vector_steps"], state["train_at"]
-        self._ended = state.get("ended", 0)  # missing in checkpoints of earlier versions
+        self._ended = state.get("ended", 0)
         self._previous = [(first, second) for first, second in state["previous"]]
         for running, saved in zip(self._episodes, state["episodes"], strict=True):
             running.load(saved)

@@ -74,13 +74,13 @@ def run(args: Args) -> int:
 def _make_lines(args: Args, records: list[EpisodeRecord], console: Console) -> Iterator[dict[str, Any]]:
     """The episodes, as they will be written."""
 
-    def shown(episodes: Any, what: str, total: int) -> Any:
+    def show_progress(episodes: Any, what: str, total: int) -> Any:
         return track(episodes, what, total, console=console, transient=True, disable=not console.is_terminal)
 
     if records:
-        yield from shown(_list_records(args, records), "records", len(records))
+        yield from show_progress(_list_records(args, records), "records", len(records))
     if args.play:
-        yield from shown(_play_new(args), "new episodes", args.play)
+        yield from show_progress(_play_new(args), "new episodes", args.play)
 
 
 def _list_records(args: Args, records: list[EpisodeRecord]) -> Iterator[dict[str, Any]]:

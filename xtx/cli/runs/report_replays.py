@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from xtx.cli.runs.agent_loading import PlayOptions, set_up_game_of
 from xtx.core import EpisodeRecord, UserError
 from xtx.report.data.load_runs import RunData
-from xtx.runs.viewer_files import LONGEST_TEXT, Turn
+from xtx.runs.viewer_files import MAX_TEXT_LETTERS, Turn
 
 if TYPE_CHECKING:
     from xtx.games.game_setup import GameSetup
     from xtx.play.played_game import PlayedGame, Scene
 
-MOST_GAMES = 4
+MAX_GAMES = 4
 """Games that are kept open for the next run; each is a process."""
 
 
@@ -51,7 +51,7 @@ class Replays:
     def _find_game(self, run: RunData) -> PlayedGame | None:
         game = run.config.game
         if game not in self._played_games:
-            if len(self._played_games) >= MOST_GAMES:
+            if len(self._played_games) >= MAX_GAMES:
                 self.close()
             self._played_games[game] = _open(run)
         return self._played_games[game]
@@ -96,7 +96,7 @@ def _open(run: RunData) -> PlayedGame | None:
 
 def _replay(played: PlayedGame, best: EpisodeRecord) -> Sequence[Turn]:
     turns = [
-        Turn(action, "", scene.text[:LONGEST_TEXT], scene.score, number, best.ended * (number == len(best.actions)))
+        Turn(action, "", scene.text[:MAX_TEXT_LETTERS], scene.score, number, best.ended * (number == len(best.actions)))
         for number, (action, scene) in enumerate(replay_scenes(played, best))
     ]
     is_whole = len(turns) == len(best.actions) + 1

@@ -28,7 +28,7 @@ class Display(LivePanel):
     def __init__(self, run: Run, game_setup: GameSetup, device: str, *, quiet: bool = False) -> None:
         super().__init__(Console(stderr=False), quiet=quiet)
         self._run = run
-        self._stage = game_setup
+        self._game_setup = game_setup
         self._progress: TrainingProgress | None = None
         self._marks: list[tuple[float, int]] = []
         self._shown = 0.0
@@ -95,7 +95,7 @@ class Display(LivePanel):
         table = Table.grid(padding=(0, 3), expand=True)
         phases = {phase: p.phases.count(phase) for phase in sorted(set(p.phases)) if phase}
         cells = {
-            "score (mean of last 100)": f"{p.score_mean:.1f} of {self._stage.max_score}",
+            "score (mean of last 100)": f"{p.score_mean:.1f} of {self._game_setup.max_score}",
             "best score": str(p.score_max),
             "episodes": f"{p.episodes:,}",
             "speed": f"{speed:.0f} steps/s, {_estimate_rest(p, speed)} left",
@@ -113,7 +113,7 @@ class Display(LivePanel):
             table.add_row(f"[dim]{name}[/dim]", value)
         stopping = "stopping when this is done, and saving; Ctrl-C again ends it at once"
         subtitle = stopping if self._is_stopping else "Ctrl-C saves and stops"
-        title = f"{self._run.config.agent} learns {self._stage.name}"
+        title = f"{self._run.config.agent} learns {self._game_setup.name}"
         return Panel(Group(bar, table), title=title, subtitle=subtitle, border_style="cyan")
 
     def show_summary(self, finished: bool) -> None:
@@ -123,12 +123,12 @@ class Display(LivePanel):
             if (p := self._progress) is not None:
                 last = min(EPISODES_OF_MEAN, p.episodes)
                 score = f"mean of the last {last} episodes {p.score_mean:.1f}, best {p.score_max}"
-                so_far = f"{score} of {self._stage.max_score} points" if p.episodes else "no episode has ended yet"
+                so_far = f"{score} of {self._game_setup.max_score} points" if p.episodes else "no episode has ended yet"
                 self.tell(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
             self.tell("stopped and saved; go on with:")
             console.print(f"  {format_command('resume', folder)}", highlight=False, soft_wrap=True, markup=False)
             return
-        print_summary(console, self._run, self._stage, format_time(time.monotonic() - self._began))
+        print_summary(console, self._run, self._game_setup, format_time(time.monotonic() - self._began))
 
 
 def _estimate_rest(p: TrainingProgress, speed: float) -> str:

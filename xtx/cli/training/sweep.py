@@ -191,12 +191,12 @@ def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExe
         stop.show = lambda: show.is_live  # which says so itself
         scheduler = Scheduler(out.absolute(), runs, executor, args.retries, show.tell)
 
-        def asked() -> bool:
+        def is_stop_asked() -> bool:
             if stop.is_requested:
                 show.show_stopping()
             return stop.is_requested
 
-        scheduler.run_all(show.show, asked)
+        scheduler.run_all(show.show, is_stop_asked)
     items = scheduler.items
     print_result(console, items, out)
     return _print_next_steps(console, items, out)

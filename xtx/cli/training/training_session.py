@@ -125,7 +125,7 @@ def _run_session(run: Run, options: TrainOptions, run_parts: RunParts, *, reset_
     restored.adopt_threads(options.threads, display.tell)
 
     def open_shown() -> GameVector:
-        with display.show_survey() as on_survey, stop.allow_at_once():
+        with display.show_survey() as on_survey, stop.allow_immediate_stop():
             return open_vector(run, restored, options.to_resources(), run_parts, display.tell, on_survey)
 
     with (

@@ -166,7 +166,7 @@ class RecordedTraining:
         shaped = all_batches[: batches * rows * columns].view(batches, rows, columns)
         return shaped.index_select(0, self._counter)[0].long()
 
-    def totals(self) -> tuple[float, float]:
+    def take_totals(self) -> tuple[float, float]:
         """Return the sums of -log p and of right predictions since the last call, and begin new sums."""
         loss, hits = self._totals.tolist()
         self._totals.zero_()

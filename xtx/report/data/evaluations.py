@@ -14,7 +14,7 @@ from xtx.runs.line_files import MAX_NUMBER, read_lines
 
 NAME = "evaluations"
 """Of the file, without its ending: one line for each evaluation."""
-MOST = 1000
+MAX_EVALUATIONS = 1000
 
 _Line = TypeVar("_Line")
 
@@ -48,7 +48,7 @@ def read_evaluations(folder: Path, notes: list[str]) -> list[Evaluation]:
             raise BadFileError("no evaluation")
         return one
 
-    return read_until_damaged(folder, NAME, convert, notes, MOST)
+    return read_until_damaged(folder, NAME, convert, notes, MAX_EVALUATIONS)
 
 
 def read_until_damaged(

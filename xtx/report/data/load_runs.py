@@ -28,7 +28,7 @@ from xtx.runs.checkpoint_file import list_checkpoints
 from xtx.runs.line_files import MAX_NUMBER, RoomMove, read_episodes, read_lines
 from xtx.runs.run_config import read_config
 from xtx.runs.run_folder import CHANGES
-from xtx.runs.viewer_files import LONGEST_NAME, MOST_PAIRS, MOST_WAYS
+from xtx.runs.viewer_files import MAX_NAME_LETTERS, MAX_PAIRS, MAX_WAYS
 
 SUMMARIES = "seed-*.json"
 """What files with summaries of runs are called; one that is named itself may be called anything."""
@@ -270,10 +270,10 @@ def _read_moves(folder: Path, notes: list[str]) -> list[RoomMove]:
             move = msgspec.convert(line, RoomMove)
             if not 0 <= move.step < MAX_NUMBER:
                 raise BadFileError("no step in it")
-            if len(moves) == MOST_PAIRS * MOST_WAYS:
+            if len(moves) == MAX_PAIRS * MAX_WAYS:
                 notes.append(f"rooms.jsonl has more than {len(moves):,} lines, and the rest is left out")
                 break
-            short = (name[:LONGEST_NAME] for name in (move.origin, move.action, move.target))
+            short = (name[:MAX_NAME_LETTERS] for name in (move.origin, move.action, move.target))
             moves.append(RoomMove(move.step, *short))
     except (ValueError, OSError) as error:
         notes.append(f"rooms.jsonl is damaged ({explain_read_error(error)}), so there is no map")

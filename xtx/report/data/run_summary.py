@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from xtx.report.data.load_runs import RunData
     from xtx.report.data.run_groups import Variant
 
-MOST_FIRSTS = 300
-MOST_STARTS = 20
-MOST_CHANGES = 20
+MAX_FIRSTS = 300
+MAX_STARTS = 20
+MAX_CHANGES = 20
 """Most changes from outside in a summary, the newest; each is one sentence."""
-MOST_ACTION_LETTERS = 16_000
+MAX_ACTION_LETTERS = 16_000
 """All commands of the best episode together; a longer list is left out whole, since part of it leads nowhere."""
 
 _GAME_CHANGE = re.compile(r"(config\.json: game) was .*?(?=; |$)")
@@ -228,9 +228,9 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
     if best is None:
         raise UserError(f"{run.folder}: no episode has ended yet, so there is nothing to summarise")
     starts = [read_start(start) for start in run.starts]
-    kept = starts if len(starts) <= MOST_STARTS else [starts[0], *starts[1 - MOST_STARTS :]]
-    firsts = [digest.firsts[place] for place in _spread_places(len(digest.firsts), MOST_FIRSTS)]
-    if sum(map(len, best.actions)) > MOST_ACTION_LETTERS:
+    kept = starts if len(starts) <= MAX_STARTS else [starts[0], *starts[1 - MAX_STARTS :]]
+    firsts = [digest.firsts[place] for place in _spread_places(len(digest.firsts), MAX_FIRSTS)]
+    if sum(map(len, best.actions)) > MAX_ACTION_LETTERS:
         best = replace(best, actions=[])
     return Summary(
         xtx_summary=1,
@@ -263,7 +263,7 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
             name: Series([int(step) for step in steps], [float(value) for value in values])
             for name, (steps, values) in run.numbers.items()
         },
-        changes=[_GAME_CHANGE.sub(r"\1 was changed", change) for change in run.changes[-MOST_CHANGES:]],
+        changes=[_GAME_CHANGE.sub(r"\1 was changed", change) for change in run.changes[-MAX_CHANGES:]],
     )
 
 

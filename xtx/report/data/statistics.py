@@ -63,7 +63,7 @@ def read_curve(ends: ArrayLike, values: ArrayLike, at: ArrayLike) -> Floats:
     return result
 
 
-def area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int = EPISODES_OF_MEAN) -> float:
+def compute_area_under_curve(ends: ArrayLike, scores: ArrayLike, steps: int, last: int = EPISODES_OF_MEAN) -> float:
     """The running average, averaged over all steps of the run; it counts as 0 until the first episode ends.
 
     So a run that has its final score early has more than one that gets there late.
@@ -167,7 +167,7 @@ class Estimate:
     high: float
 
 
-def aggregates(
+def compute_aggregates(
     scores: Scores, resamples: int = RESAMPLES, seed: int = 0, cut: float | None = None
 ) -> dict[str, Estimate]:
     """Median, IQM, mean and optimality gap, each with its stratified-bootstrap interval. `cut` is the IQM's.

@@ -111,7 +111,7 @@ def _explain(field: Field) -> str:
         said.append("With one seed each, nothing can be said of how sure these figures are.")
     elif few == 1:
         said.append("Where a game has one seed, its uncertainty is not in the intervals.")
-    said += _said_of_steps(field)
+    said += _describe_cut(field)
     if field.absent:
         few_steps = f"less than {FAR_ENOUGH:.0%} of the longest run's steps"
         said.append(
@@ -120,7 +120,7 @@ def _explain(field: Field) -> str:
     return " ".join(said)
 
 
-def _said_of_steps(field: Field) -> list[str]:
+def _describe_cut(field: Field) -> list[str]:
     if not field.cut:
         return []
     cut = ", ".join(f"{v.title} {' and '.join(map(format_count, steps))}" for v, steps in field.cut.items())
@@ -130,7 +130,7 @@ def _said_of_steps(field: Field) -> list[str]:
 def _make_summary(board: Board, field: Field, name: str) -> list[Block]:
     """Aggregate metrics and performance profiles; `name` is part of the names of the plots' files."""
     cut = statistics.choose_cut(*field.scores.values())
-    estimates = {label: statistics.aggregates(games, cut=cut) for label, games in field.scores.items()}
+    estimates = {label: statistics.compute_aggregates(games, cut=cut) for label, games in field.scores.items()}
     colours = board.colours
     metrics = list(statistics.AGGREGATES)
     certain = {label: any(len(game) > 1 for game in games) for label, games in field.scores.items()}

@@ -22,7 +22,7 @@ from xtx.report.plots.svg_plots import Line, LinePlot
 from xtx.runs.viewer_files import Turn
 
 POINTS = 120
-MOST_ROWS = 60
+MAX_ROWS = 60
 ENDINGS = {"won": "won", "died": "ended by the game", "limit": "step limit"}
 
 
@@ -117,8 +117,8 @@ def make_learning_figure(run: RunData, name: str, label: str, colour: int) -> Fi
 def _make_thresholds(run: RunData) -> Section:
     """Each score that was the highest so far: when an episode first had it, and how usual it is now."""
     firsts = [first for first in run.digest.firsts if first.score > 0] or run.digest.firsts
-    if len(firsts) > MOST_ROWS:
-        firsts = [firsts[place] for place in np.unique(np.linspace(0, len(firsts) - 1, MOST_ROWS).astype(int))]
+    if len(firsts) > MAX_ROWS:
+        firsts = [firsts[place] for place in np.unique(np.linspace(0, len(firsts) - 1, MAX_ROWS).astype(int))]
     rows = []
     for first in firsts:
         share = format_percent(run.digest.compute_share_having(first.score))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DPI = 200
 PRINTED_MARKERS = {"circle": "o", "square": "s", "up": "^", "diamond": "D", "down": "v", "plus": "P"}
-LARGEST = 40.0
+MAX_INCHES = 40.0
 """Inches: a map with hundreds of rooms is drawn smaller beyond that."""
 
 
@@ -51,7 +51,7 @@ def draw_figure(plot: Plot, title: str = "") -> Figure:
 def _measure(plot: Plot) -> tuple[float, float]:
     if isinstance(plot, MapPlot):
         width, height = plot.size
-        scale = min(1.0, LARGEST / (max(width, height) / 80))
+        scale = min(1.0, MAX_INCHES / (max(width, height) / 80))
         return width / 80 * scale, height / 80 * scale
     return (4.6, 3.0) if isinstance(plot, LinePlot) else (4.6, 0.8 + 0.3 * len(plot.bars))
 

@@ -21,7 +21,7 @@ DIRECTIONS = _COMPASS | {
     "ne": (1, -1), "nw": (-1, -1), "se": (1, 1), "sw": (-1, 1), "u": (1, -1), "d": (-1, 1),
 }  # fmt: skip
 """Where on paper a direction leads; `up` and `down` go aslant, so that the compass has the straight ways."""
-MOST_ROOMS = 400
+MAX_ROOMS = 400
 """Most rooms on one map; a larger one cannot be read."""
 
 
@@ -78,7 +78,7 @@ def lay_out(moves: Sequence[RoomMove]) -> dict[str, Place]:
     taken: set[Place] = set()
 
     def put(room: str, wanted: Place) -> None:
-        if room not in places and len(places) < MOST_ROOMS:
+        if room not in places and len(places) < MAX_ROOMS:
             places[room] = _find_nearest_free(wanted, taken)
             taken.add(places[room])
 

@@ -89,13 +89,13 @@ class MapPlot:
         return f'<g class="room {kind}" data-tip="{escape(said)}"><rect {box} rx="5"/>{text}</g>'
 
     def _draw_way(self, way: RoomLink) -> str:
-        path = self.path(way)
+        path = self.trace(way)
         said = f"{way.origin} → {way.target}: {', '.join(way.there)}"
         said += f"\n{way.target} → {way.origin}: {', '.join(way.back)}" if way.back else ""
         kind = "way" if way.back else "way once"
         return f'<g data-tip="{escape(said)}"><path class="feel" d="{path}"/><path class="{kind}" d="{path}"/></g>'
 
-    def path(self, way: RoomLink) -> str:
+    def trace(self, way: RoomLink) -> str:
         """Straight between neighbours; bowed where it would run behind other rooms."""
         (x0, y0), (x1, y1) = self.find_middle(way.origin), self.find_middle(way.target)
         across, down = (x1 - x0) / ACROSS, (y1 - y0) / DOWN

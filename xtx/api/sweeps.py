@@ -130,7 +130,7 @@ def _run_all(folder: Path, plan: list[PlannedRun], executor: RunExecutor, retrie
     from xtx.sweep.scheduler import RunState, Scheduler
     from xtx.training.stop import stop_on_signal
 
-    with stop_on_signal() as stop, SweepDisplay(Console(quiet=not progress)) as show:
+    with stop_on_signal() as stop, SweepDisplay(Console(quiet=not progress, highlight=False)) as show:
         scheduler = Scheduler(folder.absolute(), plan, executor, retries, show.tell)
         scheduler.run_all(show.show, lambda: stop.is_requested)
     states = [item.state for item in scheduler.items]

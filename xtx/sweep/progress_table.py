@@ -175,12 +175,12 @@ def print_result(console: Console, items: Sequence[SweepRun], out: Path) -> None
     console.print(build_table(items, console.width))
     if (means := build_means(items)) is not None:
         console.print(means)
-    console.print(format_overview(items), highlight=False, soft_wrap=True, markup=False)
+    console.print(format_overview(items), soft_wrap=True, markup=False)
     for item in items:
         if item.state is RunState.FAILED:
-            console.print(f"\n{item.path} failed: {item.why}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"\n{item.path} failed: {item.why}", soft_wrap=True, markup=False)
             for line in item.log:
-                console.print(f"    {line}", highlight=False, soft_wrap=True, markup=False)
+                console.print(f"    {line}", soft_wrap=True, markup=False)
 
 
 def _choose_shown(items: Sequence[SweepRun], rows: int) -> list[SweepRun]:

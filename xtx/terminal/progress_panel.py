@@ -55,7 +55,7 @@ class LivePanel:
 
     def tell(self, line: str) -> None:
         """A line that stays, above what is drawn."""
-        self._console.print(f"xtx: {line}", highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
+        self._console.print(f"xtx: {line}", soft_wrap=not self._console.is_terminal, markup=False)
 
     def draw(self) -> RenderableType:
         """What is shown at this moment."""
@@ -121,7 +121,7 @@ class SurveyProgress:
             self._status.update(line)
         elif now - self._printed > _LINE_EVERY:
             self._printed = now
-            self._console.print(line, highlight=False, soft_wrap=True)
+            self._console.print(line, soft_wrap=True)
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from xtx.files.bounded_reads import BadFileError, read_json
 from xtx.report.data import statistics
 from xtx.report.data.agent_names import shorten_agent
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.run_groups import FIRST_AGENTS
+from xtx.report.data.run_groups import FIRST_AGENTS, find_game_name
 from xtx.report.formats.html import Piece, make_figure_html, make_transcript_html
 from xtx.report.number_format import format_amount, format_count, format_duration, format_number
 from xtx.report.pages.by_run import make_learning_figure
@@ -72,9 +72,7 @@ def _make_panel_or_explain(run: RunData, live: LiveState) -> list[Piece]:
 
 def _make_panel(run: RunData, live: LiveState) -> Iterator[Piece]:
     config, name = run.config, f"now-{make_key(run.folder)}"
-    title = f"{Path(config.game).stem or 'lowwater'} · {shorten_agent(config.agent)} · seed {config.seed}"
-    if config.game.startswith("toy:"):
-        title = title.replace(Path(config.game).stem, config.game, 1)
+    title = f"{find_game_name(config.game)} · {shorten_agent(config.agent)} · seed {config.seed}"
     yield Piece(f'<section><h3 id="{name}">{escape(title)}</h3>')
     yield Piece(_format_progress(run, live, f"{name}-progress"), f"{name}-progress")
     yield Piece('<div class="panel">')

@@ -39,14 +39,14 @@ def run(_: Args) -> None:
             _describe_place(entry, path, notes),
             style="" if path else "dim",
         )
-    console = Console()
+    console = Console(highlight=False)
     console.print(table)
     lines = [f"{here} of {len(known)} stories are here. Add yours: {format_command('games', 'add', 'FILE_OR_FOLDER')}"]
     lines += [
         f"XTX_GAMES names {folder}, which is no folder that can be read."
         for folder in known_games.list_absent_folders()
     ]
-    console.print("", *lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
+    console.print("", *lines, sep="\n", markup=False, soft_wrap=True)
 
 
 def _describe_place(entry: known_games.Entry, path: Path | None, notes: list[str]) -> str:

@@ -58,7 +58,7 @@ class Args:
 def run(args: Args) -> None:
     """Prints the table."""
     if args.run is not None:
-        print_run(Console(), args.run)
+        print_run(Console(highlight=False), args.run)
         return
     if args.steps < 1 or args.warmup < 0:
         raise UserError("--steps takes a number from 1, --warmup from 0")
@@ -82,7 +82,7 @@ def run(args: Args) -> None:
     from xtx.training.session import RestoredRun, open_vector
 
     clock = run_parts.agent.brief.clock
-    console = Console()
+    console = Console(highlight=False)
     began = [time.perf_counter(), 0.0]
     before = [WorkTotals()]
 
@@ -110,15 +110,13 @@ def run(args: Args) -> None:
     console.print(
         f"{steps / seconds:.1f} game steps/s; {steps / outside:.1f} outside imitation training; "
         f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB (without the games' "
-        "processes)",
-        highlight=False,
+        "processes)"
     )
     if worked:
         console.print(
             f"The games' processes were busy for {worked:.1f} s in all: {worked - searched:.1f} s with games, "
             f"{searched:.1f} s with {searches:,} searches; training waited {clock.seconds.get('games', 0.0):.1f} s "
-            "for them.",
-            highlight=False,
+            "for them."
         )
 
 
@@ -184,12 +182,11 @@ def print_run(console: Console, folder: Path) -> None:
     _print_table(console, spent.parts, seconds, spent.step, config.num_envs)
     console.print(
         f"{spent.step / seconds:.1f} game steps/s; {spent.step / (seconds - training):.1f} outside imitation training, "
-        f"which took {training / seconds:.0%}; {spent.searches:,} searches took {spent.searched:.1f} s in all",
-        highlight=False,
+        f"which took {training / seconds:.0%}; {spent.searches:,} searches took {spent.searched:.1f} s in all"
     )
     if training:
         quarters = ", ".join("-" if math.isnan(share) else f"{share:.0%}" for share in list_quarter_shares(lines))
-        console.print(f"Imitation training's share in each quarter of these steps: {quarters}", highlight=False)
+        console.print(f"Imitation training's share in each quarter of these steps: {quarters}")
 
 
 def _print_table(console: Console, parts: Mapping[str, float], seconds: float, steps: int, num_envs: int) -> None:

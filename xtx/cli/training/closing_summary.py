@@ -31,15 +31,15 @@ def print_summary(console: Console, run: Run, game_setup: GameSetup, seconds: st
     try:
         episodes = read_episodes(run.folder)
     except (msgspec.MsgspecError, OSError) as error:
-        console.print(f"\nDone in {seconds}; {run.folder / 'episodes.jsonl'} is damaged ({error}).", highlight=False)
+        console.print(f"\nDone in {seconds}; {run.folder / 'episodes.jsonl'} is damaged ({error}).")
         return
-    console.print(f"\nDone in {seconds}: {config.steps:,} steps, {len(episodes):,} episodes.", highlight=False)
+    console.print(f"\nDone in {seconds}: {config.steps:,} steps, {len(episodes):,} episodes.")
     if not episodes:
-        console.print("No episode ended in that time; try more --steps.", highlight=False)
+        console.print("No episode ended in that time; try more --steps.")
         return
     curve = score_curve(episodes, config.steps)
     for line in draw(curve, config.steps):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, markup=False)
     best = max(episodes, key=lambda episode: episode.score)
     last = [episode.score for episode in episodes[-EPISODES_OF_MEAN:]]
     where = f"of {game_setup.max_score} points"
@@ -55,7 +55,7 @@ def print_summary(console: Console, run: Run, game_setup: GameSetup, seconds: st
         rows.append((f"the walkthrough, in {len(game_setup.walkthrough)} moves", f"{game_setup.max_score}"))
     width = max(len(name) for name, _ in rows)
     for name, score in rows:
-        console.print(f"  {name:{width}}  {score:>6} {where}", highlight=False)
+        console.print(f"  {name:{width}}  {score:>6} {where}")
     title = f"{config.agent} learns {game_setup.name} ({game_setup.max_score} points at most)"
     picture = save_picture(run.folder, title)
     commands = {
@@ -66,7 +66,7 @@ def print_summary(console: Console, run: Run, game_setup: GameSetup, seconds: st
     }
     lines = ["What to try next:", *join_columns(commands, console.width)]
     lines += [f"The curve as a picture: {picture}"] if picture else []
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)
+    console.print("\n".join(lines), soft_wrap=True)
 
 
 def join_columns(commands: Mapping[str, str], width: int) -> list[str]:

@@ -26,7 +26,7 @@ class Display(LivePanel):
     """Shows a run while it is under way."""
 
     def __init__(self, run: Run, game_setup: GameSetup, device: str, *, quiet: bool = False) -> None:
-        super().__init__(Console(stderr=False), quiet=quiet)
+        super().__init__(Console(highlight=False), quiet=quiet)
         self._run = run
         self._game_setup = game_setup
         self._progress: TrainingProgress | None = None
@@ -35,13 +35,12 @@ class Display(LivePanel):
         self._began = time.monotonic()
         self._is_stopping = False
         config = run.config
-        self._console.print(
-            f"xtx: {config.agent} learns {game_setup.name} (at most {game_setup.max_score} points) on {device}, "
-            f"seed {config.seed}, {config.steps:,} steps, actions: {config.actions}; run folder: {run.folder}",
-            highlight=False, soft_wrap=not self._console.is_terminal,
-        )  # fmt: skip
+        self.tell(
+            f"{config.agent} learns {game_setup.name} (at most {game_setup.max_score} points) on {device}, "
+            f"seed {config.seed}, {config.steps:,} steps, actions: {config.actions}; run folder: {run.folder}"
+        )
         if not quiet:
-            self._console.print("looking into the game ...", highlight=False)
+            self._console.print("looking into the game ...")
 
     def show_survey(self) -> SurveyProgress:
         """Shows how far the survey of the story has come, within `with`."""
@@ -71,7 +70,7 @@ class Display(LivePanel):
             self._marks = [*(recent or self._marks[-1:]), (now, progress.steps)]
         if self._live is None and not self._quiet and now - self._shown > LINE_EVERY:
             self._shown = now
-            self._console.print(self._format_line(progress), highlight=False, soft_wrap=True)
+            self._console.print(self._format_line(progress), soft_wrap=True)
 
     def _compute_speed(self) -> float:
         """Game steps a second, of late."""
@@ -126,7 +125,7 @@ class Display(LivePanel):
                 so_far = f"{score} of {self._game_setup.max_score} points" if p.episodes else "no episode has ended yet"
                 self.tell(f"{p.steps:,} of {p.total:,} steps, {p.episodes:,} episodes; {so_far}")
             self.tell("stopped and saved; go on with:")
-            console.print(f"  {format_command('resume', folder)}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"  {format_command('resume', folder)}", soft_wrap=True, markup=False)
             return
         print_summary(console, self._run, self._game_setup, format_time(time.monotonic() - self._began))
 

@@ -186,7 +186,7 @@ def _set_loggers(args: Args, out: Path, runs: Sequence[PlannedRun]) -> None:
 
 
 def _run_all(args: Args, out: Path, runs: Sequence[PlannedRun], executor: RunExecutor) -> int:
-    console = Console()
+    console = Console(highlight=False)
     with stop_on_signal() as stop, SweepDisplay(console) as show:
         stop.show = lambda: show.is_live  # which says so itself
         scheduler = Scheduler(out.absolute(), runs, executor, args.retries, show.tell)
@@ -208,7 +208,7 @@ def _print_next_steps(console: Console, items: Sequence[SweepRun], out: Path) ->
     same_command = format_command(*sys.argv[1:])
 
     def say(line: str, command: str) -> None:
-        console.print(f"xtx: {line}:\n  {command}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"xtx: {line}:\n  {command}", soft_wrap=True, markup=False)
 
     if RunState.STOPPED in states:
         say("stopped and saved; go on with the same command", same_command)

@@ -24,8 +24,8 @@ from xtx.config.settings import (
 from xtx.report.data.agent_names import shorten_agents
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
-from xtx.report.data.paper_tables import read_paper
-from xtx.report.data.statistics import Floats, normalise, read_curve
+from xtx.report.data.paper_tables import PaperFigures, read_paper
+from xtx.report.data.statistics import Floats, read_curve
 from xtx.report.number_format import format_amount, format_number
 
 FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
@@ -75,9 +75,11 @@ class Variant:
         how = [word for word, holds in ways if holds]
         return self.row + (f" ({', '.join(how)})" if how else "")
 
-    def normalise(self, scores: Floats) -> Floats | None:
-        """Scores / maximum, cut above at 1; None where the maximum is not known."""
-        return normalise(scores, self.maximum) if self.maximum else None
+    @property
+    def published(self) -> Mapping[str, PaperFigures]:
+        """The paper's figures of the game if it is played like that, by agent."""
+        row = read_paper().choose_table(self.stochastic).rows.get(self.row)
+        return row.agents if row and not self.is_whole else {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,8 +74,7 @@ def _make_rows(
 
 def _make_block(compared: dict[str, list[Group]], games: Sequence[Variant], table: PaperTable) -> list[Row]:
     """The agents that have all of some games; nothing for one agent that the paper does not have."""
-    published = {game: _find_figures(table, game) for game in games}
-    beside = [agent for agent in table.normalised if all(agent in published[game] for game in games)]
+    beside = [agent for agent in table.normalised if all(agent in game.published for game in games)]
     agents = {groups[0].agent for groups in compared.values()}
     if len(compared) < 2 and not agents & set(beside):
         return []
@@ -91,11 +90,11 @@ def _make_block(compared: dict[str, list[Group]], games: Sequence[Variant], tabl
     rows = [Row([f"{format_amount(len(games), 'game')}: {names}{' steps' if cut else ''}"], kind="group")]
     for label, groups in compared.items():
         steps = [end[label] for end in ends]
-        paper = [published[game].get(groups[0].agent) for game in games]
+        paper = [game.published.get(groups[0].agent) for game in games]
         rows.append(_make_row(label, groups, steps, [None] * len(games) if cut else paper, bool(cut)))
     for agent in beside:
         if agent not in agents and not cut:
-            figures = [_normalise(game, published[game][agent]) for game in games]
+            figures = [_normalise(game, game.published[agent]) for game in games]
             avg, best = (describe_mean([one[place] for one in figures]) for place in (0, 1))
             rows.append(Row([agent, DASH, DASH, avg, DASH, best, ""], agent, "absent"))
     return rows
@@ -133,11 +132,6 @@ def _make_row(
 def _normalise(game: Variant, figures: PaperFigures) -> tuple[float, float]:
     avg, best = (float(normalise(score, game.maximum or 1)) for score in (figures.avg, figures.max))
     return avg, best
-
-
-def _find_figures(table: PaperTable, variant: Variant) -> dict[str, PaperFigures]:
-    row = table.rows.get(variant.row)
-    return row.agents if row and not variant.is_whole else {}
 
 
 def describe_mean(values: Sequence[float]) -> str:

@@ -33,8 +33,7 @@ class Side:
 
 def list_sides(board: Board, variant: Variant) -> list[Side]:
     """The agents of a game: all that we have, then those that only the paper has."""
-    row = read_paper().choose_table(variant.stochastic).rows.get(variant.row)
-    published = row.agents if row and not variant.is_whole else {}
+    published = variant.published
     ours = [Side(group.label, group, published.get(group.agent)) for group in board.list_groups(variant)]
     have = {side.ours.agent for side in ours if side.ours}
     return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
@@ -44,8 +43,7 @@ def find_published(group: Group) -> PaperFigures | None:
     """The paper's figures of an agent on a game, if it has them and our runs are not much shorter."""
     if group.steps < FAR_ENOUGH * find_paper_steps(group.agent):
         return None
-    row = read_paper().choose_table(group.variant.stochastic).rows.get(group.variant.row)
-    return row.agents.get(group.agent) if row and not group.variant.is_whole else None
+    return group.variant.published.get(group.agent)
 
 
 def find_reference(groups: Sequence[Group]) -> tuple[str, float] | None:

@@ -12,7 +12,8 @@ import msgspec
 
 from xtx.core import UserError, warn
 from xtx.games.catalog.known_games import find_user_folder
-from xtx.sweep.local_processes import LocalExecutor, count_processors
+from xtx.processes.cpu_count import list_usable_processors
+from xtx.sweep.local_processes import LocalExecutor
 from xtx.sweep.run_plan import STAR, PlannedRun, SweepGame, find_games
 from xtx.sweep.run_process import SweepRunResources
 from xtx.sweep.scheduler import RunExecutor
@@ -124,8 +125,9 @@ def _make_executor(options: SweepOptions, out: Path, shared: SharedSettings) -> 
         )
     pick_device(shared.device)  # for its complaint if the GPU of the earlier runs is gone
     gpus_here = _list_gpus() if shared.device == "cuda" else []
-    jobs = options.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else count_processors())
-    resources = msgspec.structs.replace(resources, processors=max(1, count_processors() // jobs))
+    processors = len(list_usable_processors())
+    jobs = options.jobs or (RUNS_PER_GPU * len(gpus_here) if gpus_here else processors)
+    resources = msgspec.structs.replace(resources, processors=max(1, processors // jobs))
     return LocalExecutor(out, resources, jobs, gpus_here)
 
 

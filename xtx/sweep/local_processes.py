@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtx.processes.child_processes import describe_end
-from xtx.processes.cpu_count import list_usable_processors
 from xtx.sweep.run_plan import PlannedRun
 from xtx.sweep.run_process import FINISHED, STOPPED, USER_ERROR, SweepRunResources, start_process
 from xtx.sweep.scheduler import AttemptOutcome, RunEvent
@@ -103,8 +102,3 @@ def classify_exit(folder: Path, status: int, asked: bool) -> tuple[AttemptOutcom
             return AttemptOutcome.HELD, ""
         return AttemptOutcome.HOPELESS, said[0] if said else why
     return AttemptOutcome.FAILED, why
-
-
-def count_processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(list_usable_processors())

@@ -19,7 +19,7 @@ from xtx.report.pages.by_run import make_learning_figure
 from xtx.report.pages.document import Figure
 from xtx.report.plots.room_layout import lay_out, make_chart
 from xtx.report.plots.room_map import MapPlot
-from xtx.runs.viewer_files import EnvState, LiveState, Turn
+from xtx.runs.viewer_files import EnvState, LiveState
 
 FILES = ("config.json", "versions.json", "metrics.jsonl", "episodes.jsonl", "rooms.jsonl", "timing.jsonl",
          "evaluations.jsonl", "live.json")  # fmt: skip
@@ -82,7 +82,8 @@ def _make_panel(run: RunData, live: LiveState) -> Iterator[Piece]:
         yield Piece(f'<div data-piece="{name}-curve">{figure}</div>', f"{name}-curve")
     yield Piece('<div class="playing">')
     yield Piece(_format_envs(run, live, f"{name}-envs"), f"{name}-envs")
-    yield Piece(_format_transcript(live.turns, f"{name}-turns"), f"{name}-turns")
+    about = f'class="turns follow" data-piece="{name}-turns" tabindex="0" aria-label="what is played"'
+    yield Piece(f"<div {about}>{make_transcript_html(live.turns)}</div>", f"{name}-turns")
     yield Piece("</div>")
     if run.moves:
         known = make_chart(run.moves)
@@ -127,8 +128,3 @@ def _format_progress(run: RunData, live: LiveState, name: str) -> str:
             words.append(f"{format_duration((steps - step) / run.speed)} left")
     bar = f'<progress max="{steps}" value="{step}"></progress>'
     return f'<div data-piece="{name}">{bar}<p class="soft">{escape(" · ".join(words))}</p></div>'
-
-
-def _format_transcript(turns: Sequence[Turn], name: str) -> str:
-    said = make_transcript_html(turns)
-    return f'<div class="turns follow" data-piece="{name}" tabindex="0" aria-label="what is played">{said}</div>'

@@ -111,20 +111,17 @@ def _explain(field: Field) -> str:
         said.append("With one seed each, nothing can be said of how sure these figures are.")
     elif few == 1:
         said.append("Where a game has one seed, its uncertainty is not in the intervals.")
-    said += _describe_cut(field)
+    if field.cut:
+        cut = ", ".join(f"{v.title} {' and '.join(map(format_count, steps))}" for v, steps in field.cut.items())
+        said.append(
+            f"Where some runs are longer than others, all are taken at a round step that each has come to: {cut}."
+        )
     if field.absent:
         few_steps = f"less than {FAR_ENOUGH:.0%} of the longest run's steps"
         said.append(
             f"Left out, because they were not run on all of these, or for {few_steps}: {', '.join(field.absent)}."
         )
     return " ".join(said)
-
-
-def _describe_cut(field: Field) -> list[str]:
-    if not field.cut:
-        return []
-    cut = ", ".join(f"{v.title} {' and '.join(map(format_count, steps))}" for v, steps in field.cut.items())
-    return [f"Where some runs are longer than others, all are taken at a round step that each has come to: {cut}."]
 
 
 def _make_summary(board: Board, field: Field, name: str) -> list[Block]:

@@ -206,18 +206,6 @@ def _make_maps(groups: list[Group]) -> list[Block]:
 # --- scores along the walkthrough ----------------------------------------------------------------------------------
 
 
-def find_first_reached(group: Group, score: float) -> tuple[float | None, int]:
-    """Steps after which an episode first had that score: the mean over the seeds that had it, and how many had."""
-    firsts = [run.digest.find_first_having(score) for run in group.runs]
-    found = [first.steps for first in firsts if first is not None]
-    return (float(np.mean(found)) if found else None), len(found)
-
-
-def compute_usual_share(group: Group, score: float) -> float:
-    """In which share of the last 100 episodes that score was had, at least once; the mean over seeds."""
-    return float(np.mean([run.digest.compute_share_having(score) for run in group.runs]))
-
-
 def _make_progress(groups: list[Group], facts: GameFacts) -> list[Block]:
     rows = []
     highest = max(run.digest.peak for group in groups for run in group.runs)
@@ -244,10 +232,12 @@ def _make_progress(groups: list[Group], facts: GameFacts) -> list[Block]:
 
 
 def _make_event_cell(group: Group, score: int) -> Cell:
-    first, seeds = find_first_reached(group, score)
-    if first is None:
+    """In which share of the last episodes that score was had, and after how many steps first: means over seeds."""
+    firsts = [first.steps for run in group.runs if (first := run.digest.find_first_having(score)) is not None]
+    if not firsts:
         return Cell(DASH)
-    share, of = compute_usual_share(group, score), len(group.runs)
+    steps, seeds, of = format_count(float(np.mean(firsts))), len(firsts), len(group.runs)
+    share = float(np.mean([run.digest.compute_share_having(score) for run in group.runs]))
     some_seeds = f" ({seeds}/{of})" if seeds < of else ""
-    hint = f"first reached after {format_count(first)} steps by {seeds} of {format_amount(of, 'seed')}"
-    return Cell(f"{format_percent(share)} · {format_count(first)}{some_seeds}", hint, share)
+    hint = f"first reached after {steps} steps by {seeds} of {format_amount(of, 'seed')}"
+    return Cell(f"{format_percent(share)} · {steps}{some_seeds}", hint, share)

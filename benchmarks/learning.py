@@ -215,8 +215,8 @@ class Questions:
             "ours: beginnings shared too": lambda: self._encode(ours, True),
         })  # fmt: skip
         sheet.add("target values of a batch", {
-            "every row packed": lambda: every_row._target.values(self.batch),
-            "distinct texts packed": lambda: distinct._target.values(self.batch),
+            "every row packed": lambda: every_row._target.compute_values(self.batch),
+            "distinct texts packed": lambda: distinct._target.compute_values(self.batch),
             "ours, nothing kept": lambda: self._values(forget=True),
             "ours, kept until the target changes": lambda: self._values(),
         })  # fmt: skip
@@ -247,7 +247,7 @@ class Questions:
     def _encode(self, engine: PlainEngine, gradients: bool = False) -> None:
         texts = np.concatenate([np.column_stack([self.batch[f"{side}{p}"] for p in PARTS]) for side in ("", "next_")])
         with torch.set_grad_enabled(gradients):
-            codes = engine._codes(texts)
+            codes = engine._encode_states(texts)
             actions = engine._encode(engine.network.texts.action, self.batch["action"])
         if gradients:
             encoders = list(engine.network.texts.parameters())
@@ -256,7 +256,7 @@ class Questions:
     def _values(self, forget: bool = False) -> None:
         if forget:
             self.ours.clear_cache()
-        self.ours._target.values(self.batch)
+        self.ours._target.compute_values(self.batch)
 
     def _update(self, forget: bool = False) -> None:
         if forget:

@@ -11,7 +11,7 @@ from report_runs import read_board, write_lines, write_run
 
 from xtx.report.data.load_runs import convert_summary, read_run
 from xtx.report.data.run_summary import read_summary, summarise, to_json
-from xtx.report.data.statistics import area_under_curve
+from xtx.report.data.statistics import compute_area_under_curve
 from xtx.report.formats.html import to_html
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.pages.build import build
@@ -92,7 +92,7 @@ def test_areas_are_compared_over_the_length_that_all_have(tmp_path: Path) -> Non
     part = text[text.index("# Milestones") :].partition("\n#")[0]
     assert "area under that curve up to step 10,000, which all rows with a figure there have come to" in part
     areas = {line.split("|")[1].strip(): line.split("|")[4].strip() for line in part.splitlines() if line[:1] == "|"}
-    exact = area_under_curve([100 * n for n in range(1, 101)], [*scores, *[8] * 89], 10_000)
+    exact = compute_area_under_curve([100 * n for n in range(1, 101)], [*scores, *[8] * 89], 10_000)
     group = next(group for group in board.groups if group.agent == "xtx")
     assert abs(group.compute_area_at(10_000)[0] - exact) < 0.03 * exact, "read at the points that summaries hold"
     assert areas["xtx"] == f"{group.compute_area_at(10_000)[0]:.1f}" and areas["drrn"] == "4.0"

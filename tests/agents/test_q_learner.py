@@ -394,9 +394,9 @@ def test_the_target_has_room_only_for_what_it_was_asked() -> None:
     codes = _Codes(encoder, embedding, state_ids)
     asked = numbers[[4999, 3, 3, 2000]]
     with torch.no_grad():
-        first = codes.of(asked)
-        again = codes.of(numbers[1990:2100])
-        assert torch.equal(codes.of(asked), first)
+        first = codes.look_up(asked)
+        again = codes.look_up(numbers[1990:2100])
+        assert torch.equal(codes.look_up(asked), first)
         assert torch.equal(again[10], first[3])
         assert torch.allclose(first, _encode(encoder, embedding, state_ids, asked), atol=1e-6)
     assert len(codes._codes) < 200
@@ -404,4 +404,4 @@ def test_the_target_has_room_only_for_what_it_was_asked() -> None:
     other = _Codes(encoder, embedding, state_ids)
     other.load(saved)
     assert saved["texts"].tolist() == [3, *range(1990, 2100), 4999]
-    assert torch.equal(other.of(asked), first)
+    assert torch.equal(other.look_up(asked), first)

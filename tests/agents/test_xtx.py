@@ -192,9 +192,9 @@ def test_own_targets_are_the_trajectories_that_are_imitated() -> None:
 def test_a_way_is_known_by_its_texts() -> None:
     """At the same step first, else the last time that it came by."""
     way = TrajectoryReplay(np.array([[1, 2, 3, 10], [4, 2, 3, 11], [1, 2, 3, 12]], np.int32))
-    assert [way.action(EncodedState(1, 2, 3, 0), step) for step in (0, 1, 2, 3)] == [10, 12, 12, 12]
-    assert way.action(EncodedState(4, 2, 3, 7), 0) == 11
-    assert way.action(EncodedState(1, 2, 4, 0), 0) is None
+    assert [way.find_action(EncodedState(1, 2, 3, 0), step) for step in (0, 1, 2, 3)] == [10, 12, 12, 12]
+    assert way.find_action(EncodedState(4, 2, 3, 7), 0) == 11
+    assert way.find_action(EncodedState(1, 2, 4, 0), 0) is None
 
 
 def test_a_way_back_is_retraced(monkeypatch: pytest.MonkeyPatch) -> None:

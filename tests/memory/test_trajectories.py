@@ -295,7 +295,7 @@ def test_what_is_never_drawn_is_dropped_beyond_the_budget() -> None:
     before = filled.probabilities()
     filled.add(reach(5, 8, mark=99))  # met again: kept again
     assert filled._groups[5][8].count == 2 and filled._groups[5][8].seen == 1
-    assert filled._groups[5][8].kept[0].steps()[0, 0] == 99
+    assert filled._groups[5][8].kept[0].copy_steps()[0, 0] == 99
     assert filled.probabilities().keys() == before.keys()
 
 

@@ -302,7 +302,7 @@ def test_a_run_and_its_summary_count_once(runs: Path, tmp_path: Path, capsys: py
     out = tmp_path / "results"
     summarise_all(out, runs)
     board = read_board(runs, out)
-    assert len(board.runs) == 4 and not any(run.summary for run in board.runs)
+    assert len(board.runs) == 4 and not any(run.is_summary for run in board.runs)
     assert sum("is the same run as" in note for note in board.notes) == 4
     assert [run.folder for run in board.runs] == [run.folder for run in read_board(runs).runs]
     assert main(["report", str(runs), str(out), "--out", str(tmp_path / "r.csv"), "--no-walkthroughs"]) == 0
@@ -316,7 +316,7 @@ def test_of_a_run_and_its_summary_what_came_further_counts(tmp_path: Path) -> No
     summarise_all(tmp_path / "results", late)
     early = write_run(tmp_path / "early", learning(40, 1, 100), reached=10_000)
     (run,) = read_board(early, tmp_path / "results").runs
-    assert run.summary and run.reached == 20_000
+    assert run.is_summary and run.reached == 20_000
 
 
 def test_what_a_summary_knows_of_a_game_holds_for_all_its_runs(tmp_path: Path) -> None:

@@ -450,7 +450,7 @@ def _with_stalls(stalls: list[Stall]) -> Iterator[None]:
 
     def disturb(training: xtx.training.loop.Training) -> None:
         pids = training._games.pids  # none in the undisturbed run
-        for stall in [stall for stall in waiting if pids and stall.vector_step == training._make_vector_steps]:
+        for stall in [stall for stall in waiting if pids and stall.vector_step == training._vector_steps]:
             waiting.remove(stall)
             os.kill(pids[stall.worker], stall.signal)
         step(training)
@@ -481,7 +481,7 @@ def _in_simulation(calls: FileCalls, save_every: int, outcome: Outcome) -> Itera
         mock.patch.object(
             xtx.training.loop.Training,
             "_is_checkpoint_due",
-            lambda training: training._make_vector_steps % save_every == 0,
+            lambda training: training._vector_steps % save_every == 0,
         ),
         mock.patch.object(xtx.runs.viewer_files, "time", _Clock()),
         mock.patch.object(xtx.cli.training.progress_display, "Display", _SilentDisplay),

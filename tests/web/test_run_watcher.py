@@ -46,7 +46,7 @@ def test_what_is_newer_than_a_version() -> None:
     third = second.make_next(page, [*second.pieces, Piece("d", "3")])
     assert third.list_changes(first.version) is None and third.list_changes(second.version) is None
     assert third.list_changes(third.version + 1) is None, "a version of the future is another server's"
-    assert third.next(Document("t", "other agents", []), third.pieces).list_changes(third.version) is None
+    assert third.make_next(Document("t", "other agents", []), third.pieces).list_changes(third.version) is None
 
 
 def test_new_episodes_change_pieces_and_nothing_else(tmp_path: Path, add_run: AddRun) -> None:

@@ -62,7 +62,7 @@ class RunData:
     """Losses and the like: at these steps, these values; summaries of earlier versions have none."""
     evaluations: list[Evaluation] = field(default_factory=list)
     """What `xtx evaluate` found, one by one; a summary has none."""
-    summary: bool = False
+    is_summary: bool = False
     """Whether a summary is all there is of it."""
     facts: GameFacts | None = None
     """What its summary holds of the game."""
@@ -235,7 +235,7 @@ def convert_summary(path: Path, summary: Summary) -> RunData:
         notes=notes,
         changes=summary.changes,
         numbers=summary.read_numbers(),
-        summary=True,
+        is_summary=True,
         facts=summary.game,
     )
 

@@ -70,7 +70,7 @@ def fill_cells(board: Board, stochastic: bool) -> list[FilledCell]:
 
 def _fill(groups: Sequence[Group], paper: PaperFigures) -> FilledCell | None:
     by_length = sorted(groups, key=lambda group: group.steps)
-    if by_length and not by_length[-1].fewer_steps:
+    if by_length and not by_length[-1].has_fewer_steps:
         return FilledCell(by_length[-1], by_length[-1].steps, paper)
     enough = [group for group in by_length if group.steps >= FEWER_STEPS]
     return FilledCell(enough[0], FEWER_STEPS, paper) if enough else None
@@ -98,7 +98,7 @@ def _describe_lengths_and_seeds(cells: Sequence[FilledCell]) -> str:
     """How many cells are as long as the paper's runs, and how many have which number of seeds, in brackets."""
     if not cells:
         return ""
-    num_fewer = sum(cell.group.fewer_steps for cell in cells)
+    num_fewer = sum(cell.group.has_fewer_steps for cell in cells)
     lengths = [f"{len(cells) - num_fewer} as long as the paper's runs"] if num_fewer < len(cells) else []
     lengths += [f"{num_fewer} at {FEWER_STEPS:,} steps {FEWER}"] if num_fewer else []
     seeds = sorted(Counter(len(cell.group.runs) for cell in cells).items())

@@ -32,7 +32,7 @@ MEANINGS = {
 def list_marks(group: Group) -> list[Mark]:
     """The marks of a row, in the order of `MEANINGS`."""
     found = []
-    if group.fewer_steps:
+    if group.has_fewer_steps:
         found.append(Mark(FEWER, f"the paper's runs have {find_paper_steps(group.agent):,} steps"))
     if group.other_settings:
         found.append(Mark(OTHER, "not the paper's settings: " + ", ".join(group.other_settings)))

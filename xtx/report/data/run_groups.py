@@ -150,7 +150,7 @@ class Group:
         return all(run.finished for run in self.runs)
 
     @property
-    def fewer_steps(self) -> bool:
+    def has_fewer_steps(self) -> bool:
         """Whether its runs are shorter than the paper's; not on a game that the paper does not have."""
         return self.variant.is_in_paper and self.steps < find_paper_steps(self.agent)
 
@@ -258,7 +258,7 @@ def group_runs(runs: Sequence[RunData], unreadable: Sequence[Unreadable], find_f
 
 def _describe_summaries(runs: Sequence[RunData]) -> list[str]:
     """What is lacking because there are only summaries of runs."""
-    of = [run for run in runs if run.summary]
+    of = [run for run in runs if run.is_summary]
     which = "all runs" if len(of) == len(runs) else f"{len(of)} of {format_amount(len(runs), 'run')}"
     said = f"read from summaries: {which}; these hold no rooms, so no map, and thinner curves; figures are exact"
     return [said] if of else []
@@ -269,8 +269,8 @@ def _drop_repeated(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
     twice, in words. Copies of folders are left alone: of these, a group counts one."""
     kept: list[RunData] = []
     notes = []
-    for run in sorted(runs, key=lambda run: (-run.reached, run.summary)):
-        same = next((other for other in kept if (run.summary or other.summary) and is_same_run(run, other)), None)
+    for run in sorted(runs, key=lambda run: (-run.reached, run.is_summary)):
+        same = next((other for other in kept if (run.is_summary or other.is_summary) and is_same_run(run, other)), None)
         if same is None:
             kept.append(run)
         else:

@@ -188,7 +188,7 @@ def _format_turn(turn: Turn, before: Turn | None) -> str:
 
 
 def _format_table(table: Table) -> Iterator[str]:
-    kind = ' class="words"' if table.words else ""
+    kind = ' class="words"' if table.has_words else ""
     columns = [_format_agent(agent) for agent in table.agents] or [""] * len(table.header)
     kinds = [' class="long"' if len(agent) > LONG else "" for agent in table.agents] or [""] * len(table.header)
     head = "".join(

@@ -47,7 +47,7 @@ def _format_block(block: Block, level: int, links: Mapping[int, str]) -> Iterato
 
 def _format_table(table: Table) -> Iterator[str]:
     yield f"| {' | '.join(_escape(name) for name in table.header)} |"
-    rest = "---" if table.words else "---:"
+    rest = "---" if table.has_words else "---:"
     yield f"|{'|'.join(['---', *[rest] * (len(table.header) - 1)])}|"
     for row in table.rows:
         yield f"| {' | '.join(_format_cells(row, len(table.header)))} |"

@@ -134,7 +134,7 @@ def _make_summary(board: Board, field: Field, name: str) -> list[Block]:
     figures = [
         Figure(
             f"aggregate-{metric.replace(' ', '-')}{name}".lower(),
-            BarPlot([Bar(a, colours[a], e[metric]) for a, e in estimates.items()], metric, points=True),
+            BarPlot([Bar(a, colours[a], e[metric]) for a, e in estimates.items()], metric, shows_points=True),
             f"{metric} (less is better)" if metric == "optimality gap" else metric,
         )
         for metric in metrics
@@ -156,7 +156,7 @@ def _make_profiles(board: Board, field: Field, name: str) -> Figure:
     lines = []
     for label, games in field.scores.items():
         profile = statistics.compute_performance_profile(games, thresholds)
-        lines.append(Line(label, colours[label], thresholds, profile.share, profile.low, profile.high, steps=True))
+        lines.append(Line(label, colours[label], thresholds, profile.share, profile.low, profile.high, is_stepped=True))
     plot = LinePlot(lines, "normalised score", "share of runs above it")
     return Figure(f"performance-profiles{name}", plot, "performance profiles: the share of runs above each score")
 

@@ -176,7 +176,7 @@ def _make_maps(groups: list[Group]) -> list[Block]:
     """One map for each agent, all laid out alike; also of runs whose figures are not counted."""
     found = {group: merge_in_order(run.moves for run in (*group.runs, *group.left_out)) for group in groups}
     found = {group: moves for group, moves in found.items() if moves}
-    lacking = [group.label for group in groups if group not in found and any(run.summary for run in group.runs)]
+    lacking = [group.label for group in groups if group not in found and any(run.is_summary for run in group.runs)]
     whose = "" if len(lacking) == len(groups) else f" of {', '.join(lacking)}"
     why = f"No map{whose}: the runs are here as summaries, which hold no rooms."
     if not found:

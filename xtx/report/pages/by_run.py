@@ -107,8 +107,8 @@ def make_learning_figure(run: RunData, name: str, label: str, colour: int) -> Fi
     curve = run.digest.curve
     means, best = (statistics.read_curve(curve.steps, values, at) for values in (curve.mean, curve.best))
     lines = [
-        Line(label, colour, at, means, steps=True, name=f"mean of the last {EPISODES_OF_MEAN} episodes"),
-        Line(label, colour, at, best, steps=True, dashed=True, name="best so far"),
+        Line(label, colour, at, means, is_stepped=True, name=f"mean of the last {EPISODES_OF_MEAN} episodes"),
+        Line(label, colour, at, best, is_stepped=True, is_dashed=True, name="best so far"),
     ]
     plot = LinePlot(lines, "steps", "score", unit="steps")
     return Figure(name, plot, "Mean of the last 100 episodes (line), best final score so far (dashed)")
@@ -145,7 +145,7 @@ def _make_best(run: RunData, best: EpisodeRecord, turns: Sequence[Turn]) -> Sect
     length = format_amount(best.length, "step")
     title = f"Best episode: {best.score} points, {length}, after {best.step:,} steps of training"
     rest: list[Block] = [Transcript(turns)] if turns else []
-    if not turns and not run.summary:
+    if not turns and not run.is_summary:
         rest.append(Text(f"Read it with what the game answered: xtx best {run.folder}"))
     return Section(title, [Text(actions), *rest], folded=True, key="best")
 
@@ -157,7 +157,7 @@ def _make_settings(run: RunData, game: str) -> Section:
     own |= {"actions": config.actions, **flatten(config.settings)}
     other = {line.partition("=")[0] for line in list_deviations(config, game)}
     rows = [Row([name, json.dumps(value), "not the paper's" if name in other else ""]) for name, value in own.items()]
-    return Section("Settings", [Table(("setting", "value", ""), rows, words=True)], folded=True)
+    return Section("Settings", [Table(("setting", "value", ""), rows, has_words=True)], folded=True)
 
 
 def _make_versions(run: RunData) -> list[Block]:
@@ -169,5 +169,5 @@ def _make_versions(run: RunData) -> list[Block]:
         ran = ", ".join([f"Python {start.get('python', '?')}", *(f"{name} {of}" for name, of in packages.items())])
         machine = f"{start.get('machine', '?')}, {start.get('processors', '?')} processors"
         rows.append(Row([str(start.get("started", DASH)), ran, str(start.get("git") or DASH), machine]))
-    table = Table(("started", "with", "git", "machine"), rows, words=True)
+    table = Table(("started", "with", "git", "machine"), rows, has_words=True)
     return [Section(f"Versions ({format_amount(len(rows), 'start')})", [table], folded=True)]

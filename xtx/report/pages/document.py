@@ -41,7 +41,7 @@ class Table:
     rows: Sequence[Row]
     agents: Sequence[str] = ()
     """The agent of each column, where columns are agents; empty for other columns."""
-    words: bool = False
+    has_words: bool = False
     """Whether the other columns hold words rather than numbers."""
 
     def drop_columns(self, names: Collection[str]) -> Table:

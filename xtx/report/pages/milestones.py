@@ -62,7 +62,7 @@ def _score_at(group: Group, step: int) -> str:
     """The mean over the seeds, where all of them have come to that step and are known there."""
     if group.steps < step:
         return DASH
-    if any(run.summary and not has_curve_point(run.digest.curve, run.reached, step) for run in group.runs):
+    if any(run.is_summary and not has_curve_point(run.digest.curve, run.reached, step) for run in group.runs):
         return DASH
     return format_number(float(group.compute_avg_at(step).mean()))
 

@@ -158,7 +158,7 @@ def _describe_certainty(board: Board) -> str:
     """How many rows have one seed, or fewer steps than the paper's runs."""
     rows = len(board.groups)
     single = sum(len(group.runs) == 1 for group in board.groups)
-    short = sum(group.fewer_steps for group in board.groups)
+    short = sum(group.has_fewer_steps for group in board.groups)
     if not single and not short:
         return f"Each figure is a mean over at least {min(len(group.runs) for group in board.groups)} seeds."
     counts = {"one seed": single, "fewer steps than the paper's runs": short}

@@ -60,15 +60,15 @@ def _draw_lines(plot: LinePlot, axes: Axes) -> None:
     several = len({line.agent for line in plot.lines}) > 1
     for line in plot.lines:
         colour = PALETTE[line.colour % COLOURS]
-        kind = "steps-post" if line.steps else "default"
-        style = "--" if line.dashed else "-"
+        kind = "steps-post" if line.is_stepped else "default"
+        style = "--" if line.is_dashed else "-"
         marked = several or np.isfinite(line.y).sum() == 1
         marker = PRINTED_MARKERS[choose_marker(line.colour)] if marked else None
         name = _escape(line.name or line.agent)
         axes.plot(line.x, line.y, style, color=colour, drawstyle=kind, linewidth=1.4, label=name, marker=marker,
                   markersize=4, markevery=max(1, len(line.x) // NUM_MARKS))  # fmt: skip
         if line.low is not None and line.high is not None:
-            step: Literal["post"] | None = "post" if line.steps else None
+            step: Literal["post"] | None = "post" if line.is_stepped else None
             axes.fill_between(line.x, line.low, line.high, step=step, color=colour, alpha=0.16, linewidth=0)
     if plot.lines:
         axes.set_xlim(min(0.0, *(line.x[0] for line in plot.lines)), max(line.x[-1] for line in plot.lines))
@@ -94,7 +94,7 @@ def _draw_bars(plot: BarPlot, axes: Axes) -> None:
             continue
         around = [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
         shown = around if estimate.high > estimate.low else None
-        if plot.points:
+        if plot.shows_points:
             axes.errorbar([estimate.value], [place], xerr=shown, fmt="o", color=colour, capsize=3)
         else:
             axes.barh([place], [estimate.value], xerr=shown, color=colour, capsize=3)

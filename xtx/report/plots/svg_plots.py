@@ -51,9 +51,9 @@ class Line:
     y: Floats
     low: Floats | None = None
     high: Floats | None = None
-    steps: bool = False
+    is_stepped: bool = False
     """Whether it jumps from value to value."""
-    dashed: bool = False
+    is_dashed: bool = False
     name: str = ""
     """If it is not the agent's."""
 
@@ -96,7 +96,7 @@ class BarPlot:
 
     bars: Sequence[Bar]
     x_label: str
-    points: bool = False
+    shows_points: bool = False
 
     def draw_svg(self) -> str:
         """The picture."""
@@ -190,8 +190,8 @@ def _draw_line_plot(plot: LinePlot, size: tuple[int, int]) -> str:
         parts.append(f'<g data-agent="{escape(line.agent)}" class="c{line.colour % COLOURS}">')
         if line.low is not None and line.high is not None:
             parts.append(f'<path class="band" d="{_trace_band(axes, line)}"/>')
-        dashed = " dashed" if line.dashed else ""
-        parts.append(f'<path class="line{dashed}" d="{_trace(axes, line.x, line.y, line.steps)}"/>')
+        dashed = " dashed" if line.is_dashed else ""
+        parts.append(f'<path class="line{dashed}" d="{_trace(axes, line.x, line.y, line.is_stepped)}"/>')
         parts += _draw_marks(axes, line) if several or np.isfinite(line.y).sum() == 1 else []
         parts.append("</g>")
     if reference is not None:  # over the curves
@@ -253,8 +253,8 @@ def _trace_band(axes: _Axes, line: Line) -> str:
     known = np.isfinite(line.low) & np.isfinite(line.high)
     if not known.any():
         return ""
-    upper = _trace(axes, line.x[known], line.high[known], line.steps)
-    lower = _trace(axes, line.x[known][::-1], line.low[known][::-1], line.steps)
+    upper = _trace(axes, line.x[known], line.high[known], line.is_stepped)
+    lower = _trace(axes, line.x[known][::-1], line.low[known][::-1], line.is_stepped)
     return f"{upper}L{lower[1:]}Z"
 
 
@@ -268,7 +268,7 @@ def _encode_data(
 
     series = []
     for line in lines:
-        one = {"agent": line.agent, "name": line.name or line.agent, "steps": line.steps}
+        one = {"agent": line.agent, "name": line.name or line.agent, "steps": line.is_stepped}
         one |= {"x": [float(f"{v:.6g}") for v in line.x], "y": round_all(line.y)}
         if line.low is not None and line.high is not None:
             one |= {"low": round_all(line.low), "high": round_all(line.high)}
@@ -287,7 +287,7 @@ def _draw_bar_plot(plot: BarPlot) -> str:
     row, height = 26, TOP + BOTTOM + 26 * max(1, len(bars))
     limits = [v for bar in shown if bar.estimate for v in (bar.estimate.value, bar.estimate.low, bar.estimate.high)]
     low, high = min([0.0, *limits]), max([*limits, 0.0])
-    if plot.points and limits:  # intervals need no zero, and one far away would make them small
+    if plot.shows_points and limits:  # intervals need no zero, and one far away would make them small
         low, high = min(limits), max(limits)
         room = 0.1 * (high - low) or 0.05
         low, high = low - room, high + room
@@ -302,7 +302,7 @@ def _draw_bar_plot(plot: BarPlot) -> str:
         parts.append(f'<g data-agent="{escape(bar.agent)}" class="c{bar.colour % COLOURS}">')
         parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(_shorten(bar.agent))}</text>')
         if bar.estimate is not None:
-            parts += _draw_bar(axes, bar.estimate, y, plot.points)
+            parts += _draw_bar(axes, bar.estimate, y, plot.shows_points)
         parts.append("</g>")
     return _wrap_svg(parts, (WIDTH, height), plot.x_label)
 

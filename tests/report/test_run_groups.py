@@ -14,7 +14,7 @@ from xtx.config.settings import RunConfig, make_xtx_settings
 from xtx.report.data.game_facts import list_reward_events
 from xtx.report.data.load_runs import read_run
 from xtx.report.data.paper_cells import describe_filled_cells, fill_cells
-from xtx.report.data.run_groups import NAMED, list_deviations
+from xtx.report.data.paper_settings import NAMED, list_deviations
 from xtx.report.formats.markdown import to_markdown
 from xtx.report.pages.short_table import build_short
 from xtx.search_versions import search_versions

@@ -14,7 +14,8 @@ from xtx.cli.runs.report import GameFactsReader
 from xtx.core import UserError, escape_controls, warn
 from xtx.files.atomic_writes import replace_text
 from xtx.report.data.load_runs import RunData, convert_summary, find_distinct_run_folders, find_run_folders, read_runs
-from xtx.report.data.run_groups import is_same_run, list_deviations, make_variant
+from xtx.report.data.paper_settings import list_deviations
+from xtx.report.data.run_groups import is_same_run, make_variant
 from xtx.report.data.run_summary import Summary, choose_path, read_summary, summarise, to_json
 from xtx.report.number_format import format_amount
 

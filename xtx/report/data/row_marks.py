@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.run_groups import Group, find_paper_steps
+from xtx.report.data.paper_settings import find_paper_steps
+from xtx.report.data.run_groups import Group
 from xtx.runs.versions import list_used_versions
 
 

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from xtx.config.config_file import flatten
-from xtx.config.settings import (
-    SHORTER_IMITATION,
-    XTX_VARIANTS,
-    DrrnSettings,
-    InvDySettings,
-    RcDqnSettings,
-    RunConfig,
-    XtxSettings,
-    make_xtx_settings,
-)
+from xtx.config.settings import RunConfig
 from xtx.report.data.agent_names import shorten_agents
 from xtx.report.data.game_facts import GameFacts
 from xtx.report.data.load_runs import RunData, Unreadable
+from xtx.report.data.paper_settings import find_paper_settings, find_paper_steps, list_choices, list_deviations
 from xtx.report.data.paper_tables import PaperFigures, read_paper
 from xtx.report.data.statistics import Floats, read_curve
 from xtx.report.number_format import format_amount, format_number
@@ -32,15 +22,6 @@ FIRST_AGENTS = ("xtx", "xtx-uniform", "drrn", "inv-dy", "rc-dqn", "random")
 """Agents in the order of their colours, so that one keeps its colour from report to report."""
 NUM_COLOURS = 12
 """Colours of a page; plots take an agent's number modulo this."""
-FAMILY = ("phases", "mix", "uniform")
-"""The settings that make a member of XTX's family what its name says."""
-NAMED: dict[str, dict[str, object]] = {
-    **XTX_VARIANTS,
-    "xtx-fast": {f"imitation.{name}": value for name, value in SHORTER_IMITATION.items()},
-}
-"""By the members of XTX's family that come with xtx, the settings that their names say."""
-
-Settings = DrrnSettings | InvDySettings | RcDqnSettings | XtxSettings
 FindFacts = Callable[[RunConfig], GameFacts | None]
 
 
@@ -169,14 +150,6 @@ def _read_at(run: RunData, steps: int, end: float, values: Floats) -> float:
     if _count_steps(run) <= steps:
         return end
     return float(np.nan_to_num(read_curve(run.digest.curve.steps, values, [steps])[0]))
-
-
-def find_paper_steps(agent: str) -> int:
-    """Game steps of the paper's runs of an agent; the ablations of XTX, and what goes past it, are measured by XTX's.
-    0 for an agent that the paper has nothing like."""
-    known = read_paper().steps
-    is_of_family = agent.startswith("xtx-") and not agent.endswith("-demo")
-    return known.get(agent, known["xtx"] if is_of_family else 0)
 
 
 @dataclass(frozen=True)
@@ -308,25 +281,11 @@ def make_variant(config: RunConfig, facts: GameFacts | None) -> Variant:
     return Variant(name, row, config.stochastic, maximum, facts, actions)
 
 
-def _list_choices(config: RunConfig, game: str) -> dict[str, Any]:
-    """All that changes what a run computes, beside game, agent and seed. A setting that there was not yet when the run
-    was made has its default value, as where the run is resumed: presets may have another by now."""
-    own = {
-        "steps": config.steps,
-        "num_envs": config.num_envs,
-        "byte_score": config.byte_score,
-        "wide_grammar": config.wide_grammar,
-        **flatten(config.settings),
-    }
-    kind = _find_settings_type(config.agent)
-    return {**(flatten(asdict(kind())) if kind else {}), **own}
-
-
 def _make_labels(runs: Sequence[RunData], variants: dict[Path, Variant], names: dict[str, str]) -> dict[Path, str]:
     """The name of each run's agent, told apart by the settings that differ among its runs of one game; those of the
     paper need no telling, and lengths only on the game where they differ. Where lengths differ and none is the
     paper's, the longest need no telling either, so that every game has a row under the agent's own name."""
-    choices = {run.folder: _list_choices(run.config, variants[run.folder].game) for run in runs}
+    choices = {run.folder: list_choices(run.config) for run in runs}
     seen: dict[tuple[str, Variant, str], set[str]] = {}
     for run in runs:
         for name, value in choices[run.folder].items():
@@ -414,41 +373,10 @@ def _compare_games(groups: Sequence[Group]) -> list[str]:
         for group in groups:
             if group.label == label:
                 usual = find_paper_settings(group.agent, group.variant.game)
-                for name, value in _list_choices(group.runs[0].config, group.variant.game).items():
+                for name, value in list_choices(group.runs[0].config).items():
                     own = name == "inverse.alpha1" and usual.get(name) == value
                     values.setdefault(name, set()).add("the paper's" if own else repr(value))
         differing = [f"{name} ({', '.join(sorted(found))})" for name, found in values.items() if len(found) > 1]
         if differing:
             notes.append(f"{label}: its settings are not the same on all games: {', '.join(differing)}")
     return notes
-
-
-@lru_cache(maxsize=1000)
-def find_paper_settings(agent: str, game: str) -> Mapping[str, Any]:
-    """The paper's settings of one of its agents for a game, flat, with what the name says; nothing for other agents."""
-    kind = _find_settings_type(agent)
-    if kind is not XtxSettings:
-        return flatten(asdict(kind())) if kind else {}
-    known = flatten(asdict(make_xtx_settings(game)))
-    if agent in NAMED:
-        return known | NAMED[agent]
-    return {name: value for name, value in known.items() if name not in FAMILY}
-
-
-def _find_settings_type(agent: str) -> type[Settings] | None:
-    """The kind of settings of an agent that has the paper's, but for what its name says; None for other agents."""
-    if agent.startswith("xtx") and not agent.endswith("-demo"):
-        return XtxSettings
-    kinds: dict[str, type[Settings]] = {"drrn": DrrnSettings, "inv-dy": InvDySettings, "rc-dqn": RcDqnSettings}
-    return kinds.get(agent)
-
-
-def list_deviations(config: RunConfig, game: str) -> list[str]:
-    """`name=value` for each setting of a run that is not the paper's."""
-    paper = find_paper_settings(config.agent, game)
-    if not paper:
-        return []
-    # byte_score: the present Jericho's reading, which is the right one
-    usual = {**paper, "num_envs": 1 if config.agent == "rc-dqn" else 8, "byte_score": False, "wide_grammar": False}
-    chosen = _list_choices(config, game)
-    return [f"{name}={chosen[name]}" for name, value in usual.items() if chosen[name] != value]

@@ -9,8 +9,9 @@ import numpy as np
 
 from xtx.report.data import statistics
 from xtx.report.data.equal_steps import FAR_ENOUGH, drop_short_groups, find_equal_steps, has_longer_runs
+from xtx.report.data.paper_settings import find_paper_steps
 from xtx.report.data.row_marks import FEWER
-from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
+from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import Estimate, Floats
 from xtx.report.number_format import DASH, format_amount, format_count, format_number
 from xtx.report.pages.averages import AVG_OF_ALL

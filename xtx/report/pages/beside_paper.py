@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from xtx.report.data.equal_steps import FAR_ENOUGH, find_equal_steps
 from xtx.report.data.load_runs import RunData
 from xtx.report.data.paper_cells import describe_filled_cells
+from xtx.report.data.paper_settings import find_paper_steps
 from xtx.report.data.paper_tables import PaperFigures, read_paper
 from xtx.report.data.row_marks import Mark, describe_marks, find_common_signs, list_marks, list_marks_of_duplicate
-from xtx.report.data.run_groups import Board, Group, Variant, find_paper_steps
+from xtx.report.data.run_groups import Board, Group, Variant
 from xtx.report.data.statistics import Floats, compute_mean_and_std, normalise
 from xtx.report.number_format import DASH, format_amount, format_count, format_number, format_signed, format_spread
 from xtx.report.pages.averages import AVG, AVG_OF_ALL, DEFINITIONS, average_over_games, describe_mean

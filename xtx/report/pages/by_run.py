@@ -14,7 +14,8 @@ from xtx.report.data import statistics
 from xtx.report.data.agent_names import shorten_agent
 from xtx.report.data.episode_digest import Endings
 from xtx.report.data.load_runs import RunData
-from xtx.report.data.run_groups import Board, list_deviations
+from xtx.report.data.paper_settings import list_deviations
+from xtx.report.data.run_groups import Board
 from xtx.report.number_format import DASH, format_amount, format_count, format_duration, format_number, format_percent
 from xtx.report.pages.averages import AVG, AVG_OF_ALL
 from xtx.report.pages.document import Block, Figure, Gallery, Notes, Row, Section, Table, Text, Transcript

@@ -16,7 +16,7 @@ from xtx.agents.rc_dqn.action_templates import OBJECT, Passage, find_object_word
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
 from xtx.agents.rc_dqn.rc_dqn_agent import RcDqnAgent, compute_epsilon, compute_exploration, is_stuck
-from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, format_observation, prepend_past
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, ReadState, format_observation, prepend_past
 from xtx.agents.registry import make_preset
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings, RunConfig, TextSettings
@@ -109,7 +109,7 @@ def test_a_reading_by_hand() -> None:
     actions = [state_ids.texts.id(a) for a in ("east", "take lamp", "take rope", "tie rope to lamp", "take key")]
     made = reader.build_reading(
         [
-            reader.make_questions(Read(text, state_ids.action_sets.id(actions))),
+            reader.make_questions(ReadState(text, state_ids.action_sets.id(actions))),
             reader.make_single_questions(text, actions[1]),
         ]
     )
@@ -135,7 +135,7 @@ def test_a_second_object_that_is_not_mentioned_is_read_at_the_last_place() -> No
     state_ids, reader = library_and_reader(replace(SMALL, text=TextSettings(vocabulary=128, longest=8)))
     text = state_ids.texts.id("A lamp | a rope | a lamp and a key")  # six words and two marks are read
     actions = [state_ids.texts.id(a) for a in ("tie lamp to sword", "tie sword to lamp", "take key", "east")]
-    found = reader.make_questions(Read(text, state_ids.action_sets.id(actions)))
+    found = reader.make_questions(ReadState(text, state_ids.action_sets.id(actions)))
     # START a lamp | a rope | END
     # 0     1 2    3 4 5    6 7     the second lamp and the key are cut off: they count as the last place
     assert found.first == [(2, 7), (0,), (7,), (3, 6)]
@@ -146,7 +146,7 @@ def test_only_the_first_actions_are_compared() -> None:
     settings = replace(SMALL, most_actions=2, longest_question=1)
     state_ids, reader = library_and_reader(settings)
     numbers = [state_ids.texts.id(a) for a in ("open lamp", "take lamp", "north")]
-    found = reader.make_questions(Read(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
+    found = reader.make_questions(ReadState(state_ids.texts.id("a lamp"), state_ids.action_sets.id(numbers)))
     assert len(found.which) == 2
     assert [len(question) for question in found.questions] == [1, 1]
 
@@ -162,7 +162,7 @@ def test_the_values_of_a_state_do_not_depend_on_its_company() -> None:
     for i in range(30):
         text = " ".join(words[j % 5] for j in range(1 + 7 * i % 30)) + f" | {i}"
         actions = state_ids.action_sets.id([state_ids.texts.id(f"take {w}") for w in words[: 1 + i % 5]])
-        states.append(Read(state_ids.texts.id(text), actions))
+        states.append(ReadState(state_ids.texts.id(text), actions))
     together = learner._evaluate(learner.network, [reader.make_questions(state) for state in states])
     assert [len(values) for values in together] == [1 + i % 5 for i in range(30)]
     for state, values in zip(states, together, strict=True):

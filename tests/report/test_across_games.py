@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from report_runs import SETTINGS, read_board, write_run
 
-from xtx.report.pages.across_games import find_common_field, make_ablations, make_section
+from xtx.report.pages.across_games import find_shared_games, make_ablations, make_section
 from xtx.report.pages.document import Gallery, Text
 from xtx.report.plots.svg_plots import BarPlot
 
@@ -18,7 +18,7 @@ def test_agents_are_compared_at_equal_steps(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [10] * 200 + [300] * 200, steps=40_000)
     write_run(tmp_path / "b", [20] * 200, steps=20_000, agent="drrn")
     board = read_board(tmp_path)
-    field = find_common_field(board, board.variants)
+    field = find_shared_games(board, board.variants)
     assert field is not None and list(field.cut.values()) == [[20_000]]
     assert {agent: scores[0][0] * 350 for agent, scores in field.scores.items()} == pytest.approx(
         {"xtx": 10, "drrn": 20}
@@ -36,7 +36,7 @@ def test_seeds_of_one_agent_are_taken_at_equal_steps_too(tmp_path: Path) -> None
     write_run(tmp_path / "b", [10] * 200, steps=80_000, finished=False, seed=1)
     write_run(tmp_path / "c", [20] * 400, steps=40_000, agent="drrn")
     board = read_board(tmp_path)
-    field = find_common_field(board, board.variants)
+    field = find_shared_games(board, board.variants)
     assert field is not None and list(field.cut.values()) == [[20_000]]
     assert field.scores["xtx"][0] * 350 == pytest.approx(np.array([10.0, 10.0]))
 
@@ -63,7 +63,7 @@ def test_nobody_is_cut_where_all_are_as_long(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [10] * 200 + [300] * 200, steps=40_000)
     write_run(tmp_path / "b", [20] * 200, steps=40_000, agent="drrn")
     board = read_board(tmp_path)
-    field = find_common_field(board, board.variants)
+    field = find_shared_games(board, board.variants)
     assert field is not None and field.cut == {}
     assert field.scores["xtx"][0] * 350 == pytest.approx(np.array([300.0]))
 
@@ -73,7 +73,7 @@ def test_one_that_plays_a_single_game_does_not_cut_off_those_that_play_eight(tmp
     write_run(tmp_path / "a", [10] * 200 + [300] * 200, steps=40_000)
     write_run(tmp_path / "b", [20] * 50, steps=5_000, agent="rc-dqn", num_envs=1)
     board = read_board(tmp_path)
-    field = find_common_field(board, board.variants)
+    field = find_shared_games(board, board.variants)
     assert field is not None and field.cut == {}
     assert {agent: scores[0][0] * 350 for agent, scores in field.scores.items()} == pytest.approx(
         {"xtx": 300, "rc-dqn": 20}
@@ -81,7 +81,7 @@ def test_one_that_plays_a_single_game_does_not_cut_off_those_that_play_eight(tmp
     write_run(tmp_path / "c", [20] * 200, steps=20_000, agent="drrn")
     write_run(tmp_path / "d", [20] * 25, steps=2_500, agent="mprc-dqn", num_envs=1)
     board = read_board(tmp_path)
-    field = find_common_field(board, board.variants)
+    field = find_shared_games(board, board.variants)
     assert field is not None and list(field.cut.values()) == [[2_000, 20_000]]
 
 
@@ -89,5 +89,5 @@ def test_a_run_that_has_just_begun_is_left_out(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [10] * 400, steps=40_000)
     write_run(tmp_path / "b", [20] * 39, steps=40_000, agent="drrn", finished=False)
     board = read_board(tmp_path)
-    field = find_common_field(board, board.variants)
+    field = find_shared_games(board, board.variants)
     assert field is not None and list(field.scores) == ["xtx"] and field.absent == ["drrn"]

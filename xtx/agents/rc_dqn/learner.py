@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from xtx.agents.network_arrays import copy_module_state, copy_optimiser_state, load_module, load_optimiser
-from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, StateQuestions
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, ReadState, StateQuestions
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import State
@@ -69,14 +69,14 @@ class RcLearner:
             one_by_one=True,
         )
         self._outcomes = np.zeros(games)  # by game, the sum of clipped rewards of its current episode
-        self._values: dict[Read, float] = {}  # cached values of states by the target network, since the last copy
+        self._values: dict[ReadState, float] = {}  # cached values of states by the target network, since the last copy
         self.updates = 0
 
-    def q_values(self, states: Sequence[Read]) -> list[Floats]:
+    def q_values(self, states: Sequence[ReadState]) -> list[Floats]:
         """Return for each state the values of its first `most_actions` actions."""
         return self._evaluate(self.network, [self._reader.make_questions(state) for state in states])
 
-    def store(self, game: int, before: int, action: int, after: Read, reward: float, ended: bool) -> None:
+    def store(self, game: int, before: int, action: int, after: ReadState, reward: float, ended: bool) -> None:
         """Store a transition. No value follows the end of an episode, not even one that the step limit ended, as in the
         authors' program, nor a state without actions."""
         clipped = float(np.sign(reward))
@@ -114,7 +114,7 @@ class RcLearner:
 
     def _compute_next_values(self, batch: NDArray[np.void]) -> Floats:
         """Return max_a' Q_target(o', a') of each row, [n]; 0 where the episode ended."""
-        states = [Read(*pair) for pair in zip(batch["next_text"].tolist(), batch["next_actions"].tolist(), strict=True)]
+        states = list(map(ReadState, batch["next_text"].tolist(), batch["next_actions"].tolist()))
         not_ended = [state for state, ended in zip(states, batch["terminal"], strict=True) if not ended]
         missing = [state for state in dict.fromkeys(not_ended) if state not in self._values]
         values = self._evaluate(self.target, [self._reader.make_questions(state) for state in missing])
@@ -152,7 +152,7 @@ class RcLearner:
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def drop_unused(self, current: Sequence[Read]) -> None:
+    def drop_unused(self, current: Sequence[ReadState]) -> None:
         """Delete from the library what neither the memory nor the current states use."""
         self._state_ids.drop_unused(
             np.concatenate((self.memory.list_live_texts(("text", "action", "next_text")), [s.text for s in current])),
@@ -182,6 +182,7 @@ class RcLearner:
         load_optimiser(self._optimiser, state["optimiser"])
         self.memory.load(state["memory"])
         self._outcomes = state["outcomes"].copy()
-        self._values = {Read(*s): v for s, v in zip(state["states"].tolist(), state["values"].tolist(), strict=True)}
+        states = [ReadState(*pair) for pair in state["states"].tolist()]
+        self._values = dict(zip(states, state["values"].tolist(), strict=True))
         self.updates = state["updates"]
         self._reader.clear_cache()

@@ -16,7 +16,7 @@ from xtx.agents.action_choice import draw, softmax
 from xtx.agents.rc_dqn.action_templates import find_object_words
 from xtx.agents.rc_dqn.learner import RcLearner
 from xtx.agents.rc_dqn.object_history import ObjectHistory
-from xtx.agents.rc_dqn.reading_inputs import PassageReader, Read, format_observation, prepend_past
+from xtx.agents.rc_dqn.reading_inputs import PassageReader, ReadState, format_observation, prepend_past
 from xtx.agents.state_ids import StateIds
 from xtx.config.settings import RcDqnSettings
 from xtx.core import FALLBACK_ACTIONS, Agent, Brief, Decision, Insight, Observation, State, Transition
@@ -58,7 +58,7 @@ class RcDqnAgent(Agent):
         self._histories = [ObjectHistory(settings.history_window) for _ in range(brief.num_envs)]
         self._used: dict[str, int] = {}  # by template, how often it was used
         self._steps = 0
-        self._states: list[Read] = []
+        self._states: list[ReadState] = []
         self._stuck = [False] * brief.num_envs
 
     @property
@@ -127,7 +127,7 @@ class RcDqnAgent(Agent):
             "epsilon": compute_epsilon(self.settings, self._steps),
         }
 
-    def _read_arrival(self, game: int, observation: Observation) -> Read:
+    def _read_arrival(self, game: int, observation: Observation) -> ReadState:
         """Return the state of an observation, and add it to the game's history."""
         history = self._histories[game]
         if observation.step == 0:
@@ -137,24 +137,25 @@ class RcDqnAgent(Agent):
             history.add(observation.look, _find_objects(observation))
         return state
 
-    def _explore(self, observation: Observation, state: Read) -> str | None:
+    def _explore(self, observation: Observation, state: ReadState) -> str | None:
         """Draw an exploring action with probability epsilon; None otherwise."""
         if self._random.random() >= compute_epsilon(self.settings, self._steps):
             return None
         return observation.actions[draw(self._random, compute_exploration(self._count_templates(observation, state)))]
 
-    def _count_templates(self, observation: Observation, state: Read) -> list[int]:
+    def _count_templates(self, observation: Observation, state: ReadState) -> list[int]:
         """Return for each valid action 1 + how often its template was used."""
         passage = self._reader.find_passage(state.text)
         return [1 + self._used.get(passage.make_question(action).template, 0) for action in observation.actions]
 
-    def _see(self, observation: Observation, history: ObjectHistory) -> Read:
+    def _see(self, observation: Observation, history: ObjectHistory) -> ReadState:
         """Return the state of an observation, read together with what the history recalls."""
         text = format_observation(observation)
         if history.looks:
             text = prepend_past(text, history.recall(_find_objects(observation)), self._reader.words)
-        number = self._state_ids.texts.id
-        return Read(number(text), self._state_ids.action_sets.id([number(action) for action in observation.actions]))
+        number = self._state_ids.texts.id(text)  # before the actions, so that ids are given in this order
+        actions = [self._state_ids.texts.id(action) for action in observation.actions]
+        return ReadState(number, self._state_ids.action_sets.id(actions))
 
     def state(self) -> State:
         """Return networks, memory, texts, counts, histories and random state for `load`."""

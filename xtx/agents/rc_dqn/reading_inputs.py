@@ -20,7 +20,7 @@ from xtx.text.text_table import split
 Tokens = tuple[int, ...]
 
 
-class Read(NamedTuple):
+class ReadState(NamedTuple):
     """A state as ids: that of its whole text and that of its list of actions."""
 
     text: int
@@ -63,7 +63,7 @@ class PassageReader:
         self._longest_question = settings.longest_question
         self.words = settings.text.longest - 2
         """Longest text in words, without its start and end marks."""
-        self._questions: dict[Read, StateQuestions] = {}
+        self._questions: dict[ReadState, StateQuestions] = {}
         self._single: dict[tuple[int, int], StateQuestions] = {}
         state_ids.texts.vocabulary.id(OBJECT)
 
@@ -88,7 +88,7 @@ class PassageReader:
         """Return a text with an index of its words."""
         return Passage(self._state_ids.texts.text(text), self.words)
 
-    def make_questions(self, state: Read) -> StateQuestions:
+    def make_questions(self, state: ReadState) -> StateQuestions:
         """Return the questions of the state's first `most_actions` actions."""
         known = self._questions.get(state)
         if known is None:

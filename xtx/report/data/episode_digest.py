@@ -56,7 +56,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class First:
+class HighScore:
     """A score that was the highest so far."""
 
     score: int
@@ -93,7 +93,7 @@ class Digest:
     area: float
     """Area under the learning curve."""
     curve: Curve
-    firsts: Sequence[First]
+    firsts: Sequence[HighScore]
     """Rising, of all scores that were the highest so far."""
     last_peaks: Floats
     """Of the last 100 episodes."""
@@ -102,7 +102,7 @@ class Digest:
     best: EpisodeRecord | None
     """The first episode with the best final score, with its actions."""
 
-    def find_first_having(self, score: float) -> First | None:
+    def find_first_having(self, score: float) -> HighScore | None:
         """When an episode first had at least that score at some time; None if none had."""
         return next((first for first in self.firsts if first.score >= score), None)
 
@@ -143,7 +143,7 @@ def make_digest(episodes: Sequence[EpisodeRecord], reached: int, time: WorkingTi
     )
 
 
-def _find_firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | None) -> list[First]:
+def _find_firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime | None) -> list[HighScore]:
     highest, usual = np.maximum.accumulate(peaks), np.maximum.accumulate(average)
     firsts = []
     for score in np.unique(highest):
@@ -152,7 +152,7 @@ def _find_firsts(ends: Floats, peaks: Floats, average: Floats, time: WorkingTime
         place = int(np.searchsorted(usual, score))
         seconds = time.interpolate(step) if time else math.nan
         when = int(ends[place]) if place < len(ends) else None
-        firsts.append(First(int(score), step, None if math.isnan(seconds) else seconds, when))
+        firsts.append(HighScore(int(score), step, None if math.isnan(seconds) else seconds, when))
     return firsts
 
 

@@ -19,7 +19,7 @@ MAX_EVALUATIONS = 1000
 _Line = TypeVar("_Line")
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class ShownFigures(msgspec.Struct, frozen=True):
     """The figures that a report shows; a line has more."""
 
     episodes: int
@@ -36,7 +36,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     checkpoint: str
     greedy: bool
     date: str
-    figures: Numbers
+    figures: ShownFigures
 
 
 def read_evaluations(folder: Path, notes: list[str]) -> list[Evaluation]:

@@ -44,20 +44,20 @@ MAX_ACTION_LETTERS = 16_000
 _GAME_CHANGE = re.compile(r"(config\.json: game) was .*?(?=; |$)")
 """A sentence that may have paths of another machine in it."""
 
-Whole = Annotated[int, msgspec.Meta(ge=0)]
-Some = Annotated[int, msgspec.Meta(ge=1)]
-Share = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+PositiveCount = Annotated[int, msgspec.Meta(ge=1)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EndingCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many episodes ended how."""
 
-    won: Whole
-    died: Whole
-    limit: Whole
+    won: Count
+    died: Count
+    limit: Count
 
 
-class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SummaryFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The run in a few numbers; `Digest` says which."""
 
     avg: float
@@ -77,41 +77,41 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("its first column does not rise")
 
 
-class Points(Columns, frozen=True, forbid_unknown_fields=True):
+class CurvePoints(Columns, frozen=True, forbid_unknown_fields=True):
     """The curve, as columns."""
 
-    steps: list[Whole]
+    steps: list[Count]
     mean: list[float]
     """Mean of the last 100 final scores, to three digits."""
     best: list[int]
-    seconds: list[Share | None]
+    seconds: list[NonNegative | None]
     """Working time; null where it is not known."""
 
 
-class Reached(Columns, frozen=True, forbid_unknown_fields=True):
-    """Scores that were the highest so far, as columns; `First` says what each is."""
+class HighScoreColumns(Columns, frozen=True, forbid_unknown_fields=True):
+    """Scores that were the highest so far, as columns; `HighScore` says what each is."""
 
     score: list[int]
-    steps: list[Whole]
-    seconds: list[Share | None]
-    usual: list[Whole | None]
+    steps: list[Count]
+    seconds: list[NonNegative | None]
+    usual: list[Count | None]
 
 
 class Series(Columns, frozen=True, forbid_unknown_fields=True):
     """A number of metrics.jsonl over the run, as columns."""
 
-    steps: list[Whole]
+    steps: list[Count]
     values: list[float]
     """Each the mean since the step before, to four digits."""
 
 
-class Last(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LastEpisodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last 100 episodes, in order."""
 
     scores: list[int]
     peaks: list[int]
-    ended: Counts
-    length: Share
+    ended: EndingCounts
+    length: NonNegative
 
     def __post_init__(self) -> None:
         _check_columns(self.scores, self.peaks)
@@ -119,14 +119,14 @@ class Last(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"more than {EPISODES_OF_MEAN} episodes are the last ones")
 
 
-class Worked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkedTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last moment that the run's clock noted."""
 
-    steps: Whole
-    seconds: Share
+    steps: Count
+    seconds: NonNegative
 
 
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RecordedStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the run ran with, at one of its starts; `xtx.runs.versions.collect_versions` says what each is."""
 
     started: str = ""
@@ -145,24 +145,24 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of which kind the file is."""
     config: RunConfig
     """What was asked for; a story's path on the other machine is only its name here."""
-    reached: Whole
+    reached: Count
     """Steps done, of the `steps` that were asked for."""
     finished: bool
-    episodes: Some
-    figures: Figures
-    ended: Counts
+    episodes: PositiveCount
+    figures: SummaryFigures
+    ended: EndingCounts
     """How all episodes ended."""
-    length: Share
+    length: NonNegative
     """The mean of their lengths."""
-    last: Last
-    firsts: Reached
-    curve: Points
-    worked: Worked | None
+    last: LastEpisodes
+    firsts: HighScoreColumns
+    curve: CurvePoints
+    worked: WorkedTime | None
     best: EpisodeRecord
     """The first episode with the best final score; under its seed its actions lead to that score again."""
-    starts: list[Start]
+    starts: list[RecordedStart]
     """What it ran with, at its first start and its newest."""
-    starts_left_out: Whole
+    starts_left_out: Count
     game: GameFacts | None
     """What the report needs of the game: its maximum and the rewards along its walkthrough."""
     changes: list[str] = []
@@ -184,7 +184,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             curve=digests.Curve(
                 *(np.array(column, np.float64) for column in (self.curve.steps, self.curve.mean, self.curve.best))
             ),
-            firsts=[digests.First(*row) for row in columns],
+            firsts=[digests.HighScore(*row) for row in columns],
             last_peaks=np.array(self.last.peaks, np.float64),
             endings=_convert_counts(self.ended, self.length),
             last_endings=_convert_counts(self.last.ended, self.last.length),
@@ -210,7 +210,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return WorkingTime(np.array(steps, np.float64), np.array([known[step] for step in steps]))
 
 
-def _convert_counts(counts: Counts, length: float) -> digests.Endings:
+def _convert_counts(counts: EndingCounts, length: float) -> digests.Endings:
     return digests.Endings({kind: getattr(counts, kind) for kind in ENDINGS}, length)
 
 
@@ -238,23 +238,23 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
         reached=run.reached,
         finished=run.finished,
         episodes=digest.episodes,
-        figures=Figures(digest.avg, digest.avg_by_env, int(digest.max), int(digest.peak), digest.area),
+        figures=SummaryFigures(digest.avg, digest.avg_by_env, int(digest.max), int(digest.peak), digest.area),
         ended=_convert_endings(digest.endings),
         length=digest.endings.length,
-        last=Last(
+        last=LastEpisodes(
             scores=[int(score) for score in run.scores[-EPISODES_OF_MEAN:]],
             peaks=[int(peak) for peak in digest.last_peaks],
             ended=_convert_endings(digest.last_endings),
             length=digest.last_endings.length,
         ),
-        firsts=Reached(
+        firsts=HighScoreColumns(
             score=[first.score for first in firsts],
             steps=[first.steps for first in firsts],
             seconds=[first.seconds for first in firsts],
             usual=[first.usual for first in firsts],
         ),
         curve=_thin(run),
-        worked=Worked(int(run.time.steps[-1]), run.time.total) if run.time else None,
+        worked=WorkedTime(int(run.time.steps[-1]), run.time.total) if run.time else None,
         best=best,
         starts=kept,
         starts_left_out=len(starts) - len(kept),
@@ -267,13 +267,13 @@ def summarise(run: RunData, facts: GameFacts | None) -> Summary:
     )
 
 
-def read_start(found: dict[str, Any]) -> Start:
+def read_start(found: dict[str, Any]) -> RecordedStart:
     """What is as it should be; a damaged versions.json must not make a summary that cannot be read."""
     good: dict[str, Any] = {}
-    for name in Start.__struct_fields__:
+    for name in RecordedStart.__struct_fields__:
         with contextlib.suppress(msgspec.ValidationError):
-            good |= msgspec.to_builtins(msgspec.convert({name: found.get(name)}, Start))
-    return msgspec.convert(good, Start)
+            good |= msgspec.to_builtins(msgspec.convert({name: found.get(name)}, RecordedStart))
+    return msgspec.convert(good, RecordedStart)
 
 
 def _shorten_game_name(game: str, facts: GameFacts | None) -> str:
@@ -283,8 +283,8 @@ def _shorten_game_name(game: str, facts: GameFacts | None) -> str:
     return facts.name if facts else Path(game).stem.lower()
 
 
-def _convert_endings(endings: digests.Endings) -> Counts:
-    return Counts(*(endings.ended[kind] for kind in ENDINGS))
+def _convert_endings(endings: digests.Endings) -> EndingCounts:
+    return EndingCounts(*(endings.ended[kind] for kind in ENDINGS))
 
 
 def _spread_places(have: int, most: int) -> list[int]:
@@ -292,7 +292,7 @@ def _spread_places(have: int, most: int) -> list[int]:
     return [int(place) for place in np.unique(np.linspace(0, have - 1, min(have, most)).astype(int))]
 
 
-def _thin(run: RunData) -> Points:
+def _thin(run: RunData) -> CurvePoints:
     """The curve at every end of an episode, or where there are too many, evenly over the steps of the run."""
     curve = run.digest.curve
     steps = np.unique(curve.steps)
@@ -300,7 +300,7 @@ def _thin(run: RunData) -> Points:
         steps = choose_curve_points(run.reached)
         steps = steps[(steps >= curve.steps[0]) & (steps <= run.reached)]
     seconds = [run.time.interpolate(float(step)) if run.time else float("nan") for step in steps]
-    return Points(
+    return CurvePoints(
         steps=[int(step) for step in steps],
         mean=[round(float(mean), 3) for mean in read_curve(curve.steps, curve.mean, steps)],
         best=[int(best) for best in read_curve(curve.steps, curve.best, steps)],

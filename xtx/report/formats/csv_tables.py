@@ -8,7 +8,7 @@ import math
 
 from xtx.report.data.run_groups import Board
 from xtx.report.data.statistics import compute_mean_and_std, normalise
-from xtx.report.pages.beside_paper import list_sides
+from xtx.report.pages.beside_paper import list_comparisons
 
 COLUMNS = (
     "line", "game", "stochastic", "agent", "seed", "seeds", "steps", "finished", "maximum", "avg", "avg_std",
@@ -30,7 +30,7 @@ def to_csv(board: Board) -> str:
 def _list_agents(board: Board) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for variant in board.variants:
-        for side in list_sides(board, variant):
+        for side in list_comparisons(board, variant):
             line: dict[str, object] = {"line": "agent", "game": variant.row, "stochastic": variant.stochastic}
             line |= {"agent": side.label, "maximum": variant.maximum}
             if side.ours:

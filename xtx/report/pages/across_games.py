@@ -22,7 +22,7 @@ ABLATIONS = ("xtx", "xtx-no-mix", "xtx-lambda-0", "xtx-lambda-0.5", "xtx-lambda-
 
 
 @dataclass(frozen=True)
-class Field:
+class SharedGames:
     """Agents and the games on which all of them were run, so that their averages can be compared."""
 
     variants: Sequence[Variant]
@@ -41,7 +41,7 @@ class Field:
         return min(numbers), max(numbers)
 
 
-def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None:
+def find_shared_games(board: Board, variants: Sequence[Variant]) -> SharedGames | None:
     """The agents and games, each agent run on each game, that make the largest such block; None without any.
 
     An ablation that was run on one game only must not take the other games from the comparison of the others.
@@ -68,7 +68,7 @@ def find_common_field(board: Board, variants: Sequence[Variant]) -> Field | None
     }
     absent = [label for label in board.labels if label in there and label not in busy]
     cut = {v: sorted({ends[v][g.label] for g in groups[v] if g.longest > ends[v][g.label]}) for v in shared}
-    return Field(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
+    return SharedGames(shared, scores, {variant: steps for variant, steps in cut.items() if steps}, absent)
 
 
 def _normalise(group: Group, steps: int) -> Floats:
@@ -82,10 +82,10 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     kind = "-stochastic" if stochastic else ""
     kept = [variant for variant in variants if variant.game != "dragon"]
     blocks: list[Block] = []
-    field = _find_comparable_field(board, kept)
+    field = _find_comparable_games(board, kept)
     if field is not None:
         blocks += [Text(_explain(field)), *_make_summary(board, field, kind), *_make_improvement(field)]
-    with_dragon = _find_comparable_field(board, variants)
+    with_dragon = _find_comparable_games(board, variants)
     if with_dragon is not None and any(variant.game == "dragon" for variant in with_dragon.variants):
         inner = [Text(_explain(with_dragon)), *_make_summary(board, with_dragon, f"{kind}-with-dragon")]
         blocks.append(Section("With Dragon", inner, folded=True))
@@ -93,13 +93,13 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     return Section(title, blocks) if blocks else None
 
 
-def _find_comparable_field(board: Board, variants: Sequence[Variant]) -> Field | None:
+def _find_comparable_games(board: Board, variants: Sequence[Variant]) -> SharedGames | None:
     """A field of at least two agents and two games: a single one has nothing to be compared, or averaged."""
-    field = find_common_field(board, variants)
+    field = find_shared_games(board, variants)
     return field if field is not None and len(field.variants) > 1 and len(field.scores) > 1 else None
 
 
-def _explain(field: Field) -> str:
+def _explain(field: SharedGames) -> str:
     few, many = field.seeds
     names = ", ".join(variant.title for variant in field.variants)
     seeds = format_amount(few, "seed") if few == many else f"{few} to {many} seeds"
@@ -125,7 +125,7 @@ def _explain(field: Field) -> str:
     return " ".join(said)
 
 
-def _make_summary(board: Board, field: Field, name: str) -> list[Block]:
+def _make_summary(board: Board, field: SharedGames, name: str) -> list[Block]:
     """Aggregate metrics and performance profiles; `name` is part of the names of the plots' files."""
     cut = statistics.choose_cut(*field.scores.values())
     estimates = {label: statistics.compute_aggregates(games, cut=cut) for label, games in field.scores.items()}
@@ -150,7 +150,7 @@ def format_interval(estimate: Estimate, certain: bool = True) -> str:
     return f"{value} ({format_number(estimate.low, 3)} to {format_number(estimate.high, 3)})" if certain else value
 
 
-def _make_profiles(board: Board, field: Field, name: str) -> Figure:
+def _make_profiles(board: Board, field: SharedGames, name: str) -> Figure:
     colours = board.colours
     lowest = min(float(game.min()) for games in field.scores.values() for game in games)
     thresholds = np.linspace(min(0.0, lowest), 1.0, 101)
@@ -162,7 +162,7 @@ def _make_profiles(board: Board, field: Field, name: str) -> Figure:
     return Figure(f"performance-profiles{name}", plot, "performance profiles: the share of runs above each score")
 
 
-def _make_improvement(field: Field) -> list[Block]:
+def _make_improvement(field: SharedGames) -> list[Block]:
     certain = field.seeds[1] > 1
     rows = []
     for label, games in field.scores.items():

@@ -24,7 +24,7 @@ PAPER_COLUMNS = ("paper", "difference")
 
 
 @dataclass(frozen=True)
-class Side:
+class Comparison:
     """One agent on one row of the table: ours, the paper's, or both."""
 
     label: str
@@ -32,12 +32,12 @@ class Side:
     paper: PaperFigures | None
 
 
-def list_sides(board: Board, variant: Variant) -> list[Side]:
+def list_comparisons(board: Board, variant: Variant) -> list[Comparison]:
     """The agents of a game: all that we have, then those that only the paper has."""
     published = variant.published
-    ours = [Side(group.label, group, published.get(group.agent)) for group in board.list_groups(variant)]
+    ours = [Comparison(group.label, group, published.get(group.agent)) for group in board.list_groups(variant)]
     have = {side.ours.agent for side in ours if side.ours}
-    return ours + [Side(agent, None, figures) for agent, figures in published.items() if agent not in have]
+    return ours + [Comparison(agent, None, figures) for agent, figures in published.items() if agent not in have]
 
 
 def find_published(group: Group) -> PaperFigures | None:
@@ -68,7 +68,7 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
     ]
     common_signs = find_common_signs(groups)
     known, others = _split(variants)
-    deltas = [value for variant in variants for _, value in compute_deltas(variant, list_sides(board, variant))]
+    deltas = [value for variant in variants for _, value in compute_deltas(variant, list_comparisons(board, variant))]
     said = [DEFINITIONS, _EXPLANATION, *([_DELTA] if any(value is not None for value in deltas) else [])]
     blocks: list[Block] = [Text(" ".join([*said, *([_OF_THE_PAPER] if known else [])]))]
     if marks:
@@ -94,7 +94,9 @@ def make_section(board: Board, stochastic: bool) -> Section | None:
 def _make_mean_deltas(board: Board, variants: Sequence[Variant]) -> list[Block]:
     """The mean of Δ over the games for which ours is known, and the paper's over the same; Dragon is not among them."""
     both = [
-        dict(compute_deltas(variant, list_sides(board, variant))) for variant in variants if variant.game != "dragon"
+        dict(compute_deltas(variant, list_comparisons(board, variant)))
+        for variant in variants
+        if variant.game != "dragon"
     ]
     ours = [pair["ours"] for pair in both if pair["ours"] is not None]
     paper = [pair["paper"] for pair in both if pair["ours"] is not None and pair["paper"] is not None]
@@ -122,7 +124,7 @@ def _split(variants: Sequence[Variant]) -> tuple[list[Variant], list[Variant]]:
 
 
 def _make_game_rows(board: Board, variant: Variant, common_signs: Collection[str]) -> list[Row]:
-    shown = list_sides(board, variant)
+    shown = list_comparisons(board, variant)
     points = f" · {format_count(variant.maximum)} points" if variant.maximum else ""
     deltas = [
         f"{name} {format_signed(100 * value)} %" for name, value in compute_deltas(variant, shown) if value is not None
@@ -135,7 +137,7 @@ def _make_game_rows(board: Board, variant: Variant, common_signs: Collection[str
     return rows
 
 
-def _make_row(side: Side, common_signs: Collection[str]) -> Row:
+def _make_row(side: Comparison, common_signs: Collection[str]) -> Row:
     group, paper = side.ours, side.paper
     published = format_published(paper)
     if group is None:
@@ -192,7 +194,7 @@ def make_steps_cell(steps: int, marks: Sequence[Mark], common_signs: Collection[
     return Cell(f"{format_count(steps)} {signs}".strip(), "; ".join(mark.words for mark in shown))
 
 
-def compute_deltas(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, float | None]]:
+def compute_deltas(variant: Variant, shown: Sequence[Comparison]) -> list[tuple[str, float | None]]:
     """Ours and the paper's; None where xtx or all baselines are lacking."""
     compared = _list_compared(shown)
     ours = {group.agent: avg for group, avg in zip(compared, compute_comparable_averages(compared), strict=True)}
@@ -200,13 +202,13 @@ def compute_deltas(variant: Variant, shown: Sequence[Side]) -> list[tuple[str, f
     return [("ours", compute_delta(ours, variant.maximum)), ("paper", compute_delta(paper, variant.maximum))]
 
 
-def _list_compared(shown: Sequence[Side]) -> list[Group]:
+def _list_compared(shown: Sequence[Comparison]) -> list[Group]:
     """The groups between which Δ is; those with settings of their own are no baselines."""
     groups = [side.ours for side in shown if side.ours and side.ours.label == side.ours.agent]
     return [group for group in groups if group.agent in ("xtx", *BASELINES)]
 
 
-def _describe_delta_step(shown: Sequence[Side]) -> str:
+def _describe_delta_step(shown: Sequence[Comparison]) -> str:
     """The step and the definition of Avg at which our Δ is taken; empty where it is that of the rows below."""
     groups = _list_compared(shown)
     if len(groups) < 2 or all(group.agent != "xtx" for group in groups):

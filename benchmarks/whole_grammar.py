@@ -20,6 +20,7 @@ from rich.table import Table
 from xtx.core import UserError
 from xtx.games.actions.search import RANDOM_STATES
 from xtx.games.catalog.known_games import find_story
+from xtx.games.emulator.frotz import Snapshot
 from xtx.games.story_game import GameSpec, StoryGame
 
 GAMES = ("zork1", "inhumane", "ludicorp", "library", "zork3", "pentari", "detective", "balances", "deephome",
@@ -48,26 +49,34 @@ def best_of(run: Callable[[], object]) -> float:
     return min(taken)
 
 
-def measure(game: StoryGame, count: int) -> Result:
-    """Both searches at states along the walkthrough."""
-    emulator, search, result = game.emulator, game.search, Result()
+def list_states(game: StoryGame, count: int) -> list[Snapshot]:
+    """Canonical states along the walkthrough."""
+    emulator, states = game.emulator, []
     emulator.reset(emulator.bindings.walkthrough_seed)
-    states = []
     for command in emulator.bindings.walkthrough:
         states.append(emulator.save())
         emulator.step(command)
+    canonical = []
     for state in states[len(states) // (2 * count) :: max(1, len(states) // count)][:count]:
         emulator.restore(state)
-        canonical = game.world.canonical(RANDOM_STATES[0])
-        if not canonical.wants_line:
-            continue
-        plain = search.findings(canonical)
-        whole = search.extended(canonical, plain)
-        result.states += 1
-        result.plain_actions += len(plain.actions)
-        result.whole_actions += len(whole.actions)
-        result.plain += best_of(lambda: search.findings(canonical))  # noqa: B023 (called at once)
-        result.whole += best_of(lambda: search.extended(canonical, search.findings(canonical)))  # noqa: B023
+        canonical.append(game.world.canonical(RANDOM_STATES[0]))
+    return [state for state in canonical if state.wants_line]
+
+
+def measure(path: str, count: int) -> Result:
+    """Both searches, each by a game of its own: one for the whole dictionary notes more of the templates' commands."""
+    result = Result()
+    with (
+        contextlib.closing(StoryGame(GameSpec(path, actions="templates"))) as plain_game,
+        contextlib.closing(StoryGame(GameSpec(path, actions="whole"))) as whole_game,
+    ):
+        plain, whole = plain_game.search, whole_game.search
+        for state in list_states(whole_game, count):
+            result.states += 1
+            result.plain_actions += len(plain.findings(state).actions)
+            result.whole_actions += len(whole.extended(state, whole.findings(state)).actions)
+            result.plain += best_of(lambda: plain.findings(state))  # noqa: B023 (called at once)
+            result.whole += best_of(lambda: whole.extended(state, whole.findings(state)))  # noqa: B023
     return result
 
 
@@ -79,8 +88,7 @@ def main(names: Sequence[str], count: int) -> None:
         except UserError as error:
             print(f"left out: {error}")
             continue
-        with contextlib.closing(StoryGame(GameSpec(path, actions="whole"))) as game:
-            r = measure(game, count)
+        r = measure(path, count)
         n = max(1, r.states)
         table.add_row(
             name, str(r.states), f"{1000 * r.plain / n:.1f}", f"{1000 * r.whole / n:.1f}", f"{r.whole / r.plain:.2f}",

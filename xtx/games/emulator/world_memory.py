@@ -110,8 +110,9 @@ class WorldMemory:
             entries[:, : header.attribute_bytes] = np.packbits(np.array(bits, dtype=bool), axis=1)
             entries &= self._tree.entries(self.tree_mask)  # what is no part of the world cannot change it
             masks.append(mask)
-        moved = self._lib.ignore_moved_obj
-        wanderers = [o for o in range(1, count + 1) if all(moved(o, d) for d in (1, count // 2, count))]
+        # Wherever it goes: of most of lostpig's things Jericho ignores only moves that are not to the player.
+        moved, objects = self._lib.ignore_moved_obj, range(1, count + 1)
+        wanderers = [one for one in objects if all(moved(one, place) for place in objects)]
         return Change(masks[0], masks[1], np.array(wanderers, dtype=np.uint16))
 
     @cached_property

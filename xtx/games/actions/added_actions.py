@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from xtx.games.actions.number_commands import MOST_IN_RANGE, find_numbers_in_text, find_ranged
 from xtx.games.actions.present_names import Present
-from xtx.games.actions.story_words import ONESELF, cut_to_first_line
+from xtx.games.actions.story_words import ONESELF, SPELLED, cut_to_first_line
 from xtx.games.actions.whole_dictionary import WholeGrammar
 
 _ASIDE = re.compile(r"^\([^)\n]*\)")
@@ -60,7 +60,7 @@ def find_added_actions(grammar: WholeGrammar, present: Present, known: Sequence[
     anything = [
         *grammar.open_commands(named, trial.ask),
         *grammar.topic_commands(names, named, trial.ask),
-        *grammar.persons.talk(persons, names, named, trial.ask),
+        *grammar.persons.talk(persons, names, named, trial.ask, present.aliases),
     ]
     # What takes any word beside a thing takes it beside one like it that was not in sight.
     starts = [form.rsplit(" ", 1)[0] for form in present.open_forms]
@@ -133,7 +133,9 @@ class _Found:
 
     def choose(self, grammar: WholeGrammar, text: str, trial: CommandTrial, most: int) -> list[str]:
         """The most natural command for each effect, the likeliest effects first, and no more than there may be."""
-        best = [_most_natural(commands, trial) for commands in self._by_effect.values()]
+        words = {word[: grammar.words.dictionary.length] for word in SPELLED.findall(text.lower())}
+        by_effect = [_prefer_told_errands(commands, words) for commands in self._by_effect.values()]
+        best = [_most_natural(commands, trial) for commands in by_effect]
         forms = Counter(form for command in best for form in _forms(command))
         sound = [c for c in best if all(forms[form] < self._careless(form) for form in self._judged(c))]
         answers = trial.ask([(command, command) for command in sound])
@@ -141,7 +143,14 @@ class _Found:
         real = [c for c in real if not (ONESELF in c.split() and trial.is_fatal(c))]
         # Numbers that stand in the text, and the next ones, then the story's own, before those that were only guessed.
         told, ranged, own = find_numbers_in_text(text), set(find_ranged(text)), grammar.numbers.own
-        real.sort(key=lambda c: (not _numbers_in(c) <= told | ranged, not _numbers_in(c) <= told | ranged | own))
+        # Of errands, first those for something that can be seen from here.
+        real.sort(
+            key=lambda c: (
+                not _numbers_in(c) <= told | ranged,
+                not _numbers_in(c) <= told | ranged | own,
+                _is_errand(c) and c.split()[-1] not in words,
+            )
+        )
         # Where a text says from where to where a dial goes, one that has all of it does not crowd out other things.
         dialled = [command for command in real if not _numbers_in(command).isdisjoint(ranged)]
         others = [command for command in real if command not in dialled][:most]
@@ -176,6 +185,16 @@ def _forms(command: str) -> list[str]:
 
 def _numbers_in(command: str) -> set[int]:
     return {int(word) for word in command.split() if word.isdigit()}
+
+
+def _is_errand(command: str) -> bool:
+    """Whether a command tells a person to go somewhere and do something there."""
+    return ", " in command and " and " in command
+
+
+def _prefer_told_errands(commands: Sequence[str], words: Collection[str]) -> Sequence[str]:
+    """The commands, or of errands those for something that some words of the text name."""
+    return [c for c in commands if _is_errand(c) and c.split()[-1] in words] or commands
 
 
 def _most_natural(commands: Sequence[str], trial: CommandTrial) -> str:

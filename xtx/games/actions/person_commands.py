@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from xtx.games.actions.number_commands import NUMBERED, NumberCommands
 from xtx.games.actions.present_names import Named, NameFinder
@@ -15,8 +15,10 @@ _TALK = ("ask OBJ about OBJ", "tell OBJ about OBJ", "ask OBJ for OBJ", "answer O
 _TRIED_ORDERS = ("wait", "north", "take all")
 """Orders by which it is seen whether a person obeys any."""
 _DIRECTIONS = frozenset(
-    ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out")
-)
+    ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out",
+     "ne", "nw", "se", "sw"),
+)  # fmt: skip
+"""The last four for stories that have no longer words for them."""
 _ERRANDS = ("push", "take", "open", "pull")
 """What a person can be told to do with what is out of sight."""
 _MOST_WAYS = 4
@@ -60,11 +62,13 @@ class PersonCommands:
         said = ask([(f"{person}, {order}", person) for order in _TRIED_ORDERS])
         return len(set(map(cut_to_first_line, said))) > 1
 
-    def talk(self, persons: Sequence[str], names: Sequence[str], named: Named, ask: Ask) -> Iterator[str]:
-        """Orders to persons, and every word as a topic."""
+    def talk(
+        self, persons: Sequence[str], names: Sequence[str], named: Named, ask: Ask, in_sight: Collection[str] = ()
+    ) -> Iterator[str]:
+        """Orders to persons, and every word as a topic. `in_sight` are all words for the things in sight."""
         for person in persons:
             if self._accepts_orders(person, ask):
-                yield from self._orders(person, names, ask)
+                yield from self._orders(person, names, ask, in_sight)
         forms = self._words.known(_TALK) if named.absent else []
         asked = [(_fill_talk(form, person, named.absent), named.absent) for form in forms for person in persons]
         heads = iter([cut_to_first_line(answer) for answer in ask(asked)])
@@ -73,10 +77,10 @@ class PersonCommands:
                 if not self._words.is_refusal(next(heads)):
                     yield from (_fill_talk(form, person, word) for word in self._words.nouns)
 
-    def _orders(self, person: str, names: Sequence[str], ask: Ask) -> Iterator[str]:
+    def _orders(self, person: str, names: Sequence[str], ask: Ask, in_sight: Collection[str]) -> Iterator[str]:
         """Orders to a person about what is here, and about what is where the person is."""
         yield from (f"{person}, {order}" for order in self._words.plain)
-        yield from self._errands(person, ask)
+        yield from self._errands(person, ask, in_sight)
         # What is to be had may be out of sight, for the person too.
         yield from (f"{person}, {verb} {word}" for verb in self._words.known(_ERRANDS) for word in self._words.nouns)
         said = [
@@ -96,8 +100,9 @@ class PersonCommands:
         yield from (f"{person}, give {name} to me" for name in objects)
         yield from self._numbers.fill([f"{person}, {form}" for form in NUMBERED], objects, "", ask)
 
-    def _errands(self, person: str, ask: Ask) -> Iterator[str]:
-        """Orders to go somewhere and do something there, where one cannot be heard any more."""
+    def _errands(self, person: str, ask: Ask, in_sight: Collection[str]) -> Iterator[str]:
+        """Orders to go somewhere and do something there, where one cannot be heard any more, with what is not here."""
+        known = {word[: self._words.dictionary.length] for word in in_sight}
         ways = [order for order in self._words.plain if order in _DIRECTIONS]
         said = [cut_to_first_line(answer) for answer in ask([(f"{person}, {way}", person) for way in ways])]
         times = Counter(said)
@@ -109,6 +114,7 @@ class PersonCommands:
                 f"{person}, {way} and {verb} {word}"
                 for verb in self._words.known(_ERRANDS)
                 for word in self._words.nouns
+                if word not in known
             )
 
 

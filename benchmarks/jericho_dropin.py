@@ -211,7 +211,7 @@ def main() -> None:
     """Prints one line for each game."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("games", nargs="*", default=[*INFORM, *INFOCOM])
-    parser.add_argument("--steps", type=int, default=9, help="new states of each game")
+    parser.add_argument("--steps", type=int, default=24, help="new states of each game, three from each place")
     parser.add_argument("--parallel", action="store_true", help="both use all processors")
     parser.add_argument("--spacy", action="store_true", help="Jericho also takes spaCy's time")
     args = parser.parse_args()

@@ -10,7 +10,7 @@ WHOLE_VERSION = 27
 """Changes whenever the same state may give other candidates of the whole dictionary: part of the atlas's keys that
 depend on them."""
 
-DISCOVERY_VERSION = 2
+DISCOVERY_VERSION = 3
 """Changes whenever something else may be found out about a story that was not added: part of the file's name in which
 it is kept."""
 

@@ -57,6 +57,11 @@ OPENINGS = {
         " until (line->2 == 't');",
         ("thief",),
     ),
+    "yes or no, asked again behind a prompt": (
+        'print "^Instructions? (y/n) >"; line->0 = 50; line->1 = 0; words->0 = 5; read line words;'
+        " while (words-->1 ~= 'yes' or 'no') { print \"Please answer yes or no.>\"; line->1 = 0; read line words; }",
+        ("no",),
+    ),
     "nothing": ("", ()),
     "a question without an answer": ('for (::) { print "^Why? "; line->0 = 50; line->1 = 0; read line 0; }', ()),
 }
@@ -83,6 +88,45 @@ SCORES = {
     "as a share": ('print_ret "You are ", points * 100 / 20, "% done.";', False),
 }
 """How a story prints its score, and whether a number in memory is what is printed."""
+ANSWERS = {
+    "beside treasures": (
+        'print_ret "You have found ", other, " of 5 treasures and scored ", points, " of 20 points.";',
+        ("likely", 5, 20),
+    ),
+    "behind a sentence on treasures": (
+        'print_ret "You have found ", other, " of 5 treasures. Your score is ", points, ".";',
+        ("likely", 5, 0),
+    ),
+    "before the points to get": ('print_ret "[", points, "/20]";', ("likely", 5, 20)),
+    "in nothing but a number": ('print_ret "You own $", points, ".";', ("guessed", 5, 0)),
+    "a fighter's points": (
+        'print_ret "Level ", other, ", experience ", points, ", hit points ", points + other, ".";',
+        ("not found", 0, 0),
+    ),
+}
+"""What `score` prints: how sure the score is, the points after the first five, and those that there are to get."""
+MORTAL = """
+Array line buffer 60; Array words -> 130; Global points; Global ended; Global lives = 1; Global key;
+[ Main; print "A cave.^";
+  for (::) {
+    print "^>"; Read();
+    switch (words-->1) {
+      'look': print "A cave.^";
+      'inventory': print "You have nothing.^";
+      'score': print "Your score is ", points, ".^";
+      'jump': ended = 1;
+      'wave': ended = 2;
+      'wait': print "Time passes.^";
+      default: print "I don't know that.^";
+    }
+    if (ended == 1 && lives) { ended = 0; lives--; print "You die, and get another life.^"; }
+    if (ended) {
+      if (ended == 2) print "*** You have won ***^"; else print "*** You have died ***^";
+      for (::) { print "^Would you like to RESTART, RESTORE a saved game or QUIT? > "; read line words; }
+    }
+  } ];
+[ Read; line->0 = 50; line->1 = 0; words->0 = 10; read line words; ];
+"""
 Compile = Callable[[str], Path]
 
 
@@ -155,6 +199,51 @@ def test_scores_that_are_printed_in_other_ways(kind: str, compile_story: Compile
     assert emulator.score == 0
     emulator.step("wave")
     assert emulator.score == (5 if in_memory else 25)
+    emulator.close()
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_the_score_among_other_numbers(kind: str, compile_story: Compile) -> None:
+    code, (sureness, gained, maximum) = ANSWERS[kind]
+    story = ADVENTURE.replace('print "Your score is ", points, ".^";', "Told();").replace(
+        "Global key;", "Global other = 3;"
+    )
+    story = read_story(compile_story(f"{story} [ Opening; ]; [ Told; {code} ];"))
+    profile = discover(story)
+    assert next(f.sureness for f in profile.findings if f.what == "score") == sureness
+    assert profile.max_score == maximum
+    emulator = Emulator(replace(story, profile=profile))
+    emulator.reset(1)
+    emulator.step("wave")
+    assert emulator.score == gained
+    emulator.close()
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+def test_points_in_a_status_line_of_a_story_that_says_it_keeps_no_score(compile_story: Compile) -> None:
+    story = ADVENTURE.replace('"Your score is ", points, ".^"', '"There is no score in this story.^"')
+    status = '@split_window 2; @set_window 1; @set_cursor 1 1; spaces 60; @set_cursor 1 2; print "Cave";'
+    status += '@set_cursor 2 1; spaces 60; @set_cursor 2 2; print "Points: ", points, "   Health: 100%"; @set_window 0;'
+    profile = discover(
+        read_story(compile_story(story.replace('print "^>";', f'{status} print "^>";') + "[ Opening; ];"))
+    )
+    assert profile.score is not None
+    assert [f.how for f in profile.findings if f.what == "score"] == ["shown in the status line"]
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+def test_the_end_of_a_story_in_which_the_first_death_is_none(compile_story: Compile) -> None:
+    story = read_story(compile_story(MORTAL))
+    profile = discover(story)
+    assert profile.end is not None
+    assert profile.end.won == (2,)
+    emulator = Emulator(replace(story, profile=profile))
+    for commands, over, won in ((["jump"], False, False), (["jump", "jump"], True, False), (["wave"], True, True)):
+        emulator.reset(1)
+        for command in commands:
+            emulator.step(command)
+        assert (emulator.over, emulator.won) == (over, won)
     emulator.close()
 
 

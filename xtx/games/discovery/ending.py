@@ -50,6 +50,4 @@ def _list_end_texts(probe: Probe, state: Snapshot, number: int, usual: tuple[int
         answer = probe.run_altered(probe.with_global(state, number, value), _COMMAND)
         if answer is not None and answer.prompt != usual and (reads_as_end(answer.text) or find_ending(answer.text)):
             told[value] = find_ending(answer.text) or answer.text.strip()[-400:]
-        elif value == _TRIED[0]:
-            break  # the first value ends every game
     return told

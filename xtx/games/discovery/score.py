@@ -20,7 +20,9 @@ _TURNS = r"turn[oi]s?|movimientos?|z[uü]ge?n?|mosse|tours?|coups?|jogadas?|drag
 _POINTS = r"puntos?|puntuaci[oó]n|punkte?n?|punktzahl|punt[io]|punteggio|pontos?|pontua[cç][aã]o|po[aä]ng|punten"
 _MOVES_BEHIND = re.compile(rf"^\W{{0,3}}(more )?(turns?|moves?|actions?|commands?|steps?|minutes?|{_TURNS})\b", re.I)
 _MOVES_BEFORE = re.compile(rf"(?<![a-z])(turns?|moves?|{_TURNS})\b\W{{0,6}}( taken| made)?\W{{0,6}}$", re.I)
-_SCORE_BEFORE = re.compile(rf"(score|{_POINTS})\W{{1,6}}$", re.I)
+_NO_LIFE = r"(?<!hit )(?<!health )(?<!life )(?<!magic )(?<!skill )"
+"""In front of a word for points: those of a fighter are not the score."""
+_SCORE_BEFORE = re.compile(rf"(score|{_NO_LIFE}points?|{_POINTS})\W{{1,6}}$", re.I)
 """Without a border before the word: in a status line it may stand right behind the room's name."""
 _MAXIMUM_BEFORE = re.compile(r"(\bout of|\bof a|\bof the|\bpossible|\bmaximum|\btotal( of)?|/)\W*(\w+\W+){0,3}$", re.I)
 _MAXIMUM = re.compile(
@@ -29,11 +31,13 @@ _MAXIMUM = re.compile(
     r"(\d{1,5})\b",
     re.I,
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
+_POINTS_BEHIND = re.compile(rf"\s*(?:points?|{_POINTS})\b", re.I)
 PRINTED = (
     r"(?i)\bscor(?:e|ed|es|ing)\b[^\d\n]{0,60}?(-?\d+)",
     r"(?i)(-?\d+)\s*(?:points?\b|out of\b)",
     r"(?i)\bscor(?:e|ed|es|ing)\b(?:\W+\w+){0,6}?\W+(no|zero|one|two|three|four|five|six|seven|eight|nine|ten)\b",
-    r"(?i)\bpoints?\W{1,3}(-?\d+)",
+    rf"(?i)\b{_NO_LIFE}points?\W{{1,3}}(-?\d+)",
     r"(?i)(-?\d+) ?(?:%|percent\b|per cent\b)",
     rf"(?i)(-?\d+)\s*(?:{_POINTS})\b",
     rf"(?i)\b(?:{_POINTS})\W{{1,3}}(-?\d+)",
@@ -72,35 +76,38 @@ class _Shown:
     """score, moves or maximum."""
     offset: int
     """What is printed less the variable."""
+    clarity: int = 0
+    """2 where words call the number the score, 1 where the points that there are to get stand behind it, else 0."""
 
 
 def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     """The score, the number of moves and the points that there are to get, from some states of a story."""
     text = _read_answer(probe, states[0])
+    printed = find_pattern(text)
     shown = [_find_variables_shown(probe, state) for state in states[:_MOST_STATES]]
     score, score_finding = _find_common_variable(probe, shown, "score", "shown by the command score")
     moves, moves_finding = _find_common_variable(probe, shown, "moves", "shown by the command score")
     fixed = _find_fixed_by_version(probe)
     if fixed:
         how = "version 3 fixes it" + ("; shown by the command score" if score == fixed[0] else "")
-        score, score_finding = fixed[0], Finding("score", _name(probe, fixed[0]), "sure", how)
+        sureness: Sureness = "sure" if score in (None, fixed[0]) else "likely"
+        score, score_finding = fixed[0], Finding("score", _name(probe, fixed[0]), sureness, how)
         moves, moves_finding = fixed[1], Finding("moves", _name(probe, fixed[1]), "sure", "version 3 fixes it")
     if score is None or moves is None:
         in_status = [_find_variables_shown(probe, state, in_status=True) for state in states[:_MOST_STATES]]
         if score is None:
-            score, score_finding = _find_common_variable(probe, in_status, "score", "shown in the status line")
+            score, finding = _find_common_variable(probe, in_status, "score", "shown in the status line")
+            score_finding = finding if score is not None else score_finding
         if moves is None:
             others = [[one for one in each if _place(probe, one.number) != score] for each in in_status]
             moves, moves_finding = _find_common_variable(probe, others, "moves", "shown in the status line")
     if moves is None:
         moves, moves_finding = _find_ticking(probe, states[0])
-    printed = next((p for p in PRINTED if re.search(p, text)), "")
     if score is None and printed:
         score, score_finding = _find_elsewhere(probe, states, printed)
     elif score is None and _NO_SCORE.search(text):
         score_finding = Finding("score", "none", "sure", "the story says that it keeps no score")
-    most = _MAXIMUM.search(text) if score is not None or printed else None
-    max_score = int(most[1]) if most else 0
+    max_score = read_maximum(text, printed) if score is not None or printed else 0
     maximum = (
         Finding("max_score", str(max_score), "likely", "printed by the command score")
         if max_score
@@ -108,6 +115,21 @@ def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
     )
     findings = score_finding, moves_finding, maximum
     return Scoring(score, moves, max_score, "" if score is not None else printed, findings)
+
+
+def find_pattern(text: str) -> str:
+    """The regular expression that finds a printed score in an answer; empty for none."""
+    return next((pattern for pattern in PRINTED if re.search(pattern, text)), "")
+
+
+def read_maximum(text: str, printed: str) -> int:
+    """The points that there are to get, as an answer to `score` tells them; 0 if it does not. `printed` finds the score
+    in it: numbers of other things (3 of 5 treasures) stand in other sentences."""
+    told = [(one, found) for one in _SENTENCE_END.split(text) if printed and (found := re.search(printed, one))]
+    behind = [most for sentence, score in told for most in _MAXIMUM.finditer(sentence, score.end(1))]
+    beside = [most for sentence, _ in told for most in _MAXIMUM.finditer(sentence)]
+    others = [most for most in _MAXIMUM.finditer(text) if not told or _POINTS_BEHIND.match(text, most.end())]
+    return int((behind or beside or others)[0][1]) if behind or beside or others else 0
 
 
 def _find_fixed_by_version(probe: Probe) -> tuple[Word, Word] | None:
@@ -186,7 +208,11 @@ def _find_variables_shown(probe: Probe, state: Snapshot, in_status: bool = False
         )
         at = _find_following_number(one, other) if _is_sane(one, usual) else None
         if at is not None:
-            found.append(_Shown(number, number_role(one, at, in_status), int(at[0]) - _TRIED[0]))
+            role = number_role(one, at, in_status)
+            pattern = find_pattern(one)
+            read = tuple(_read_printed_value(pattern, text) for text in (one, other))
+            clarity = 2 if in_status or read == _TRIED else int(bool(_MAXIMUM.match(one[at.end() :].lstrip())))
+            found.append(_Shown(number, role, int(at[0]) - _TRIED[0], clarity))
     return found
 
 
@@ -221,17 +247,25 @@ def number_role(text: str, at: re.Match[str], in_status: bool) -> str:
 def _find_common_variable(
     probe: Probe, shown: Sequence[Sequence[_Shown]], role: str, how: str
 ) -> tuple[Word | None, Finding]:
-    """The variable that plays a role in all of the states; none where several do, which must be summands then."""
+    """The variable that plays a role in all of the states; none where several do, which must be summands then. Of
+    several numbers in an answer it is the one that its words call the score."""
     offsets = (0,) if role == "score" else (0, 1, -1)
-    candidates = [{one.number for one in each if one.role == role and one.offset in offsets} for each in shown]
-    told = [each for each in candidates if each]
-    common = set.intersection(*told) if told else set()
+    told = [found for each in shown if (found := [o for o in each if o.role == role and o.offset in offsets])]
+    clearest = max((one.clarity for each in told for one in each), default=0)
+    named = {one.number for each in told for one in each if one.clarity == clearest > 0}
+    common = set.intersection(*({one.number for one in each} for each in told)) if told else set()
+    several = len(common) > 1
+    if role == "score" and several:
+        common &= named
     if len(common) != 1:
-        why = "several numbers are added up" if len(common) > 1 else "no variable shows in what is printed"
+        why = "several variables show in what is printed" if several else "no variable shows in what is printed"
         return None, Finding(role, "not found", "not found", why)
-    place = _place(probe, common.pop())
-    sure = len(told) > 1
-    return place, Finding(role, _name(probe, place), "sure" if sure else "likely", how)
+    number = common.pop()
+    place = _place(probe, number)
+    sureness: Sureness = "sure" if len(told) > 1 else "likely"
+    if role == "score" and number not in named:
+        sureness, how = "guessed", f"{how}, which does not say what it is"
+    return place, Finding(role, _name(probe, place), sureness, how)
 
 
 def _find_ticking(probe: Probe, state: Snapshot) -> tuple[Word | None, Finding]:

@@ -97,10 +97,12 @@ def _takes_commands(emulator: Emulator, state: Snapshot, budget: Budget) -> bool
 
 def _is_a_question(emulator: Emulator, state: Snapshot, budget: Budget) -> bool:
     """Whether the story answers the same to whatever is typed and asks again, as it does for yes or no."""
+    look, inventory = map(emulator.bindings.translate, ("look", "inventory"))
     texts = set()
-    for command in (*map(emulator.bindings.translate, ("look", "inventory")), "examine me"):
+    # Twice `look`: Frotz shows the last word of the prompt before, which is the same from the second answer on.
+    for number, command in enumerate((look, look, inventory, "examine me")):
         emulator.restore(state)
-        if _step(emulator, command, budget) is Status.DONE:
+        if _step(emulator, command, budget) is Status.DONE and number:
             texts.add(" ".join(emulator.narration.split()))
     emulator.restore(state)
     return len(texts) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import inspect
 import os
@@ -20,6 +21,7 @@ import jericho
 import numpy as np
 import pytest
 
+import xtx.games.jericho.frotz_env as frotz_env_module
 import xtx.games.jericho.story_process
 from xtx.core import UserError
 from xtx.games import jericho as frotz_env
@@ -362,6 +364,68 @@ def test_a_pickled_environment_plays_on_from_the_same_state() -> None:
     assert twin.patience == 7.0
     for command in ("take key", "inventory", "look"):
         assert twin.step(command) == env.step(command)
+
+
+class CountingEnv(FrotzEnv):
+    """What programs make of `FrotzEnv`: a class with attributes and arguments of its own."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        super().__init__(path, seed=3)
+        self.limit, self.count = limit, 0
+
+    def step(self, action: str) -> tuple[str, int, bool, dict[str, int]]:
+        self.count += 1
+        return super().step(action)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copied_subclass_keeps_its_class_and_its_attributes(copied: Callable[[CountingEnv], CountingEnv]) -> None:
+    env = quiet(CountingEnv, LOWWATER, 5)
+    env.step("open drawer")
+    twin = copied(env)
+    assert (type(twin), twin.limit, twin.count) == (CountingEnv, 5, 1)
+    assert set(vars(twin)) == set(vars(env))
+    assert twin.step("take key") == env.step("take key")
+    assert (twin.count, env.count) == (2, 2)
+    assert type(env.copy()) is FrotzEnv  # as in Jericho
+
+
+def test_the_generator_belongs_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings = {"name": "zork1", "grammar": "take OBJ;drop OBJ", "max_word_length": 6}
+    monkeypatch.setattr(jericho.jericho, "_load_bindings", lambda md5: bindings)
+    frotz_env_module._make_generator.cache_clear()
+    one, other = quiet(FrotzEnv, LOWWATER, seed=3), quiet(FrotzEnv, LOWWATER, seed=3)
+    one.act_gen.templates.remove("take OBJ")
+    assert "take OBJ" in other.act_gen.templates
+    other.act_gen = None
+    assert other.act_gen is None
+    quiet(other.load, LOWWATER, 3)
+    assert "take OBJ" in other.act_gen.templates
+    frotz_env_module._make_generator.cache_clear()
+
+
+def test_modules_are_imported_from_it_as_from_jericho() -> None:
+    program = (
+        "from xtx.games.jericho.util import clean, unabbreviate\n"
+        "from xtx.games.jericho.defines import BASIC_ACTIONS\n"
+        "from xtx.games.jericho.template_action_generator import TemplateActionGenerator\n"
+        "import xtx.games.jericho.util as util, jericho\n"
+        "assert util is jericho.util and TemplateActionGenerator is jericho.TemplateActionGenerator\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_libraries_random_number_has_jerichos_type() -> None:
+    theirs, ours = quiet(jericho.FrotzEnv, LOWWATER, seed=7), quiet(FrotzEnv, LOWWATER, seed=7)
+    assert shape(ours.frotz_lib.getRngA()) == shape(theirs.frotz_lib.getRngA()) is np.int64
+
+
+def test_what_needs_an_unknown_player_is_the_same_error() -> None:
+    for kind in (jericho.FrotzEnv, FrotzEnv):
+        env = quiet(kind, LOWWATER, seed=3)
+        for ask in (env.get_inventory, env.get_player_location):
+            with pytest.raises(AttributeError):
+                ask()
 
 
 def test_threads_may_share_a_story() -> None:

@@ -8,6 +8,7 @@ spaCy and is many times as fast; a command that kills or hangs the emulator does
 calling program goes on; and no story writes into the present folder. See docs/jericho-dropin.md.
 """
 
+import sys
 from typing import Any
 
 from xtx.games.emulator.frotz import jericho as _jericho
@@ -35,6 +36,11 @@ __all__ = [
 ]
 # `from jericho import *` also gives modules and ctypes names that programs rely on.
 __all__ += [name for name in dir(_jericho) if not name.startswith("_") and name not in __all__]
+
+
+# `from xtx.games.jericho.util import clean` gives Jericho's, as `from jericho.util import clean` does.
+for _name in ("defines", "template_action_generator", "util"):
+    sys.modules[f"{__name__}.{_name}"] = sys.modules[f"jericho.{_name}"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ class FrotzEnv:
         self._path = str(Path(path).absolute())
         self._md5 = hashlib.md5(Path(path).read_bytes(), usedforsecurity=False).hexdigest()
         self._bindings: dict[str, Any] = jericho.jericho._load_bindings(self._md5)
+        self._generator, self._has_generator = None, False
         self.seed(seed)
         self.close()
         self._story = RunningStory(self._path, self._seed, self.patience)
@@ -111,8 +113,15 @@ class FrotzEnv:
 
     @property
     def act_gen(self) -> Any:
-        """Jericho's generator of candidates from templates; None for a story that it does not know."""
-        return _make_generator(self._md5)
+        """Jericho's generator of candidates from templates, which may be altered or replaced; None for a story that it
+        does not know."""
+        if not self._has_generator:
+            self.act_gen = deepcopy(_make_generator(self._md5))
+        return self._generator
+
+    @act_gen.setter
+    def act_gen(self, generator: Any) -> None:
+        self._generator, self._has_generator = generator, True
 
     def seed(self, seed: int | None = None) -> int:
         """Set the emulator's seed for the next `reset`. None and 0 mean the walkthrough's, or the time of day (-1)
@@ -147,12 +156,14 @@ class FrotzEnv:
             self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled environment is a new one in the same state, with a process of its own."""
-        return _rebuild, (self._story_path, self._seed, self._options, self.get_state())
+        """A pickled environment is a new one in the same state, with a process of its own. Attributes that a subclass
+        or a program added are kept."""
+        arguments = type(self), self._story_path, self._seed, self._options, self.get_state()
+        return _rebuild, arguments, {name: value for name, value in vars(self).items() if name not in _ATTRIBUTES}
 
     def copy(self) -> FrotzEnv:
         """A second environment in the same state."""
-        return _rebuild(self._story_path, self._seed, self._options, self.get_state())
+        return _rebuild(FrotzEnv, self._story_path, self._seed, self._options, self.get_state())
 
     @property
     def _story_path(self) -> str:
@@ -265,6 +276,8 @@ class FrotzEnv:
 
     def get_inventory(self) -> list[Any]:
         """What the player holds, as `ZObject`s."""
+        if not self.is_fully_supported and self.get_player_object() is None:
+            raise AttributeError("the player is not known in this story, so there is no inventory")
         return [ZObject.from_buffer_copy(item) for item in self._running.call_host("get_inventory")]
 
     def get_world_state_hash(self) -> str:
@@ -344,6 +357,13 @@ class FrotzEnv:
         return found
 
 
+_ATTRIBUTES = frozenset(
+    ("story_file", "player_obj_num", "is_fully_supported", "patience", "_atlas", "_actions", "_search_threads",
+     "_search", "_story", "_path", "_md5", "_bindings", "_seed", "_generator", "_has_generator"),
+)  # fmt: skip
+"""What an environment makes anew when it is unpickled."""
+
+
 @cache
 def _make_generator(md5: str) -> Any:
     """Made once for each story, because that takes 40 ms."""
@@ -355,10 +375,11 @@ def _frozen(difference: Any) -> Any:
     return tuple(map(_frozen, difference)) if isinstance(difference, list) else np.uint16(difference)
 
 
-def _rebuild(path: str, seed: int, options: dict[str, Any], state: State) -> FrotzEnv:
-    """An environment in a given state."""
+def _rebuild(kind: type[FrotzEnv], path: str, seed: int, options: dict[str, Any], state: State) -> FrotzEnv:
+    """An environment in a given state. A subclass's `__init__` is not called: it may take other arguments."""
+    env = kind.__new__(kind)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsupportedGameWarning)
-        env = FrotzEnv(path, seed, **options)
+        FrotzEnv.__init__(env, path, seed, **options)
     env.set_state(state)
     return env

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from xtx.games.jericho.running_story import RunningStory
 
@@ -25,7 +28,8 @@ class FrotzLibrary:
         """A number that differs between environments."""
         return self._story.pid
 
-    def __getattr__(self, name: str) -> Callable[..., int]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _FUNCTIONS:
             raise AttributeError(f"libfrotz runs in another process: {name} cannot be called here")
-        return lambda *arguments: int(self._story.call_host("call_library", name, list(arguments)))
+        kind = np.int64 if name == "getRngA" else int  # as Jericho declares it
+        return lambda *arguments: kind(self._story.call_host("call_library", name, list(arguments)))

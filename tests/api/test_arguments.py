@@ -46,6 +46,14 @@ from xtx.core import Agent, Decision, EpisodeRecord, Observation, Transition, Us
         (lambda: xtx.report(5), "runs takes a list"),  # type: ignore[arg-type]
         (lambda: xtx.report("x", title=5), "title takes a string"),  # type: ignore[arg-type]
         (lambda: xtx.report("x", figures=5), "figures takes a string or a path"),  # type: ignore[arg-type]
+        (lambda: xtx.report("x", walkthroughs="no"), "walkthroughs is True or False"),  # type: ignore[arg-type]
+        (lambda: xtx.sweep("demo", available="no"), "available is True or False"),  # type: ignore[arg-type]
+        (lambda: xtx.sweep("demo", progress="no"), "progress is True or False"),  # type: ignore[arg-type]
+        (lambda: xtx.train(progress="no"), "progress is True or False, not 'no'"),  # type: ignore[arg-type]
+        (lambda: xtx.resume("x", accept_changes="no"), "accept_changes is True or False"),  # type: ignore[arg-type]
+        (lambda: xtx.list_games(found="no"), "found is True or False"),  # type: ignore[arg-type]
+        (lambda: xtx.make(on_survey=5), "on_survey takes a function, not 5"),  # type: ignore[arg-type]
+        (lambda: xtx.make_vector(on_survey=5), "on_survey takes a function, not 5"),  # type: ignore[arg-type]
     ],
 )
 def test_arguments_of_a_wrong_kind_are_one_line(
@@ -60,7 +68,7 @@ def test_arguments_of_a_wrong_kind_are_one_line(
 
 
 def test_numbers_and_strings_may_be_numpys(tmp_path: Path) -> None:
-    with xtx.make("toy:corridor-5", seed=np.int64(1)) as game:  # type: ignore[arg-type]
+    with xtx.make("toy:corridor-5", seed=np.int64(1), valid_actions=np.True_) as game:  # type: ignore[arg-type]
         first = game.reset()
         assert game.step(np.random.default_rng(0).choice(first.actions)).observation.step == 1
     with xtx.make_vector("toy:corridor-5", num_envs=np.int64(2), workers=1) as games:  # type: ignore[arg-type]

@@ -57,10 +57,23 @@ def check_number(name: str, value: Any) -> float:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """True or False."""
+    """True or False, also NumPy's, as Python's."""
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        value = value.item()
     if not isinstance(value, bool):
         raise UserError(f"{name} is True or False, not {show_value(value)}")
     return value
+
+
+def check_optional_flag(name: str, value: Any) -> bool | None:
+    """As `check_flag`; None stays None."""
+    return None if value is None else check_flag(name, value)
+
+
+def check_function(name: str, value: Any) -> None:
+    """Raise `UserError` for what is neither a function nor None."""
+    if value is not None and not callable(value):
+        raise UserError(f"{name} takes a function, not {show_value(value)}")
 
 
 def check_text(name: str, value: Any) -> str:

@@ -13,7 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
-from xtx.api.arguments import check_atlas, check_flag, check_optional_whole, check_path, check_whole, show_value
+from xtx.api.arguments import (
+    check_atlas,
+    check_flag,
+    check_function,
+    check_optional_whole,
+    check_path,
+    check_whole,
+    show_value,
+)
 from xtx.config.config_file import MAX_ENVS
 from xtx.core import Observation, Step, UserError, warn
 from xtx.games.catalog.known_games import entries, find_default_game, find_story, locate
@@ -32,6 +40,7 @@ MAX_SEED = 2**31 - 1
 
 def list_games(*, found: bool = False) -> list[str]:
     """The names of all games that are known, or of those whose stories are on this machine."""
+    found = check_flag("found", found)
     return [entry.name for entry in entries() if not found or locate(entry)[0] is not None]
 
 
@@ -60,6 +69,7 @@ def make(
     Raises `UserError` if there is no such game, or its story is not on this machine.
     """
     seed = check_optional_whole("seed", seed, 0, MAX_SEED)
+    check_function("on_survey", on_survey)
     spec = _make_spec(game, extra_actions, actions, valid_actions, atlas, 1)
     return GameEnv(spec, seed, on_survey)
 
@@ -88,6 +98,7 @@ def make_vector(
     num_envs = check_whole("num_envs", num_envs, 1, MAX_ENVS)
     workers = check_optional_whole("workers", workers, 0)
     search_threads = check_optional_whole("search_threads", search_threads, 1)
+    check_function("on_survey", on_survey)
     from xtx.training.prepare import choose_search_threads
 
     threads = search_threads or choose_search_threads(num_envs, workers)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from xtx.api.arguments import (
     check_atlas,
+    check_flag,
     check_list,
     check_optional_whole,
     check_path,
@@ -75,6 +76,7 @@ def sweep(
         raise UserError(f"device is 'auto', 'cpu' or 'cuda', not {device!r}")
     steps = check_optional_whole("steps", steps)
     atlas = check_atlas(atlas)
+    available, progress = check_flag("available", available), check_flag("progress", progress)
     source = check_path("sweep", sweep)
     seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
     if settings is not None and not isinstance(settings, Mapping):
@@ -158,6 +160,7 @@ def report(
     from xtx.cli.runs import report as command
 
     given = [runs] if isinstance(runs, str | os.PathLike | SavedRun) else check_list("runs", runs)
+    walkthroughs = check_flag("walkthroughs", walkthroughs)
     paths = tuple(run.path if isinstance(run, SavedRun) else Path(check_path("runs", run)) for run in given)
     args = command.Args(
         runs=paths,

@@ -16,11 +16,12 @@ from xtx.agents.registry import find_agent, make_preset
 from xtx.api.arguments import (
     check_atlas,
     check_flag,
+    check_function,
+    check_optional_flag,
     check_optional_whole,
     check_path,
     check_seconds,
     check_whole,
-    show_value,
 )
 from xtx.api.runs import SavedRun
 from xtx.config.config_file import check_numbers
@@ -101,7 +102,8 @@ def train(
     Ctrl-C, or interrupting a notebook's cell, finishes the step, saves the run and returns it unfinished; `resume` goes
     on with it. Raises `UserError` for anything that does not fit.
     """
-    _check_callable(on_update)
+    check_function("on_update", on_update)
+    check_optional_flag("progress", progress)
     updates = train_steps(
         game, agent=agent, steps=steps, settings=settings, seed=seed, num_envs=num_envs, stochastic=stochastic,
         extra_actions=extra_actions, actions=actions, log_every=log_every, out=out,
@@ -165,7 +167,9 @@ def resume(
     `agent`: the run's own agent, where it is a class of a notebook, or lies in a file that was never named on this
     machine. `accept_changes`: go on although files of the run were changed since its checkpoint.
     """
-    _check_callable(on_update)
+    check_function("on_update", on_update)
+    check_optional_flag("progress", progress)
+    accept_changes = check_flag("accept_changes", accept_changes)
     folder = Path(check_path("path", path))
     named = None if agent is None else _accept(agent)
     resources = _make_resources(device, workers, threads, atlas, checkpoint_seconds)
@@ -178,11 +182,6 @@ def resume(
 def _accept(agent: object) -> str:
     """The name of an agent that was given as a name or a class."""
     return register_agent(agent) if isinstance(agent, type) else accept_agent(check_path("agent", agent))
-
-
-def _check_callable(on_update: object) -> None:
-    if on_update is not None and not callable(on_update):
-        raise UserError(f"on_update takes a function, not {show_value(on_update)}")
 
 
 def _make_config(

@@ -221,6 +221,16 @@ def test_the_score_among_other_numbers(kind: str, compile_story: Compile) -> Non
 
 
 @pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+@pytest.mark.parametrize(("minutes", "sureness"), [(1, "likely"), (7, "guessed")])
+def test_a_time_is_no_number_of_moves_for_certain(minutes: int, sureness: str, compile_story: Compile) -> None:
+    story = ADVENTURE.replace('points, ".^"', 'points, ", in ", key, " turns.^"')
+    story = story.replace('print "^>";', f'key = key + {minutes}; print "^>";')
+    profile = discover(read_story(compile_story(f"{story} [ Opening; ];")))
+    assert [f.sureness for f in profile.findings if f.what == "moves"] == [sureness]
+    assert profile.moves is not None
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
 def test_points_in_a_status_line_of_a_story_that_says_it_keeps_no_score(compile_story: Compile) -> None:
     story = ADVENTURE.replace('"Your score is ", points, ".^"', '"There is no score in this story.^"')
     status = '@split_window 2; @set_window 1; @set_cursor 1 1; spaces 60; @set_cursor 1 2; print "Cave";'

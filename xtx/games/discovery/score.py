@@ -103,6 +103,9 @@ def find_scoring(probe: Probe, states: Sequence[Snapshot]) -> Scoring:
             moves, moves_finding = _find_common_variable(probe, others, "moves", "shown in the status line")
     if moves is None:
         moves, moves_finding = _find_ticking(probe, states[0])
+    elif not _counts_turns(probe, states[0], moves):
+        how = f"{moves_finding.how}, but it grows by more than one a turn, as a time of day does"
+        moves_finding = Finding("moves", moves_finding.value, "guessed", how)
     if score is None and printed:
         score, score_finding = _find_elsewhere(probe, states, printed)
     elif score is None and _NO_SCORE.search(text):
@@ -266,6 +269,18 @@ def _find_common_variable(
     if role == "score" and number not in named:
         sureness, how = "guessed", f"{how}, which does not say what it is"
     return place, Finding(role, _name(probe, place), sureness, how)
+
+
+def _counts_turns(probe: Probe, state: Snapshot, place: Word) -> bool:
+    """Whether a number grows by one at most when one looks around, as far as that can be tried."""
+    for _ in range(2):
+        answer = probe.run(state, "look")
+        if answer is None:
+            break
+        before, state = place.read(state.ram), answer.state
+        if not 0 <= place.read(state.ram) - before <= 1:
+            return False
+    return True
 
 
 def _find_ticking(probe: Probe, state: Snapshot) -> tuple[Word | None, Finding]:

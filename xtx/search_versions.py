@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SEARCH_VERSION = 8
+SEARCH_VERSION = 9
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 SURVEY_VERSION = 14
 """Changes whenever the canonical state does: part of every key in the atlas."""

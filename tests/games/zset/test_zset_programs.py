@@ -165,6 +165,8 @@ PROGRAMS: dict[str, Program] = {
     "print": doing(
         OBJECT, ("print_obj", X), ("print_num", A), ("loadb", TEXT, 2, "->", 22), ("print_char", Y), ("new_line",)),
     "check_unicode": doing(("mul", A, 40, "->", 21), ("check_unicode", X, "->", 20)),
+    "set_font": doing(("set_font", 1, "->", 20), ("set_font", 4, "->", 21), ("set_font", 0, "->", 22)),
+    "set_font by lane": doing(("mod", A, 5, "->", 21), ("set_font", X, "->", 20)),
     "save_undo": storing("save_undo"),
     "catch": storing("catch"),
 }  # fmt: skip
@@ -202,6 +204,8 @@ NEWER = (
     "copy",
     "print to memory",
     "check_unicode",
+    "set_font",
+    "set_font by lane",
     "save_undo",
     "catch",
     "log_shift",

@@ -69,7 +69,8 @@ void machine_free(engine *e) {
     X(PRINT_OBJ) X(RET) X(JUMP) X(PRINT_PADDR) X(LOAD) X(NOT) X(RTRUE) X(RFALSE) X(PRINT) X(PRINT_RET) \
     X(RET_POPPED) X(POP) X(CATCH) X(NEW_LINE) X(PIRACY) X(STOREW) X(STOREB) X(PUT_PROP) X(READ) X(PRINT_CHAR) \
     X(PRINT_NUM) X(RANDOM_) X(PUSH) X(PULL) X(OUTPUT_STREAM) X(SCAN_TABLE) X(TOKENISE) X(COPY_TABLE) \
-    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE)
+    X(PRINT_TABLE) X(CHECK_ARG_COUNT) X(LOG_SHIFT) X(ART_SHIFT) X(SAVE_UNDO) X(PRINT_UNICODE) X(CHECK_UNICODE) \
+    X(SET_FONT)
 
 /* Special handlers: AT_MERGE_POINT, and the most frequent operations with a handler for each kind of operands: a
  * constant (C), the stack (S), a local (L) or a global (G). The general handlers test the kind of each operand, a
@@ -124,7 +125,7 @@ static const form many_operands[32] = {
 
 static const form extended[32] = {
     [2] = {LOG_SHIFT, 2, S}, [3] = {ART_SHIFT, 2, S}, [9] = {SAVE_UNDO, 0, S}, [11] = {PRINT_UNICODE, 1, 0},
-    [12] = {CHECK_UNICODE, 1, S},
+    [4] = {SET_FONT, 1, S}, [12] = {CHECK_UNICODE, 1, S},
 };
 
 typedef struct {
@@ -735,6 +736,12 @@ void machine_run(engine *e) {
     DO(FLUSH)
         for (int i = 0; i < in->count; i++) OPERAND(i, a);
         print_flush(e);
+        NEXT;
+    DO(SET_FONT) /* dumb Frotz has the usual font alone: 1 is the font before, 0 that there is no such font */
+        OPERAND(0, a);
+        AGREE(a);
+        print_flush(e);
+        RESULT(a <= 1);
         NEXT;
     DO(BUFFER_MODE) /* without one, Frotz breaks long lines */
         a = 1;

@@ -96,7 +96,8 @@ OPCODES = {
     "scan_table": ("V", 23), "not": ("V", 24), "call_vn": ("V", 25),
     "tokenise": ("V", 27), "copy_table": ("V", 29), "print_table": ("V", 30), "check_arg_count": ("V", 31),
     "old_save": ("0", 5), "old_restore": ("0", 6), "save": ("X", 0), "restore": ("X", 1),
-    "log_shift": ("X", 2), "art_shift": ("X", 3), "set_font": ("X", 4), "save_undo": ("X", 9), "check_unicode": ("X", 12),
+    "log_shift": ("X", 2), "art_shift": ("X", 3), "set_font": ("X", 4), "save_undo": ("X", 9),
+    "check_unicode": ("X", 12),
 }  # fmt: skip
 
 

@@ -127,15 +127,31 @@ Array line buffer 60; Array words -> 130; Global points; Global ended; Global li
   } ];
 [ Read; line->0 = 50; line->1 = 0; words->0 = 10; read line words; ];
 """
-Compile = Callable[[str], Path]
+IN_VERSION_3 = """
+Global place; Global points; Global turns; Array line buffer 60; Array words -> 130;
+Object cave "Damp Cave";
+[ Main; Begin(); ];
+[ Begin; place = cave;
+  for (::) {
+    turns++; print "^>"; line->0 = 50; words->0 = 10; read line words;
+    switch (words-->1) {
+      'look': print "A cave.^";
+      'inventory': print "You have nothing.^";
+      'wave': points = points + 5; print "Well waved.^";
+      default: print "I don't know that.^";
+    } } ];
+"""
+"""The interpreter shows the status line of such a story."""
+Compile = Callable[..., Path]
 
 
 @pytest.fixture
 def compile_story(tmp_path: Path) -> Compile:
-    def compile_source(source: str) -> Path:
+    def compile_source(source: str, version: int = 5) -> Path:
         (tmp_path / "story.inf").write_text(source)
-        subprocess.run(["inform6", "-v5", "story.inf", "story.z5"], cwd=tmp_path, check=True, capture_output=True)
-        return tmp_path / "story.z5"
+        name = f"story.z{version}"
+        subprocess.run(["inform6", f"-v{version}", "story.inf", name], cwd=tmp_path, check=True, capture_output=True)
+        return tmp_path / name
 
     return compile_source
 
@@ -240,6 +256,20 @@ def test_points_in_a_status_line_of_a_story_that_says_it_keeps_no_score(compile_
     )
     assert profile.score is not None
     assert [f.how for f in profile.findings if f.what == "score"] == ["shown in the status line"]
+
+
+@pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")
+def test_the_status_line_of_version_3_is_no_text(compile_story: Compile) -> None:
+    story = read_story(compile_story(IN_VERSION_3, 3))
+    emulator = Emulator(replace(story, profile=discover(story)))
+    texts = [emulator.reset(1)]
+    for command in ("look", "wave", "look"):
+        emulator.step(command)
+        texts.append(emulator.narration)
+    assert emulator.score == 5
+    assert not any("Score" in text or "Damp Cave" in text for text in texts)
+    assert "Well waved." in texts[2]
+    emulator.close()
 
 
 @pytest.mark.skipif(shutil.which("inform6") is None, reason="the Inform 6 compiler is not installed")

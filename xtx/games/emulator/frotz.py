@@ -51,6 +51,8 @@ _ASKED = 64
 """Commands that are asked at once."""
 
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
+_FIRST_STATUS_LINE = re.compile(r"\A\s*>?[^\n]* {2}(?:Score: *-?\d+ +Moves: *\d+|Time: *\d+:\d\d *[ap]m)\s*(?:\n|\Z)")
+"""As Frotz shows it in stories of version 3: the room, and behind spaces the score and moves, or the time."""
 
 
 def _make_readable(story: Story) -> tuple[str, tempfile.TemporaryDirectory[str] | None]:
@@ -220,8 +222,11 @@ class Emulator:
 
     def _decode_text(self, printed: bytes) -> str:
         text = printed.decode("cp1252", "replace")
-        # For games that it does not know Jericho leaves the status line behind the prompt.
-        return text if self.story.profile is None else _STATUS_LINE.sub("", text)
+        if self.story.profile is None:
+            return text
+        # Of games that it does not know Jericho leaves the status line: behind the prompt, in version 3 before a text.
+        text = _FIRST_STATUS_LINE.sub("", text) if self.header.version <= 3 else text
+        return _STATUS_LINE.sub("", text)
 
     @property
     def halted(self) -> bool:

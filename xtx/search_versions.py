@@ -6,7 +6,7 @@ SEARCH_VERSION = 9
 """Changes whenever the same state may give other actions: part of every key in the atlas."""
 SURVEY_VERSION = 14
 """Changes whenever the canonical state does: part of every key in the atlas."""
-WHOLE_VERSION = 27
+WHOLE_VERSION = 28
 """Changes whenever the same state may give other candidates of the whole dictionary: part of the atlas's keys that
 depend on them."""
 

@@ -486,6 +486,7 @@ def test_a_riddle_is_answered_in_quotes(real_story: Callable[[str], Path]) -> No
         ("enchanter", 142, "eat bread"),  # which only puts hunger off
         ("enchanter", 247, "learn gondar"),  # a spell that counts in one room only
         ("enchanter", 32, "open handle"),  # one of several like parts of a machine
+        ("enchanter", 207, "rub betwee m to v"),  # one of eight changes of a verb that needs two words
         ("enchanter", 121, "turtle, se and take old"),  # an errand for what lies far off, in short words for ways
         ("enchanter", 113, "turtle, follow"),  # an order that is understood only after a spell
         ("lostpig", 33, "put coin across slot"),  # Jericho ignores moves of things that are not to the player

@@ -93,9 +93,13 @@ def find_silent_changes(
 
 
 def _swap(command: str) -> str:
-    """The command with its two objects swapped, if it has two of one word each."""
+    """The command with its two objects swapped, if it has two of one word each: `connect b to j`, or with another
+    preposition before them `rub between m and v`."""
     words = command.split(" ")
-    return " ".join((words[0], words[3], words[2], words[1])) if len(words) == 4 else command
+    if len(words) not in (4, 5):
+        return command
+    *verb, one, between, other = words
+    return " ".join((*verb, other, between, one))
 
 
 def find_swapped(candidates: Sequence[str], watches: npt.NDArray[np.uint64], touched: Sequence[int]) -> list[int]:

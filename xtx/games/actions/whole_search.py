@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from xtx.core import FALLBACK_ACTIONS
 from xtx.games.actions.added_actions import find_added_actions
-from xtx.games.actions.command_effects import ASKING, RANDOM_STATES, find_silent_changes
+from xtx.games.actions.command_effects import ASKING, RANDOM_STATES, find_silent_changes, find_swapped
 from xtx.games.actions.mention_marks import FEWEST_THINGS, FEWEST_VERBS, MENTIONING, find_mention_marks
 from xtx.games.actions.nameable_things import NO_PART, WAYS, name_clearly, names_around, understood_answer
 from xtx.games.actions.noisy_bytes import find_noise
@@ -37,7 +37,7 @@ _SAMPLE = 40
 _MOVING = ("take", "drop")
 """Verbs that show which of two things that look the same a word means."""
 
-_MOST_FINER = 8
+_MOST_FINER = 12
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
 _MOST_ELSEWHERE = 6
@@ -182,11 +182,13 @@ class WholeSearch:
         return searched
 
     def _noise(self, searched: Searched, engine: Engine) -> npt.NDArray[np.bool_]:
-        """The bytes in which commands that leave the object tree alone leave traces of their own."""
+        """The bytes in which commands that leave the object tree alone leave traces of their own, but for those that do
+        the same with their two objects swapped."""
         asking = self._search.judge.asking
         idle, tried = searched.all.idle, searched.all.tried[0]
         alone = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & (tried.watches != 0)
         places = np.flatnonzero(alone & ~np.isin(tried.watches, idle))
+        places = np.setdiff1d(places, find_swapped(searched.candidates, tried.watches, places.tolist()))
         commands = [searched.candidates[i] for i in places.tolist()]
         return find_noise(self._search.emulator, engine, searched.state, commands, tried.watches[places], asking[0])
 

@@ -34,7 +34,7 @@ import time
 from pathlib import Path
 
 from xtx.core import UserError
-from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey import survey_layout
 from xtx.games.canonical.survey_budget import Budget
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator
@@ -119,7 +119,7 @@ def survey(path: Path) -> list[str]:
     """Seconds by the clock, processor seconds, and the share of the budget that was used."""
     emulator = Emulator(read_story(path))
     budget, wall, processor = Budget(), time.perf_counter(), time.process_time()
-    layout = read_layout(emulator, budget=budget)
+    layout = survey_layout(emulator, budget=budget)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     emulator.close()
     used = f"{100 * budget.spent / budget.total:.0f} %{', cut short' if layout.cut_short else ''}"

@@ -86,7 +86,7 @@ def compare_search(game: StoryGame, env: jericho.FrotzEnv, totals: list[float]) 
     """Adds the seconds of our verdicts and of Jericho's for the same candidates in the present state."""
     search, emulator = game.search, game.emulator
     before = emulator.save()
-    state = game.world.canonical(RANDOM_STATES[0])
+    state = game.world.make_canonical(RANDOM_STATES[0])
     look, inventory = search.describe(state)
     candidates = search.candidates(search.things(state, look, inventory))
     start = time.perf_counter()

@@ -128,8 +128,8 @@ def measure(game: StoryGame, states: int, sample: int, seed: int, valid: bool) -
     usual = game.layout.prompt
     for found in walks(game, random.Random(seed), valid):
         began = time.perf_counter()
-        canonical = game.world.canonical(RANDOM_STATES[0])
-        key = game.world.key(canonical)
+        canonical = game.world.make_canonical(RANDOM_STATES[0])
+        key = game.world.compute_key(canonical)
         measured.micros.append(1e6 * (time.perf_counter() - began))
         theirs = jericho_hash(game.emulator)
         measured.ours.add(key)

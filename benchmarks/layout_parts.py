@@ -68,11 +68,11 @@ def measure(name: str, count: int) -> list[str] | None:
     keys: dict[str, set[bytes]] = {part: set() for part in ("", *PARTS)}
     differ: dict[str, list[tuple[Snapshot, Snapshot, Snapshot]]] = {part: [] for part in PARTS}
     for state in walk(emulator, layout, count):
-        usual = whole.canonical(RNG)
-        keys[""].add(World.key(usual))
+        usual = whole.make_canonical(RNG)
+        keys[""].add(World.compute_key(usual))
         for part, world in without.items():
-            other = world.canonical(RNG)
-            keys[part].add(World.key(other))
+            other = world.make_canonical(RNG)
+            keys[part].add(World.compute_key(other))
             if other != usual:
                 differ[part].append((msgspec.structs.replace(state, rng=RNG), usual, other))
     row = [name, str(len(keys[""]))]
@@ -81,9 +81,9 @@ def measure(name: str, count: int) -> list[str] | None:
         some = differ[part][:: 1 + len(differ[part]) // MOST_TRIED]
         mistakes = [0, 0]
         for real, *canonical in some:
-            truth = trials.outcomes(real, COMMANDS)
+            truth = trials.compute_outcomes(real, COMMANDS)
             for i, state in enumerate(canonical):
-                mistakes[i] += bool((trials.outcomes(state, COMMANDS) != truth).any())
+                mistakes[i] += bool((trials.compute_outcomes(state, COMMANDS) != truth).any())
         change = 100 * (len(keys[part]) / len(keys[""]) - 1)
         row.append(f"{len(getattr(layout, field))}: {change:+.1f} %, {mistakes[0]} -> {mistakes[1]} of {len(some)}")
     trials.close()

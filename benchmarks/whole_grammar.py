@@ -59,7 +59,7 @@ def list_states(game: StoryGame, count: int) -> list[Snapshot]:
     canonical = []
     for state in states[len(states) // (2 * count) :: max(1, len(states) // count)][:count]:
         emulator.restore(state)
-        canonical.append(game.world.canonical(RANDOM_STATES[0]))
+        canonical.append(game.world.make_canonical(RANDOM_STATES[0]))
     return [state for state in canonical if state.wants_line]
 
 

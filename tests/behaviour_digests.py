@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey import survey_layout
 from xtx.games.catalog.known_games import find_story
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.story_game import GameSpec, StoryGame
@@ -98,7 +98,7 @@ def states_of(path: str, number: int) -> Iterator[str]:
 
 def survey_of(path: str) -> str:
     """The digest of a story's layout, found anew."""
-    return digest(msgspec.msgpack.encode(read_layout(Emulator(find_story(path)))))
+    return digest(msgspec.msgpack.encode(survey_layout(Emulator(find_story(path)))))
 
 
 def outputs_of(folder: Path) -> dict[str, str]:

@@ -26,7 +26,7 @@ from xtx.games.canonical.shipped_layouts import (
     read_shipped_layout,
     strip_layout,
 )
-from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey import survey_layout
 from xtx.games.catalog.known_games import DATA
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator
@@ -67,7 +67,7 @@ def main() -> int:
 def survey_one(path: Path, out: Path) -> int:
     """Writes the layout of one story to a file."""
     emulator = Emulator(read_story(path))
-    out.write_bytes(msgspec.msgpack.encode(strip_layout(emulator, read_layout(emulator))))
+    out.write_bytes(msgspec.msgpack.encode(strip_layout(emulator, survey_layout(emulator))))
     return 0
 
 

@@ -29,7 +29,7 @@ def test_engine_and_emulator_find_the_same_bytes() -> None:
     emulator = Emulator(read_story(LOWWATER))
     engine = Engine.of(emulator)
     emulator.reset(0)
-    state = World(emulator, layout_of(emulator), engine).canonical(RANDOM_STATES[0])
+    state = World(emulator, layout_of(emulator), engine).make_canonical(RANDOM_STATES[0])
     found = find_scratch(emulator, engine, state, ("boat", "oar", "lamp"))
     slowly = find_scratch(emulator, None, state, ("boat", "oar", "lamp"))
     engine.close()

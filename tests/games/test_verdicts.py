@@ -79,7 +79,7 @@ def test_a_search_runs_no_altered_memory_in_frotz(monkeypatch: pytest.MonkeyPatc
     reached = Reached(monkeypatch)
     game = play(LOWWATER, TURNS)
     assert game.states.searches > 0 and reached.runs > TURNS
-    canonical = game.world.canonical(RANDOM_STATES[0])
+    canonical = game.world.make_canonical(RANDOM_STATES[0])
     assert canonical.ram not in reached.memories
     with pytest.raises(AssertionError, match="that no story came to"):  # the plain way
         Search(game.emulator).answers(canonical, ["look"])
@@ -110,7 +110,7 @@ def test_verdicts_where_time_runs_out_are_those_of_frotz(
     state = emulator.save()
     found = game.find_in_state(state)
     assert len(found.actions) > 10
-    canonical = game.world.canonical(RANDOM_STATES[0])
+    canonical = game.world.make_canonical(RANDOM_STATES[0])
     commands = ["wait", "look", *found.actions, *(f"examine {word}" for word in "abcdefgh")]
     plain = judge_each(emulator, None, canonical, RANDOM_STATES, commands)
     assert (plain[0].flags & Verdict.CHANGED).any()

@@ -10,7 +10,7 @@ import msgspec
 from xtx.games.atlas.store import Atlas
 from xtx.games.canonical.canonical_state import CANONICAL_VERSION, ELSEWHERE, SURVEY_VERSION, Layout
 from xtx.games.canonical.shipped_layouts import read_shipped_layout
-from xtx.games.canonical.survey import ONLY_WALKED, read_layout
+from xtx.games.canonical.survey import ONLY_WALKED, survey_layout
 from xtx.games.canonical.survey_budget import QUICK, THOROUGH, Budget, Progress
 from xtx.games.catalog.profile_format import make_profile_key
 from xtx.games.catalog.story_file import Story
@@ -32,7 +32,7 @@ def find_layout(
     """
     layout = recall_layout(emulator, atlas, thorough)
     if layout is None:
-        layout = read_layout(emulator, avoid, Budget(THOROUGH if thorough else QUICK, on_progress))
+        layout = survey_layout(emulator, avoid, Budget(THOROUGH if thorough else QUICK, on_progress))
         if atlas is not None and not avoid and ONLY_WALKED not in layout.cut_short:
             atlas.put(_make_layout_key(emulator.story, thorough), msgspec.msgpack.encode(layout))
     return layout

@@ -113,7 +113,7 @@ class StoryGame:
         whole = spec.actions == "whole"
         self.search = Search(self.emulator, extra, self._engine, world, whole, usual_verbs=spec.usual_verbs)
         known_as = f"{make_story_key(story)};{make_version(story, spec.thorough_survey)}"
-        self.states = StateFindings(self.emulator, self.search, self._atlas, World.key, known_as)
+        self.states = StateFindings(self.emulator, self.search, self._atlas, World.compute_key, known_as)
         """What is known of the story's states."""
         self._seed = self.emulator.bindings.walkthrough_seed
         self._step = 0
@@ -306,7 +306,7 @@ class StoryGame:
             *state, _ = msgspec.structs.astuple(self.emulator.save())
             self._here = hashlib.blake2b(msgspec.msgpack.encode(state), digest_size=16).digest()
             return None
-        canonical = self.world.canonical(RANDOM_STATES[0])
+        canonical = self.world.make_canonical(RANDOM_STATES[0])
         self._here = self.states.make_key(canonical)
         return canonical
 

@@ -16,7 +16,7 @@ import pytest
 from layouts import layout_of
 
 from xtx.games.canonical.canonical_state import Layout, World
-from xtx.games.canonical.survey import _Survey, read_layout
+from xtx.games.canonical.survey import _Survey, survey_layout
 from xtx.games.canonical.survey_budget import Budget
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Status, Verdict
@@ -29,7 +29,7 @@ IDLE = ("look", "inventory", "xyzzyx", "take zqxj from wvkj", "examine zqxj", "o
 
 
 def key(world: World) -> bytes:
-    return world.key(world.canonical(RNG))
+    return world.compute_key(world.make_canonical(RNG))
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +60,10 @@ def check_canonical(world: World, limit: int | None = None) -> None:
     emulator.reset(emulator.bindings.walkthrough_seed)
     for command in emulator.bindings.walkthrough[:limit]:
         real = emulator.save()
-        canonical = world.canonical(RNG)
+        canonical = world.make_canonical(RNG)
         assert emulator.save() == real
         emulator.restore(canonical)
-        assert world.canonical(RNG) == canonical, command
+        assert world.make_canonical(RNG) == canonical, command
         emulator.restore(real)
         if emulator.step(command) is not Status.DONE or emulator.over:
             break
@@ -140,7 +140,7 @@ def test_random_numbers_are_no_part_of_the_key(lowwater: World) -> None:
         emulator.reset(seed)
         keys.add(key(lowwater))
     assert len(keys) == 1
-    assert lowwater.canonical((5, 0, 0)).rng == (5, 0, 0)
+    assert lowwater.make_canonical((5, 0, 0)).rng == (5, 0, 0)
 
 
 def test_commands_do_the_same_from_the_canonical_state(lowwater: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +152,7 @@ def test_commands_do_the_same_from_the_canonical_state(lowwater: World, capsys: 
         real = emulator.save()
         tried = [*commands, *emulator.bindings.walkthrough[max(0, i - 3) : i + 4]]
         outcomes = []
-        for state in (msgspec.structs.replace(real, rng=RNG), lowwater.canonical(RNG)):
+        for state in (msgspec.structs.replace(real, rng=RNG), lowwater.make_canonical(RNG)):
             emulator.restore(state)
             verdicts = emulator.filter(tried)
             outcomes.append(np.where(verdicts.flags & Verdict.CHANGED, verdicts.diffs, 0))
@@ -176,11 +176,11 @@ sys.path.insert(0, sys.argv[1])
 import msgspec
 from xtx.games.emulator.frotz import Emulator
 from xtx.games.catalog.story_file import Story, read_story
-from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey import survey_layout
 found = read_story(Path(sys.argv[2]))
 profile = msgspec.structs.replace(found.profile, volatile=())
 emulator = Emulator(Story(found.path, found.content, found.md5, profile))
-print(hashlib.md5(msgspec.msgpack.encode(read_layout(emulator, ['burst']))).hexdigest())
+print(hashlib.md5(msgspec.msgpack.encode(survey_layout(emulator, ['burst']))).hexdigest())
 """
 
 
@@ -200,7 +200,7 @@ def test_what_the_survey_finds_serves_as_well_as_what_the_compiler_says() -> Non
     assert found.profile is not None
     blind = msgspec.structs.replace(found.profile, volatile=())
     emulator = Emulator(Story(found.path, found.content, found.md5, blind))
-    world = World(emulator, read_layout(emulator, avoid=("burst",)))  # which would end this process
+    world = World(emulator, survey_layout(emulator, avoid=("burst",)))  # which would end this process
     emulator.reset(1)
     emulator.step("take coin")
     state, here = emulator.save(), key(world)
@@ -335,16 +335,16 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
         if number == 14:
             assert command == "wait"
             before = emulator.save()
-            emulator.restore(world.canonical(RNG))
+            emulator.restore(world.make_canonical(RNG))
             assert emulator.filter([command]).flags[0] & Verdict.CHANGED
             emulator.restore(before)
         emulator.step(command)
     assert emulator.bindings.walkthrough[121] == "push lever"
-    verdicts = emulator.filter(["push lever", "look", "wait"], watched=world.watched(emulator.ram))
+    verdicts = emulator.filter(["push lever", "look", "wait"], watched=world.select_watched_bits(emulator.ram))
     assert not (verdicts.flags & Verdict.CHANGED).any()
     assert verdicts.watches[0] != 0 and not verdicts.watches[1:].any()
     # and nothing of the object tree is watched twice
-    assert not emulator.tree.entries(world.watched(emulator.ram)).any()
+    assert not emulator.tree.entries(world.select_watched_bits(emulator.ram)).any()
 
 
 def on_the_way(world: World, steps: int) -> Emulator:
@@ -362,7 +362,7 @@ def test_what_falls_due_while_one_waits_is_kept(real_world: Callable[[str], Worl
     world = real_world("zork3")
     emulator = on_the_way(world, 63)
     assert emulator.bindings.walkthrough[63].lower() == "wait"
-    emulator.restore(world.canonical(RNG))
+    emulator.restore(world.make_canonical(RNG))
     flags = emulator.filter(["wait", "look"]).flags & Verdict.CHANGED
     assert flags.tolist() == [Verdict.CHANGED, 0]
 
@@ -374,7 +374,7 @@ def test_rooms_without_names_have_bytes_of_their_own(real_world: Callable[[str],
     emulator = on_the_way(world, 10)
     assert emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)] == ""
     truth = emulator.filter(["take cushion"]).diffs
-    emulator.restore(world.canonical(RNG))
+    emulator.restore(world.make_canonical(RNG))
     assert truth[0] and emulator.filter(["take cushion"]).diffs == truth
 
 
@@ -438,10 +438,10 @@ def test_rooms_that_were_seen_elsewhere_are_no_part_of_the_key(real_world: Calla
 def test_the_key_covers_what_it_should(lowwater: World) -> None:
     emulator = lowwater._emulator
     emulator.reset(1)
-    state = lowwater.canonical(RNG)
-    assert len(World.key(state)) == 16
-    assert World.key(state) != hashlib.blake2b(state.ram, digest_size=16).digest()
+    state = lowwater.make_canonical(RNG)
+    assert len(World.compute_key(state)) == 16
+    assert World.compute_key(state) != hashlib.blake2b(state.ram, digest_size=16).digest()
     for field, value in (("ram", state.ram[:-1] + b"\1"), ("pc", 7), ("opcode", 246), ("frames", 9), ("stack", b"")):
-        assert World.key(msgspec.structs.replace(state, **{field: value})) != World.key(state)
+        assert World.compute_key(msgspec.structs.replace(state, **{field: value})) != World.compute_key(state)
     for field, value in (("rng", (3, 0, 0)), ("narration", b"hello")):
-        assert World.key(msgspec.structs.replace(state, **{field: value})) == World.key(state)
+        assert World.compute_key(msgspec.structs.replace(state, **{field: value})) == World.compute_key(state)

@@ -36,8 +36,16 @@ def test_changes_that_show_nowhere_are_one_or_told_apart() -> None:
     emulator = Emulator(read_story(HANG))
     trial = Trial(cast(Engine, Judged(verdicts)), lambda screen: "")
     state, commands = emulator.save(), ["look", "wait", "push lever", "push button", "jump", "take coin", "quit"]
-    assert trial.outcomes(state, commands).tolist() == [0, 0, 1, 1, 0, 9, 2]  # a command that is not judged is told too
-    *_, lever, button, jump, coin, _ = trial.outcomes(state, commands, kinds=True).tolist()
+    assert trial.compute_outcomes(state, commands).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        0,
+        9,
+        2,
+    ]  # a command that is not judged is told too
+    *_, lever, button, jump, coin, _ = trial.compute_outcomes(state, commands, kinds=True).tolist()
     assert 0 != lever != button != 0 and (jump, coin) == (0, 9)
     emulator.close()
 

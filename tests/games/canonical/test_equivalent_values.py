@@ -155,7 +155,7 @@ def test_canonical_states_are_folded_in_their_room() -> None:
         found, kept = [], emulator.ram[address]
         for value in (1, 2, 3):
             emulator.ram[address] = value
-            found.append(world.key(world.canonical(RNG)))
+            found.append(world.compute_key(world.make_canonical(RNG)))
         emulator.ram[address] = kept
         return found
 
@@ -180,7 +180,7 @@ def test_what_falls_due_is_folded_too() -> None:
     keys = []
     for value in range(1, 6):
         emulator.ram[clock] = value
-        keys.append(world.key(world.canonical(RNG)))
+        keys.append(world.compute_key(world.make_canonical(RNG)))
     assert keys[1] == keys[2] and keys[3] == keys[4]
     assert len(set(keys)) == 3
     emulator.close()
@@ -199,7 +199,7 @@ def test_most_of_a_desert_is_one_place(real_story: Callable[[str], Path]) -> Non
         for _ in range(12):
             if emulator.tree.room(emulator.ram, emulator.player) == desert:
                 places.add(int(emulator.ram[address]))
-                kept.add(world.canonical(RNG).ram[address])
+                kept.add(world.make_canonical(RNG).ram[address])
             if emulator.step(choice.choice(["north", "south", "east", "west"])) is not Status.DONE or emulator.over:
                 break
         emulator.restore(state)
@@ -221,8 +221,8 @@ def test_changes_that_show_nowhere_are_told_apart(real_story: Callable[[str], Pa
     assert emulator.bindings.walkthrough[118] == "EXEX TURTLE"
     spells = ["exex turtle", "exex me"]
     for _ in ("from the real state", "from the canonical one"):
-        verdicts = emulator.filter([*spells, "look"], watched=world.watched(emulator.ram))
+        verdicts = emulator.filter([*spells, "look"], watched=world.select_watched_bits(emulator.ram))
         assert not (verdicts.flags & Verdict.CHANGED).any()
         assert len(set(verdicts.watches.tolist())) == 3
-        emulator.restore(world.canonical(RNG))
+        emulator.restore(world.make_canonical(RNG))
     emulator.close()

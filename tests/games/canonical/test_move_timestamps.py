@@ -63,12 +63,12 @@ def test_the_key_knows_how_long_ago_something_was_and_not_when() -> None:
     def key(moves: int, ago: int) -> bytes:
         write_word(emulator.ram, now, moves)
         write_word(emulator.ram, stamp, moves - ago)
-        canonical = world.canonical(RNG)
+        canonical = world.make_canonical(RNG)
         present = emulator.save()
         emulator.restore(canonical)
-        assert world.canonical(RNG) == canonical
+        assert world.make_canonical(RNG) == canonical
         emulator.restore(present)
-        return world.key(canonical)
+        return world.compute_key(canonical)
 
     just_now, long_ago, very_long_ago = key(20, 0), key(20, 10), key(500, 300)
     assert len({just_now, long_ago, very_long_ago}) == 3
@@ -89,7 +89,7 @@ def test_who_is_tired_can_sleep(real_story: Callable[[str], Path]) -> None:
             real = emulator.save()
             emulator.restore(msgspec.structs.replace(real, rng=RNG))
             truth = emulator.filter(["sleep"]).diffs
-            emulator.restore(world.canonical(RNG))
+            emulator.restore(world.make_canonical(RNG))
             verdicts = emulator.filter(["sleep"])
             assert bool(verdicts.flags[0] & Verdict.CHANGED) == (number == 244)
             assert verdicts.diffs == truth

@@ -12,7 +12,7 @@ import pytest
 from xtx.games.canonical.canonical_state import ELSEWHERE, World
 from xtx.games.canonical.layout_check import LayoutCheck
 from xtx.games.canonical.shipped_layouts import pack_layouts, read_shipped_layout, strip_layout
-from xtx.games.canonical.survey import read_layout
+from xtx.games.canonical.survey import survey_layout
 from xtx.games.canonical.survey_budget import QUICK, Budget
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
@@ -38,7 +38,7 @@ def blind() -> Emulator:
 def test_a_survey_keeps_to_its_budget_and_says_what_it_left_out() -> None:
     shares: list[float] = []
     budget = Budget(SMALL, lambda share, stage: shares.append(share))
-    layout = read_layout(blind(), budget=budget)
+    layout = survey_layout(blind(), budget=budget)
     assert layout.cut_short
     assert set(layout.cut_short) == set(budget.cut_short)
     assert budget.spent < 1.3 * SMALL  # some things are done whatever they cost
@@ -50,12 +50,12 @@ def test_a_layout_that_was_cut_short_tells_states_apart_as_it_should() -> None:
     """A key may be finer than need be, and never the same for two worlds: along the walkthrough commands do the same
     from the canonical state as from the real one."""
     emulator = blind()
-    world = World(emulator, read_layout(emulator, budget=Budget(SMALL)))
+    world = World(emulator, survey_layout(emulator, budget=Budget(SMALL)))
     emulator.reset(emulator.bindings.walkthrough_seed)
     engine, wrong, tried = Engine.of(emulator), 0, 0
     for command in emulator.bindings.walkthrough:
         before = msgspec.structs.replace(emulator.save(), rng=RNG)
-        canonical = world.canonical(RNG)
+        canonical = world.make_canonical(RNG)
         commands = [command, "look", "north", "south", "east", "west", "take all"]
         truth, found = (engine.filter(state, commands) for state in (before, canonical))
         wrong += int((truth.diffs != found.diffs).sum())
@@ -78,7 +78,7 @@ def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(LayoutCheck, "_note_unchecked", noting)
     emulator = blind()
-    layout = read_layout(emulator, budget=Budget(SMALL // 2))
+    layout = survey_layout(emulator, budget=Budget(SMALL // 2))
     assert skipped and layout.unchecked and layout.cut_short
     world = World(emulator, layout)
     free = {
@@ -92,16 +92,16 @@ def test_what_was_not_checked_stays_in_the_key(monkeypatch: pytest.MonkeyPatch) 
     assert {room for room, kept in layout.unchecked.items() if kept} == {ELSEWHERE, *rooms}
     for _, state in skipped:
         emulator.restore(state)
-        canonical = world.canonical(RNG)
+        canonical = world.make_canonical(RNG)
         differ = {a for a, (x, y) in enumerate(zip(canonical.ram, state.ram, strict=True)) if x != y}
         assert not differ & set(room_bytes) - free
     # Nor is anything left out in a room that the walkthrough does not visit.
     elsewhere = msgspec.structs.replace(layout, unchecked={ELSEWHERE: room_bytes})
     emulator.restore(state)
-    assert World(emulator, elsewhere).canonical(RNG) == World(emulator, layout).canonical(RNG)
+    assert World(emulator, elsewhere).make_canonical(RNG) == World(emulator, layout).make_canonical(RNG)
     # What is kept there is not watched: that a command changes it means nothing.
     emulator.restore(skipped[0][1])
-    watched = world.watched(emulator.ram)
+    watched = world.select_watched_bits(emulator.ram)
     mask = layout.mask
     assert not any(watched[a] and not mask[a] for a in room_bytes if a not in sum(layout.room_bytes.values(), ()))
 
@@ -112,7 +112,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
         with monkeypatch.context() as patched:
             patched.setattr(os, "sched_getaffinity", lambda _, these=processors: these)
             budget = Budget(SMALL)
-            found.append((read_layout(blind(), budget=budget), budget.spent))
+            found.append((survey_layout(blind(), budget=budget), budget.spent))
     assert found[0] == found[1] == found[2]
 
 
@@ -135,7 +135,7 @@ def test_frotz_runs_only_states_that_the_story_came_to(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Emulator, "save", saving)
     monkeypatch.setattr(Emulator, "restore", restoring)
-    read_layout(blind(), budget=Budget(QUICK // 5))
+    survey_layout(blind(), budget=Budget(QUICK // 5))
     assert restored > 100
 
 
@@ -169,7 +169,7 @@ def test_memory_after_each_command_is_that_of_frotz() -> None:
 
 def test_layouts_can_be_shipped_without_the_storys_memory() -> None:
     emulator = blind()
-    layout = read_layout(emulator, budget=Budget(SMALL))
+    layout = survey_layout(emulator, budget=Budget(SMALL))
     shipped = strip_layout(emulator, layout)
     assert not shipped.layout.fill
     assert len(shipped.differences) < 0.05 * len(layout.fill)
@@ -196,7 +196,7 @@ def test_what_is_shipped_is_what_a_survey_finds(name: str, real_story: Callable[
     emulator = Emulator(read_story(real_story(name)))
     shipped = read_shipped_layout(emulator)
     assert shipped is not None, "run tools/ship_layouts.py"
-    assert read_layout(emulator) == shipped
+    assert survey_layout(emulator) == shipped
 
 
 @pytest.mark.roms
@@ -207,7 +207,7 @@ def test_games_that_used_to_crash_or_hang_start_at_once(
     def refuse(*_: object) -> None:
         raise AssertionError("its layout comes with xtx")
 
-    monkeypatch.setattr("xtx.games.known_layouts.read_layout", refuse)
+    monkeypatch.setattr("xtx.games.known_layouts.survey_layout", refuse)
     game = StoryGame(GameSpec(str(real_story(name))))
     assert len(game.reset().actions) > 1
     game.close()

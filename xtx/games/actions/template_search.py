@@ -160,7 +160,7 @@ class TemplateSearch:
     def _more_bits(self, state: Snapshot, ticks: Ticks) -> Ram:
         """What is watched besides, by ELSEWHERE and CLOCKS."""
         assert self.world is not None
-        elsewhere = self.world.read_watched_elsewhere(np.frombuffer(state.ram, np.uint8))
+        elsewhere = self.world.select_bits_watched_elsewhere(np.frombuffer(state.ram, np.uint8))
         clocks = np.where(ticks != 0, 255, 0).astype(np.uint8)
         return np.stack([np.zeros_like(clocks) if elsewhere is None else elsewhere, clocks])
 
@@ -202,7 +202,7 @@ class TemplateSearch:
 
     def watched(self, state: Snapshot) -> Ram | None:
         """The bits beyond the object tree of which a change counts."""
-        return None if self.world is None else self.world.watched(np.frombuffer(state.ram, np.uint8))
+        return None if self.world is None else self.world.select_watched_bits(np.frombuffer(state.ram, np.uint8))
 
     def answers_without(self, state: Snapshot, commands: Sequence[tuple[str, str]]) -> list[str]:
         """What the game says to each command, with a word of the command replaced by `WORD_MARK`."""

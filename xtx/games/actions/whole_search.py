@@ -329,12 +329,12 @@ class WholeSearch:
         [waited] = judge_each(emulator, self._search.engine, state, [state.rng], ["wait"])
         if waited.flags[0] & Verdict.RANDOM:
             return True
-        key, here = world.key(state), state
+        key, here = world.compute_key(state), state
         for _ in range(_TURNS_WAITED):
             if take_turn(emulator, self._search.engine, here, "wait") is not Status.DONE or emulator.over:
                 return False
             here = emulator.save()
-            if world.key(world.canonical(state.rng)) != key:
+            if world.compute_key(world.make_canonical(state.rng)) != key:
                 return True
         return False
 
@@ -344,17 +344,17 @@ class WholeSearch:
         world, emulator = self._search.world, self._search.emulator
         if world is None or not {"look", "wait"}.isdisjoint(self._search.judge.excluded):
             return False
-        keys, here = [world.key(state)], state
+        keys, here = [world.compute_key(state)], state
         for _ in range(2):
             if take_turn(emulator, self._search.engine, here, "look") is not Status.DONE or emulator.over:
                 return False
             here = emulator.save()
-            keys.append(world.key(world.canonical(state.rng)))
+            keys.append(world.compute_key(world.make_canonical(state.rng)))
             if keys[-1] == keys[-2]:
                 return False
         if take_turn(emulator, self._search.engine, state, "wait") is not Status.DONE or emulator.over:
             return False
-        return keys[1] != world.key(world.canonical(state.rng))
+        return keys[1] != world.compute_key(world.make_canonical(state.rng))
 
     @cached_property
     def _steps(self) -> frozenset[str]:

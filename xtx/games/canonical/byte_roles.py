@@ -92,9 +92,9 @@ class Traces:
         """For bytes of which it is known already."""
         self._verbs[bytes_] = _VERBS
 
-    def commands(self, state: Snapshot) -> list[str]:
+    def list_commands(self, state: Snapshot) -> list[str]:
         """Commands to try in a state: nonsense, and every template with a few words that are in sight."""
-        seen = " ".join(self.trials.answers(state, ("look", "inventory"))).lower()
+        seen = " ".join(self.trials.read_responses(state, ("look", "inventory"))).lower()
         words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
         self._sights = [w for w in words if w not in PRONOUNS]
         words = [*self._sights, "all", "me"]
@@ -111,9 +111,9 @@ class Traces:
         """Notes what commands that leave the object tree alone do to the rest of memory; `with_pairs`: also what some
         commands do together with the one that follows."""
         before = np.frombuffer(state.ram, np.uint8)
-        commands = [c for c in dict.fromkeys(self.commands(state)) if c not in self.avoid]
+        commands = [c for c in dict.fromkeys(self.list_commands(state)) if c not in self.avoid]
         examining = [c for s in self._sights if (c := f"examine {s}") not in self.avoid]
-        flags, memory = self.trials.memories(state, [*commands, *examining])
+        flags, memory = self.trials.run_commands(state, [*commands, *examining])
         harmless = (flags & (UNJUDGED | Verdict.CHANGED)) == 0
         # Most of memory stays as it is: only what some command changes is looked at.
         touched = np.flatnonzero((memory != before).any(axis=0))

@@ -126,7 +126,7 @@ class World:
         links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
         self._homes = {roamer: self._list_places(links, roamer) for roamer in emulator.world_memory.roamers}
 
-    def canonical(self, rng: tuple[int, int, int]) -> Snapshot:
+    def make_canonical(self, rng: tuple[int, int, int]) -> Snapshot:
         """The emulator's present state made canonical, with the given random numbers to come."""
         emulator, layout = self._emulator, self.layout
         present = self._shift_timestamps(emulator.ram) if layout.move_timestamps else emulator.ram
@@ -204,14 +204,14 @@ class World:
         return results[0] == results[1] and results[0][0] is Status.DONE
 
     @staticmethod
-    def key(state: Snapshot) -> bytes:
+    def compute_key(state: Snapshot) -> bytes:
         """The key of a canonical state: 16 bytes."""
         digest = hashlib.blake2b(state.ram, digest_size=16)
         digest.update(state.stack)
         digest.update(b"%d,%d,%d" % (state.pc, state.opcode, state.frames))
         return digest.digest()
 
-    def watched(self, ram: Ram) -> Ram:
+    def select_watched_bits(self, ram: Ram) -> Ram:
         """The bits beyond the object tree that belong to the world in a state with that RAM, also those that the key
         leaves out: a command that changes one of them does something."""
         local = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player))
@@ -223,7 +223,7 @@ class World:
         mask[self._counters] = 0
         return mask
 
-    def read_watched_elsewhere(self, ram: Ram) -> Ram | None:
+    def select_bits_watched_elsewhere(self, ram: Ram) -> Ram | None:
         """The bytes that belong to the world in some room, but not in the one of a state with that RAM: what is learned
         here may count there. None if there are none."""
         here = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player), ())

@@ -33,7 +33,7 @@ IDLE = ("look", "inventory", "examine me")
 CHUNK = 8
 """Trials that are made before the budget is looked at again; the same whatever the number of threads."""
 
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 """Threads that try states: while a run's story is surveyed, the run has nothing else to do."""
 
 _BYTES_FOR_A_UNIT = 2
@@ -57,7 +57,7 @@ class Trial:
         self._engine = engine
         self._read = read
 
-    def outcomes(
+    def compute_outcomes(
         self,
         state: Snapshot,
         commands: Sequence[str],
@@ -65,7 +65,7 @@ class Trial:
         kinds: bool = False,
         silent: bool = False,
     ) -> npt.NDArray[np.uint64]:
-        """What the commands do to the world from a state, one number each; 1 for those that change only what is
+        """Return what the commands do to the world from a state, one number each; 1 for those that change only what is
         watched, as the first of the commands does not, or with `kinds` a number for each kind of such a change. Such a
         change counts where the object tree is touched, or with `silent` everywhere."""
         verdicts = self._engine.filter(state, commands, self.limit, watched=watched)
@@ -77,15 +77,17 @@ class Trial:
         outcomes = np.where(changed, verdicts.diffs, np.where(hidden, told_apart, np.uint64(0)))
         return np.where(verdicts.flags & UNJUDGED, np.uint64(NOT_JUDGED), outcomes)
 
-    def answers(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
-        """What the story says to each command in a state; nothing where the engine does not judge it."""
+    def read_responses(self, state: Snapshot, commands: Sequence[str]) -> tuple[str, ...]:
+        """Return what the story says to each command in a state; nothing where the engine does not judge it."""
         return tuple(
             "" if screen is None else self._read(screen)
             for screen in self._engine.read_responses(state, commands, self.limit)
         )
 
-    def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """Flags of each command, and RAM after it."""
+    def run_commands(
+        self, state: Snapshot, commands: Sequence[str]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Return the flags of each command, and RAM after it."""
         return self._engine.finals(state, commands, self.limit)
 
     @property
@@ -106,7 +108,7 @@ class Trials:
         self.copies: list[int] = []
         """Bytes that hold the score too."""
         self._engines: list[Engine] = []
-        for _ in range(min(_MOST_THREADS, len(list_usable_processors())) if ENGINE not in self.avoid else 0):
+        for _ in range(min(_MAX_THREADS, len(list_usable_processors())) if ENGINE not in self.avoid else 0):
             try:
                 self._engines.append(Engine.of(emulator))
             except ValueError:  # a story that it cannot run
@@ -144,9 +146,9 @@ class Trials:
         for engine in self._engines:
             engine.close()
 
-    def each(self, function: Callable[[Trial, Item], Result], items: Sequence[Item]) -> list[Result]:
-        """The function's results for all items, in order, several threads at a time. Which thread does what has no
-        influence on the results or on the work that is counted."""
+    def run_for_each(self, function: Callable[[Trial, Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Return the function's results for all items, in order, computed by several threads. Which thread does what
+        has no influence on the results or on the work that is counted."""
         self.emulator.note(ENGINE)
         if self._pool is None or len(items) < 2:
             return [self._run_counted(self._trials[0], function, item) for item in items]
@@ -174,39 +176,43 @@ class Trials:
         self.budget.spend(trial.work - before)
         return result
 
-    def outcomes(
+    def compute_outcomes(
         self, state: Snapshot, commands: Sequence[str], watched: Ram | None = None, silent: bool = False
     ) -> npt.NDArray[np.uint64]:
-        """What the commands do to the world from a state: see `Trial.outcomes`."""
-        return self.try_outcomes_from([state], commands, watched, silent)[0]
+        """Return what the commands do to the world from a state: see `Trial.compute_outcomes`."""
+        return self.compute_outcomes_from([state], commands, watched, silent)[0]
 
-    def try_outcomes_from(
+    def compute_outcomes_from(
         self, states: Sequence[Snapshot], commands: Sequence[str], watched: Ram | None = None, silent: bool = False
     ) -> list[npt.NDArray[np.uint64]]:
         """The same from each of several states, with `silent` by kinds."""
-        return self.each(lambda trial, state: trial.outcomes(state, commands, watched, silent, silent), states)
+        return self.run_for_each(
+            lambda trial, state: trial.compute_outcomes(state, commands, watched, silent, silent), states
+        )
 
-    def answers(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
-        """What the story says to each command in a state; nothing where the engine does not judge it."""
-        return list(self.each(lambda trial, each: trial.answers(each, commands), [state])[0])
+    def read_responses(self, state: Snapshot, commands: Sequence[str]) -> list[str]:
+        """Return what the story says to each command in a state; nothing where the engine does not judge it."""
+        return list(self.run_for_each(lambda trial, each: trial.read_responses(each, commands), [state])[0])
 
     def _read_screen(self, screen: bytes) -> str:
         with self._reading:  # libfrotz has one place for that
             return clean(self.emulator.clean_screen(screen))
 
-    def memories(self, state: Snapshot, commands: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """Flags of each command, tried from a state, and RAM after it, one row for each."""
-        flags, memory = self.each(lambda trial, each: trial.memories(each, commands), [state])[0]
+    def run_commands(
+        self, state: Snapshot, commands: Sequence[str]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Return the flags of each command, tried from a state, and RAM after it, one row for each."""
+        flags, memory = self.run_for_each(lambda trial, each: trial.run_commands(each, commands), [state])[0]
         self.budget.spend(memory.size // _BYTES_FOR_A_UNIT)
         return flags, memory
 
-    def suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
-        """The bytes that were made canonical and could be given back."""
+    def find_suspects(self, layout: Layout, before: Snapshot, canonical: Snapshot) -> list[int]:
+        """Return the addresses of the bytes that were made canonical and could be given back to the world."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        return [int(a) for a in np.flatnonzero((raw != other) & self.changeable(layout)) if a >= 64]
+        return [int(a) for a in np.flatnonzero((raw != other) & self.find_changeable_bytes(layout)) if a >= 64]
 
-    def changeable(self, layout: Layout) -> npt.NDArray[np.bool_]:
-        """The bytes that can be given back to the world."""
+    def find_changeable_bytes(self, layout: Layout) -> npt.NDArray[np.bool_]:
+        """Return which bytes can be given back to the world."""
         # Not the links of roamers, of which half would make a broken tree; and moves and score are never kept.
         changeable: npt.NDArray[np.bool_] = np.frombuffer(layout.mask, np.uint8) != 0xFF
         changeable[[*layout.counters, *layout.idle]] = True
@@ -215,7 +221,7 @@ class Trials:
         changeable[layout.timestamp_bytes] = False
         return changeable
 
-    def matters(
+    def make_effect_test(
         self,
         before: Snapshot,
         canonical: Snapshot,
@@ -223,27 +229,27 @@ class Trials:
         watched: Ram | None = None,
         silent: bool = False,
     ) -> Callable[[Sequence[int]], bool]:
-        """A function that says whether bytes, made canonical, change what the commands do."""
+        """Return a function that says whether bytes, made canonical, change what the commands do."""
         raw, other = np.frombuffer(before.ram, np.uint8), np.frombuffer(canonical.ram, np.uint8)
-        truth = self.outcomes(before, commands, watched, silent)
+        truth = self.compute_outcomes(before, commands, watched, silent)
 
-        def matters(addresses: Sequence[int]) -> bool:
+        def has_effect(addresses: Sequence[int]) -> bool:
             ram = raw.copy()
             ram[list(addresses)] = other[list(addresses)]
             changed = msgspec.structs.replace(before, ram=ram.tobytes())
-            return bool((self.outcomes(changed, commands, watched, silent) != truth).any())
+            return bool((self.compute_outcomes(changed, commands, watched, silent) != truth).any())
 
-        return matters
+        return has_effect
 
 
-def find_first_to_matter(suspects: Sequence[int], matters: Callable[[Sequence[int]], bool]) -> int | None:
+def find_first_to_matter(suspects: Sequence[int], has_effect: Callable[[Sequence[int]], bool]) -> int | None:
     """The suspect that, with those before it, is the first to matter; None if even all of them do not."""
-    if not suspects or not matters(suspects):
+    if not suspects or not has_effect(suspects):
         return None
     without, needed = 0, len(suspects)
     while needed - without > 1:
         middle = (without + needed) // 2
-        if matters(suspects[:middle]):
+        if has_effect(suspects[:middle]):
             needed = middle
         else:
             without = middle

@@ -20,18 +20,18 @@ from xtx.games.emulator.frotz import Snapshot
 ValueTable = tuple[int, int, bytes]
 """A room (0 for all), the address of a byte, and what each of its 256 values is replaced by."""
 
-_GAIN = 3
-"""Without a byte there must be so many states fewer, or it is not worth comparing its values all over the game."""
+_MIN_GAIN = 3
+"""How many states must become equal without a byte for its values to be compared all over the game."""
 _SOME = 4
 """States with a value, states with the other, and states with neither, in which two values are compared."""
-_ENOUGH = 6
-"""Two values are told to be alike all over the game by so many states at least."""
-_ENOUGH_HERE = 4
+_MIN_STATES = 6
+"""Fewest states in which two values must be compared before they count as alike all over the game."""
+_MIN_STATES_IN_ROOM = 4
 """The same in one room."""
-_EVERYWHERE = 4
-"""What varies in so many rooms is compared all over the game at first, and then in each of them by itself."""
-_MANY = 5
-"""In no more rooms than that a byte is compared, unless it is worth something there."""
+_MIN_ROOMS = 4
+"""A byte that varies in at least this many rooms is compared all over the game, and then in each of them by itself."""
+_MAX_ROOMS = 5
+"""A byte is compared in at most this many rooms, except where leaving it out makes states equal."""
 
 
 class EquivalentValueSearch:
@@ -41,20 +41,20 @@ class EquivalentValueSearch:
         self,
         states: Sequence[Snapshot],
         rooms: Sequence[int],
-        appearances: Callable[[Sequence[tuple[int, Snapshot]]], Sequence[Hashable]],
+        read_appearances: Callable[[Sequence[tuple[int, Snapshot]]], Sequence[Hashable]],
         covered: npt.NDArray[np.uint8],
         may_compare: Callable[[], bool] = lambda: True,
         may_verify: Callable[[], bool] = lambda: True,
     ) -> None:
         """`states` are canonical and all different, with the room of each; those that matter most come first.
-        `appearances` says what states look like to a player who tries this and that in them; each is one of the states,
-        or made of the one with that number. `covered` are the bits of memory that always count. `may_compare` and
-        `may_verify` say whether there is time left for either: values that were not compared, or with a table that was
-        not verified in all states, count each by itself."""
+        `read_appearances` says what states look like to a player who tries this and that in them; each is one of the
+        states, or made of the one with that number. `covered` are the bits of memory that always count. `may_compare`
+        and `may_verify` say whether there is time left for either: values that were not compared, or with a table that
+        was not verified in all states, count each by itself."""
         self._states = states
         self._rooms = np.array(rooms)
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in states])
-        self._appearances = appearances
+        self._read_appearances = read_appearances
         self._may_compare, self._may_verify = may_compare, may_verify
         varying = np.flatnonzero((self._memory != self._memory[:1]).any(axis=0))
         weights = np.random.default_rng(0).integers(2**64, size=len(varying), dtype=np.uint64)
@@ -85,11 +85,11 @@ class EquivalentValueSearch:
         """A table for a byte all over the game, if there is one."""
         if (
             not self._may_compare()
-            or len(self._find_varied(address)) < _EVERYWHERE
-            or self._count_gain(address, 0) < _GAIN
+            or len(self._find_varied(address)) < _MIN_ROOMS
+            or self._count_gain(address, 0) < _MIN_GAIN
         ):
             return []
-        table = self._make_table(address, self._find_rows(0), self._memory[:, address], _ENOUGH)
+        table = self._make_table(address, self._find_rows(0), self._memory[:, address], _MIN_STATES)
         return [] if table is None else [(0, address, table)]
 
     def _search_in_rooms(self, address: int, everywhere: Sequence[ValueTable]) -> list[ValueTable]:
@@ -97,14 +97,14 @@ class EquivalentValueSearch:
         column, found = self._memory[:, address], []
         for _, _, table in (table for table in everywhere if table[1] == address):
             column = np.frombuffer(table, np.uint8)[column]
-        rooms = [room for room in self._find_varied(address) if len(self._find_rows(room)) >= _ENOUGH_HERE]
+        rooms = [room for room in self._find_varied(address) if len(self._find_rows(room)) >= _MIN_STATES_IN_ROOM]
         gains = {room: self._count_gain(address, room) for room in rooms}
         rooms.sort(key=lambda room: -gains[room])
-        for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MANY):
+        for room in (room for i, room in enumerate(rooms) if gains[room] or i < _MAX_ROOMS):
             if not self._may_compare():
                 break
             rows = self._find_rows(room)
-            replaced = self._make_table(address, rows, column[rows], _ENOUGH_HERE)
+            replaced = self._make_table(address, rows, column[rows], _MIN_STATES_IN_ROOM)
             if replaced is not None:
                 found.append((room, address, replaced))
         return found
@@ -159,7 +159,9 @@ class EquivalentValueSearch:
             return False
         for begin in range(0, len(chosen), CHUNK // 2):
             some = chosen[begin : begin + CHUNK // 2]
-            looks = self._read_looks([(i, self._with(i, address, value)) for value in (one, other) for i in some])
+            looks = self._read_looks(
+                [(i, self._replace_byte(i, address, value)) for value in (one, other) for i in some]
+            )
             if looks[: len(some)] != looks[len(some) :] or not self._may_compare():
                 return False
         return True
@@ -170,7 +172,7 @@ class EquivalentValueSearch:
         first, others = some[: _SOME // 2], some[_SOME // 2 :]
         return [*first, *others[:: 1 + len(others) // (_SOME - _SOME // 2)]]
 
-    def _with(self, index: int, address: int, value: int) -> bytes:
+    def _replace_byte(self, index: int, address: int, value: int) -> bytes:
         ram = bytearray(self._states[index].ram)
         ram[address] = value
         return bytes(ram)
@@ -179,7 +181,7 @@ class EquivalentValueSearch:
         """What states look like, each given by the number of the state that it was made of, and its RAM."""
         new = [pair for pair in dict.fromkeys(states_tried) if pair not in self._seen]
         states = [(index, msgspec.structs.replace(self._states[index], ram=ram)) for index, ram in new]
-        self._seen |= dict(zip(new, self._appearances(states), strict=True))
+        self._seen |= dict(zip(new, self._read_appearances(states), strict=True))
         return [self._seen[pair] for pair in states_tried]
 
     def _verify(self, found: Sequence[ValueTable]) -> tuple[ValueTable, ...]:

@@ -27,7 +27,7 @@ _SELDOM = 3
 """A byte that matters in at most one of so many rooms is left out of the key in the others."""
 _OFTEN = 4
 """In so many rooms a byte must have mattered before it is no longer tried."""
-_ENOUGH = 6
+_MIN_ROOMS = 6
 """A byte that there was no time to try in all rooms must have been tried in so many."""
 _TABLE_GAP = 16
 """Bytes that matter are taken to lie in one table if there is no more than that between them."""
@@ -61,7 +61,7 @@ class _Tried:
 
     def is_idle(self, address: int) -> bool:
         """Whether a byte was tried often enough and seldom matters."""
-        too_few = self.untried[address] and len(self.tested[address]) < _ENOUGH
+        too_few = self.untried[address] and len(self.tested[address]) < _MIN_ROOMS
         return not too_few and len(self.affected_rooms[address]) * _SELDOM <= len(self.tested[address])
 
 
@@ -80,7 +80,7 @@ class IdleBytes:
         made = []
         for state in states:
             trials.emulator.restore(state)
-            made.append(self._world.canonical(RNG))
+            made.append(self._world.make_canonical(RNG))
         self._states = made
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in made])
         self._rooms = [trials.emulator.tree.room(row, trials.emulator.player) for row in self._memory]
@@ -115,7 +115,7 @@ class IdleBytes:
                 tried.add(byte_trials, tried.untried)
                 continue
             limit = self._trials.budget.left // (2 * len(byte_trials))
-            decisive = self._trials.each(_make_dependency_finder(usual, limit), byte_trials)
+            decisive = self._trials.run_for_each(_make_dependency_finder(usual, limit), byte_trials)
             tried.add(byte_trials, tried.tested)
             for byte_trial, found in zip(byte_trials, decisive, strict=True):
                 for address in found:
@@ -140,9 +140,9 @@ class IdleBytes:
         """The trial of a state: what is seen, where one can go, or, thoroughly, what any command does."""
         state, commands = self._states[index], self._commands
         if thorough and not self._trials.budget.is_spent:
-            more = self._traces.commands(state)[len(NONSENSE) :]
+            more = self._traces.list_commands(state)[len(NONSENSE) :]
             commands = (*commands, *(c for c in more if c not in self._trials.avoid))
-        watched = self._world.watched(self._memory[index])
+        watched = self._world.select_watched_bits(self._memory[index])
         return _ByteTrial(state, self._rooms[index], tuple(suspects), commands, watched)
 
     def _find_tables(self, suspects: Sequence[int]) -> dict[int, list[int]]:
@@ -155,15 +155,15 @@ class IdleBytes:
                 tables[-1].append(address)
         return {address: table for table in tables[1:] for address in table}
 
-    def _choose_states(self, usual: Mapping[int, int], most: int) -> set[int]:
-        """Which states to try, so that every byte has unusual values in as many rooms as there are, up to some."""
+    def _choose_states(self, usual: Mapping[int, int], max_rooms: int) -> set[int]:
+        """Return which states to try, so that every byte has unusual values in up to `max_rooms` rooms."""
         chosen: set[int] = set()
         for address, value in usual.items():
             by_room: dict[int, int] = {}
             for i in np.flatnonzero(self._memory[:, address] != value).tolist():
                 by_room.setdefault(self._rooms[i], i)
             places = list(by_room.values())
-            chosen |= set(places[:: len(places) // most + 1])
+            chosen |= set(places[:: len(places) // max_rooms + 1])
         return chosen
 
     @property
@@ -179,16 +179,16 @@ def _make_dependency_finder(usual: Mapping[int, int], limit: int) -> Callable[[T
     def find_dependencies(trial: Trial, byte_trial: _ByteTrial) -> list[int]:
         raw = np.frombuffer(byte_trial.state.ram, np.uint8)
 
-        def appearance(addresses: Sequence[int]) -> tuple[tuple[str, ...], bytes]:
+        def read_appearance(addresses: Sequence[int]) -> tuple[tuple[str, ...], bytes]:
             ram = raw.copy()
             ram[list(addresses)] = [usual[a] for a in addresses]
             state = msgspec.structs.replace(byte_trial.state, ram=ram.tobytes())
-            outcomes = trial.outcomes(state, byte_trial.commands, byte_trial.watched)
-            return trial.answers(state, ("look", "inventory")), outcomes.tobytes()
+            outcomes = trial.compute_outcomes(state, byte_trial.commands, byte_trial.watched)
+            return trial.read_responses(state, ("look", "inventory")), outcomes.tobytes()
 
         end = trial.work + limit
-        truth, found, left = appearance(()), [], list(byte_trial.suspects)
-        while (byte := find_first_to_matter(left, lambda some: appearance(some) != truth)) is not None:
+        truth, found, left = read_appearance(()), [], list(byte_trial.suspects)
+        while (byte := find_first_to_matter(left, lambda some: read_appearance(some) != truth)) is not None:
             found.append(byte)
             left.remove(byte)
             if trial.work > end:

@@ -17,7 +17,7 @@ from xtx.games.canonical.survey_budget import Budget
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.zmachine.story_memory import Ram
 
-_SPARSEST = 8
+_CHECK_INTERVAL = 8
 """At least every so many-th state of the walkthrough is checked, whatever that costs."""
 
 
@@ -47,7 +47,7 @@ class LayoutCheck:
         the object tree count too. Notes the rooms of states that there was no time for."""
         for index in _order_spread_out(len(tried)):
             state, commands = tried[index]
-            if index % _SPARSEST and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
+            if index % _CHECK_INTERVAL and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
                 self._note_unchecked(state)
                 continue
             layout = self.refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
@@ -58,7 +58,7 @@ class LayoutCheck:
         in the rooms that the walkthrough does not visit."""
         if not self.unchecked:
             return layout
-        left_out = self.trials.changeable(layout)
+        left_out = self.trials.find_changeable_bytes(layout)
         addresses = tuple(int(a) for a in np.flatnonzero(left_out) if a >= 64)
         rooms = sorted({ELSEWHERE, *visited})
         unchecked = {room: addresses if room in {ELSEWHERE, *self.unchecked} else () for room in rooms}
@@ -76,14 +76,14 @@ class LayoutCheck:
         ]
         idle = sum(c in IDLE for c in commands[: len(IDLE)])
         before = msgspec.structs.replace(state, rng=RNG)
-        watched = hidden.watched(np.frombuffer(state.ram, np.uint8)) if hidden else None
+        watched = hidden.select_watched_bits(np.frombuffer(state.ram, np.uint8)) if hidden else None
         canonical = self._make_canonical(layout, before)
         silent = hidden is not None
-        truth, outcomes = self.trials.try_outcomes_from([before, canonical], commands, watched, silent)
+        truth, outcomes = self.trials.compute_outcomes_from([before, canonical], commands, watched, silent)
         for attempt in range(8):
             if attempt:
                 canonical = self._make_canonical(layout, before)
-                outcomes = self.trials.outcomes(canonical, commands, watched, silent)
+                outcomes = self.trials.compute_outcomes(canonical, commands, watched, silent)
             wrong = outcomes != truth
             if idle and (outcomes[:idle] == NOT_JUDGED).all() and not (truth[:idle] == NOT_JUDGED).any():
                 # Whatever is done, the story stops: no state of this game. Even a clock may be the cause, of which a
@@ -112,34 +112,37 @@ class LayoutCheck:
 
     def _make_canonical(self, layout: Layout, state: Snapshot) -> Snapshot:
         self.emulator.restore(state)
-        return World(self.emulator, layout).canonical(RNG)
+        return World(self.emulator, layout).make_canonical(RNG)
 
     def _find_deadly(
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str]
     ) -> int | None:
         """Address of a byte that, made canonical, makes the story stop; None if there is none."""
         return find_first_to_matter(
-            self.trials.suspects(layout, before, canonical), self.trials.matters(before, canonical, commands)
+            self.trials.find_suspects(layout, before, canonical),
+            self.trials.make_effect_test(before, canonical, commands),
         )
 
     def _find_decisive_byte(
         self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
     ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
-        suspects = self.trials.suspects(layout, before, canonical)
+        suspects = self.trials.find_suspects(layout, before, canonical)
         # How far a counter has come is no matter of the room, but of time: see scheduled_events.py. But a door may open
         # safely only after some turns.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
         others = [a for a in suspects if a not in running]
-        matters = self.trials.matters(before, canonical, [IDLE[0], *commands], watched, silent=watched is not None)
-        found = find_first_to_matter(others, matters)
+        has_effect = self.trials.make_effect_test(
+            before, canonical, [IDLE[0], *commands], watched, silent=watched is not None
+        )
+        found = find_first_to_matter(others, has_effect)
         if found is None and watched is None:
-            found = find_first_to_matter([a for a in suspects if a in running], matters)
+            found = find_first_to_matter([a for a in suspects if a in running], has_effect)
         return found
 
 
 def _order_spread_out(count: int) -> list[int]:
     """The numbers below a count in an order in which each beginning is spread evenly: every eighth first, then those
     halfway between, and so on."""
-    strides = range(_SPARSEST.bit_length() - 1, -1, -1)
+    strides = range(_CHECK_INTERVAL.bit_length() - 1, -1, -1)
     return list(dict.fromkeys(i for power in strides for i in range(0, count, 1 << power)))

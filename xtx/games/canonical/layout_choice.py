@@ -102,7 +102,7 @@ class LayoutChoice:
         for address in find_timestamps(memory, np.array([read_word(row, now) for row in memory])):
             if not kept[address : address + 2].all() or self.budget.is_spent:
                 continue  # the number of moves itself, or no time
-            spans = [(self._make_ago(state, address, now), read_word(state.ram, now)) for state in states]
+            spans = [(self._make_outcomes_by_age(state, address, now), read_word(state.ram, now)) for state in states]
             found = {after for outcomes, moves in spans for after in find_breaks(outcomes, moves, _STAMP_BREAKS)}
             if not 0 < len(found) <= _STAMP_BREAKS:
                 continue  # nothing comes of it, or of something else than how long ago it was
@@ -143,7 +143,7 @@ class LayoutChoice:
             values = Counter(state.ram[address] for state in states)
             usual = values.most_common(1)[0][0]
             tried = [state for state in states if state.ram[address] != usual][-_HARMLESS:]
-            if tried and not self._depends(tried, address, usual):
+            if tried and not self._has_effect(tried, address, usual):
                 mask[address], fill[address] = 0, usual
         emulator.restore(states[0])
         return msgspec.structs.replace(layout, mask=bytes(mask), fill=bytes(fill))
@@ -155,23 +155,25 @@ class LayoutChoice:
         better = self._count_misdescribed(thorough, states) < self._count_misdescribed(layout, states)
         return thorough if better else layout
 
-    def _make_ago(self, state: Snapshot, address: int, now: int) -> Callable[[int], bytes]:
-        """A function that says what the usual commands do in a state if a timestamp was set so many moves ago."""
+    def _make_outcomes_by_age(self, state: Snapshot, address: int, now: int) -> Callable[[int], bytes]:
+        """Return a function that says what the usual commands do if a timestamp was set so many moves ago."""
         commands = [c for c in self.usual if c not in self.trials.avoid]
 
         @cache
-        def outcomes(moves: int) -> bytes:
+        def compute_outcomes(moves: int) -> bytes:
             ram = np.frombuffer(state.ram, np.uint8).copy()
             write_word(ram, address, read_word(ram, now) - moves)
-            return self.trials.outcomes(msgspec.structs.replace(state, ram=ram.tobytes(), rng=RNG), commands).tobytes()
+            return self.trials.compute_outcomes(
+                msgspec.structs.replace(state, ram=ram.tobytes(), rng=RNG), commands
+            ).tobytes()
 
-        return outcomes
+        return compute_outcomes
 
     def _count_mistakes(self, layout: Layout, states: Sequence[Snapshot], commands: Sequence[str]) -> int:
         """How often the commands do something else from the canonical states."""
         commands = [c for c in commands if c not in self.trials.avoid]
         befores = [msgspec.structs.replace(state, rng=RNG) for state in states]
-        found = self.trials.try_outcomes_from([*befores, *self._make_canonical(layout, befores)], commands)
+        found = self.trials.compute_outcomes_from([*befores, *self._make_canonical(layout, befores)], commands)
         pairs = zip(found[: len(states)], found[len(states) :], strict=True)
         return sum(int((truth != canonical).sum()) for truth, canonical in pairs)
 
@@ -180,36 +182,36 @@ class LayoutChoice:
         world, made = World(self.emulator, layout), []
         for state in states:
             self.emulator.restore(state)
-            made.append(world.canonical(RNG))
+            made.append(world.make_canonical(RNG))
         return made
 
     def _count_misdescribed(self, layout: Layout, states: Sequence[Snapshot]) -> int:
         """In how many states `look` says something else from the canonical state."""
         befores = [msgspec.structs.replace(state, rng=RNG) for state in states]
         both = [*befores, *self._make_canonical(layout, befores)]
-        said = self.trials.each(lambda trial, state: trial.answers(state, IDLE[:1]), both)
+        said = self.trials.run_for_each(lambda trial, state: trial.read_responses(state, IDLE[:1]), both)
         return sum(one != other for one, other in zip(said[: len(states)], said[len(states) :], strict=True))
 
-    def _depends(self, states: Sequence[Snapshot], address: int, value: int) -> bool:
+    def _has_effect(self, states: Sequence[Snapshot], address: int, value: int) -> bool:
         """Whether commands do something else, or show something else, in any of the states if one byte has another
         value."""
         asked = []
         for state in states:
-            some = self.traces.commands(state)[len(NONSENSE) :]
+            some = self.traces.list_commands(state)[len(NONSENSE) :]
             commands = [*IDLE, *sorted(BASIC_ACTIONS), *self.random.sample(some, min(20, len(some)))]
             asked.append((state, [c for c in commands if c not in self.trials.avoid]))
 
-        def depends(trial: Trial, item: tuple[Snapshot, list[str]]) -> bool:
+        def has_effect(trial: Trial, item: tuple[Snapshot, list[str]]) -> bool:
             state, commands = item
             before = msgspec.structs.replace(state, rng=RNG)
             ram = bytearray(state.ram)
             ram[address] = value
             other = msgspec.structs.replace(before, ram=bytes(ram))
-            if (trial.outcomes(before, commands) != trial.outcomes(other, commands)).any():
+            if (trial.compute_outcomes(before, commands) != trial.compute_outcomes(other, commands)).any():
                 return True
-            return trial.answers(before, IDLE[:1]) != trial.answers(other, IDLE[:1])
+            return trial.read_responses(before, IDLE[:1]) != trial.read_responses(other, IDLE[:1])
 
-        return any(self.trials.each(depends, asked))
+        return any(self.trials.run_for_each(has_effect, asked))
 
     def _find_restless(self, layout: Layout, states: Sequence[Snapshot]) -> list[int]:
         """The bytes that changed while nothing was done in some of the states."""
@@ -217,7 +219,9 @@ class LayoutChoice:
         open_bytes[[*layout.counters, *layout.timestamp_bytes]] = False
         changed = np.zeros(len(open_bytes), dtype=bool)
         for state, (_, memory) in zip(
-            states, self.trials.each(lambda trial, state: trial.memories(state, IDLE[:1]), states), strict=True
+            states,
+            self.trials.run_for_each(lambda trial, state: trial.run_commands(state, IDLE[:1]), states),
+            strict=True,
         ):
             changed |= memory[0] != np.frombuffer(state.ram, np.uint8)
         return [int(a) for a in np.flatnonzero(changed & open_bytes)]

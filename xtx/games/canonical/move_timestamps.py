@@ -27,14 +27,14 @@ def find_timestamps(memory: npt.NDArray[np.uint8], moves: npt.NDArray[np.int64])
     return [a for a in found if len(set(words[1:, a][changed[:, a]].tolist())) >= _CHANGES]
 
 
-def find_breaks(appearance: Callable[[int], Hashable], longest: int, most: int) -> list[int]:
+def find_breaks(read_appearance: Callable[[int], Hashable], longest: int, max_breaks: int) -> list[int]:
     """The numbers of moves, up to the longest, after which something appears otherwise than just before; the first few
-    of them, one more than `most` where there are more than that."""
+    of them, one more than `max_breaks` where there are more than that."""
     found: list[int] = []
     spans = [(0, longest)]
-    while spans and len(found) <= most:
+    while spans and len(found) <= max_breaks:
         early, late = spans.pop()
-        if appearance(early) == appearance(late):
+        if read_appearance(early) == read_appearance(late):
             continue
         if late - early == 1:
             found.append(late)

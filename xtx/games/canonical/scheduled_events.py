@@ -33,7 +33,7 @@ def add_scheduled_events(trials: Trials, layout: Layout, states: Sequence[Snapsh
     memory = np.array([np.frombuffer(before.ram, np.uint8) for before in befores])
     for idle in (IDLE, _WAITING):
         commands = [c for c in idle if c not in trials.avoid]
-        truths = trials.try_outcomes_from(befores, commands)
+        truths = trials.compute_outcomes_from(befores, commands)
         happens = np.array([truth.any() for truth in truths])
         known = layout.scheduled_events
         for i, (before, truth) in enumerate(zip(befores, truths, strict=True)):
@@ -76,21 +76,21 @@ def _find_event(
 ) -> ScheduledEvent:
     """Return what makes something happen in a state, if it does not happen in the canonical one; else nothing."""
     trials.emulator.restore(before)
-    canonical = World(trials.emulator, layout).canonical(RNG)
-    if (trials.outcomes(canonical, commands) == truth).all():
+    canonical = World(trials.emulator, layout).make_canonical(RNG)
+    if (trials.compute_outcomes(canonical, commands) == truth).all():
         return ()
-    left = trials.suspects(layout, before, canonical)
+    left = trials.find_suspects(layout, before, canonical)
     found: list[tuple[int, int]] = []
-    matters = trials.matters(before, canonical, commands)
-    while len(found) < _MAX_EVENT_BYTES and (one := find_first_to_matter(left, matters)) is not None:
+    has_effect = trials.make_effect_test(before, canonical, commands)
+    while len(found) < _MAX_EVENT_BYTES and (one := find_first_to_matter(left, has_effect)) is not None:
         found.append((one, before.ram[one]))
         left.remove(one)
     if not found:
         return ()
     tried = msgspec.structs.replace(layout, scheduled_events=(*layout.scheduled_events, tuple(found)))
     trials.emulator.restore(before)
-    better = World(trials.emulator, tried).canonical(RNG)
-    return tuple(found) if (trials.outcomes(better, commands) == truth).all() else ()
+    better = World(trials.emulator, tried).make_canonical(RNG)
+    return tuple(found) if (trials.compute_outcomes(better, commands) == truth).all() else ()
 
 
 def _is_mostly_true(happens: npt.NDArray[np.bool_]) -> bool:

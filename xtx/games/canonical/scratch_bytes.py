@@ -18,12 +18,12 @@ from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
 _VERBS = ("examine", "look at", "look under", "touch", "smell", "listen to", "search")
 _PAIRS = ("put {} across {}",)
 _OTHERS = ("zqx", "take zqx", "examine zqx", "examine me", "smell", "listen")
-_MOST_NAMES = 8
-"""Things with which the verbs are tried, at most."""
-_FEWEST_VALUES = 5
+_MAX_NAMES = 8
+"""Most things with which the verbs are tried."""
+_MIN_VALUES = 5
 """A byte that harmless commands leave with so many different values holds what was typed. What the player finds out by
 one of them has two, before and after, and what minds being looked at a few more."""
-_FEWEST_NAMES = 3
+_MIN_NAMES = 3
 """A byte that one verb leaves alike with so many things, and another verb with another value, holds the form of the
 command."""
 
@@ -33,7 +33,7 @@ def list_harmless_commands(
 ) -> list[tuple[str, str]]:
     """Commands that hardly ever change the world, and differ in what a parser remembers of them, each with its verb."""
     # Names of two words first: parsers keep adjectives in places of their own.
-    chosen = sorted(names, key=lambda name: -name.count(" "))[:_MOST_NAMES]
+    chosen = sorted(names, key=lambda name: -name.count(" "))[:_MAX_NAMES]
     commands = [(f"{verb} {name}", verb) for verb in _VERBS for name in chosen]
     pairs = [form.format(*pair) for form in _PAIRS for pair in permutations(chosen, 2)]
     return [
@@ -67,7 +67,7 @@ def find_scratch(
     changed, kept = places[differs], kept[:, differs]
     if not len(changed):
         return found
-    found[changed[(_count_kinds(kept) >= _FEWEST_VALUES) | _follows_form(kept, of)]] = True
+    found[changed[(_count_kinds(kept) >= _MIN_VALUES) | _find_form_bytes(kept, of)]] = True
     # The other half of such a number may seldom change.
     found[changed[found[np.minimum(changed ^ 1, len(found) - 1)]]] = True
     return found
@@ -90,10 +90,10 @@ def _count_kinds(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
     return np.asarray(np.count_nonzero(occurs, axis=1))
 
 
-def _follows_form(memory: npt.NDArray[np.uint8], verbs: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+def _find_form_bytes(memory: npt.NDArray[np.uint8], verbs: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
     """Which bytes depend on the verb, and never on what it is used with."""
     groups = [memory[verbs == verb] for verb in _VERBS]
-    groups = [rows for rows in groups if len(rows) >= _FEWEST_NAMES]
+    groups = [rows for rows in groups if len(rows) >= _MIN_NAMES]
     if len(groups) < 2:
         return np.zeros(memory.shape[1], dtype=bool)
     alike = np.all([(rows == rows[0]).all(axis=0) for rows in groups], axis=0)

@@ -26,7 +26,7 @@ from xtx.games.canonical.layout_check import LayoutCheck
 from xtx.games.canonical.layout_choice import LayoutChoice
 from xtx.games.canonical.scheduled_events import add_scheduled_events
 from xtx.games.canonical.survey_budget import CHECKING, Budget
-from xtx.games.canonical.survey_walks import FEWEST_STATES, SurveyWalks
+from xtx.games.canonical.survey_walks import MIN_STATES, SurveyWalks
 from xtx.games.canonical.world_bytes import find_needless_bytes, select_covered_bits, select_kept_bytes
 from xtx.games.emulator.frotz import BASIC_ACTIONS, Emulator, Snapshot
 
@@ -44,8 +44,8 @@ _CHECKED = 0.95
 of them."""
 
 
-def read_layout(emulator: Emulator, avoid: Collection[str] = (), budget: Budget | None = None) -> Layout:
-    """The layout of the emulator's story, found by trying. Depends on the story and the budget alone.
+def survey_layout(emulator: Emulator, avoid: Collection[str] = (), budget: Budget | None = None) -> Layout:
+    """Find the layout of the emulator's story by trying commands. Depends on the story and the budget alone.
 
     `avoid` holds commands that killed the emulator's process when they were tried. Frotz runs only states that the
     story came to by itself; altered ones are tried in the set-execution engine."""
@@ -97,7 +97,7 @@ class _Survey:
         budget.begin("looking for the parser's memory", 0.2)
         pairs_every = 1 if len(chosen) * PAIRS * self.walks.step_cost < _PAIRS_SHARE * budget.total else 4
         for number, i in enumerate(chosen):
-            if number < FEWEST_STATES or not budget.is_spent:
+            if number < MIN_STATES or not budget.is_spent:
                 self.traces.record_changes(states[i], with_pairs=number % pairs_every == 0)
         budget.begin("looking for clocks", 0.35)
         layout = self.choice.make_first(states[0], usual, memory, scores)
@@ -121,7 +121,7 @@ class _Survey:
         # Again: the effects of commands could not be told from those of events before.
         layout = self.check.refine_along(layout, [(states[i], [commands[i]]) for i in ordinary], 1.0, hidden=True)
         layout = self.check.refine_along(
-            layout, [(states[i], self.traces.commands(states[i])[len(NONSENSE) :: 3]) for i in chosen], _CHECKED
+            layout, [(states[i], self.traces.list_commands(states[i])[len(NONSENSE) :: 3]) for i in chosen], _CHECKED
         )
         layout = self.check.keep_unchecked(layout, {self.check.find_room(states[i]) for i in ordinary})
         budget.begin("looking for values that come to the same", 0.9)
@@ -137,26 +137,26 @@ class _Survey:
         canonical: dict[bytes, Snapshot] = {}
         for state in states:
             emulator.restore(state)
-            made = world.canonical(RNG)
+            made = world.make_canonical(RNG)
             canonical.setdefault(made.ram, made)
         rooms = [emulator.tree.room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
         commands: dict[int, list[str]] = {}
 
-        def appearance(trial: Trial, asked: tuple[int, Snapshot]) -> tuple[tuple[str, ...], bytes]:
+        def read_appearance(trial: Trial, asked: tuple[int, Snapshot]) -> tuple[tuple[str, ...], bytes]:
             index, state = asked
-            watched = world.watched(np.frombuffer(state.ram, np.uint8))
-            outcomes = trial.outcomes(state, commands[index], watched, kinds=True)
-            return trial.answers(state, IDLE[:2]), _number_by_kind(outcomes).tobytes()
+            watched = world.select_watched_bits(np.frombuffer(state.ram, np.uint8))
+            outcomes = trial.compute_outcomes(state, commands[index], watched, kinds=True)
+            return trial.read_responses(state, IDLE[:2]), _number_by_kind(outcomes).tobytes()
 
-        def appearances(asked: Sequence[tuple[int, Snapshot]]) -> list[tuple[tuple[str, ...], bytes]]:
+        def read_appearances(asked: Sequence[tuple[int, Snapshot]]) -> list[tuple[tuple[str, ...], bytes]]:
             for index, state in asked:
                 if index not in commands:
-                    tried = (*self.usual, *self.traces.commands(state)[len(NONSENSE) :])
+                    tried = (*self.usual, *self.traces.list_commands(state)[len(NONSENSE) :])
                     commands[index] = [c for c in tried if c not in self.trials.avoid]
-            return self.trials.each(appearance, asked)
+            return self.trials.run_for_each(read_appearance, asked)
 
         search = EquivalentValueSearch(
-            list(canonical.values()), rooms, appearances, select_covered_bits(self.emulator),
+            list(canonical.values()), rooms, read_appearances, select_covered_bits(self.emulator),
             may_compare=lambda: not budget.is_beyond(0.85), may_verify=lambda: not budget.is_beyond(1.0),
         )  # fmt: skip
         suspects = np.flatnonzero(find_needless_bytes(self.emulator, layout, search.memory)).tolist()

@@ -15,18 +15,18 @@ from xtx.games.emulator.frotz import BASIC_ACTIONS, CANDIDATE_LIMIT, STEP_LIMIT,
 
 WANDERED = 240
 """States of the walk on which bytes that change by themselves are looked for."""
-FEWEST_STATES = 5
+MIN_STATES = 5
 """States from which the parser's bytes are looked for whatever that costs."""
-_FEWEST_WANDERED = 60
+_MIN_WANDERED = 60
 """States of a walk whatever they cost."""
-_WALKING = 0.25
+_WALK_SHARE = 0.25
 """Share of what a stage may spend that goes into its walk."""
-_LOITERING = 20
+_WAITING_TURNS = 20
 """Turns for which nothing is done in a room."""
-_EXCURSION = 30
+_WALK_STEPS = 30
 """Steps of such a walk in a row."""
-_LEAST_LIMIT = 200_000
-_TIMES_LONGER = 20
+_MIN_LIMIT = 200_000
+_LIMIT_FACTOR = 20
 """A command in an altered state may take so many times the instructions of the walkthrough's longest, and at least so
 many: altered memory can make a story go round in circles."""
 
@@ -63,7 +63,7 @@ class SurveyWalks:
             if command in self.trials.avoid or self.step(command, STEP_LIMIT) is not Status.DONE or emulator.over:
                 break
             longest = max(longest, emulator.instructions)
-        self.trials.limit = max(_LEAST_LIMIT, _TIMES_LONGER * longest)
+        self.trials.limit = max(_MIN_LIMIT, _LIMIT_FACTOR * longest)
         self.step_cost = self.budget.spent // max(1, len(states))
         self.walked = states
         memory = np.array([np.frombuffer(s.ram, np.uint8) for s in states])
@@ -73,14 +73,14 @@ class SurveyWalks:
         """States of a walk at random around the walkthrough; fewer where a step costs much."""
         emulator = self.emulator
         commands = [c for c in (*walk, *(sorted(BASIC_ACTIONS) * 4)) if c not in self.trials.avoid]
-        affordable = int(_WALKING * self.budget.left) // max(1, self.step_cost)
-        count = min(count, max(_FEWEST_WANDERED, affordable))
+        affordable = int(_WALK_SHARE * self.budget.left) // max(1, self.step_cost)
+        count = min(count, max(_MIN_WANDERED, affordable))
         states: list[Snapshot] = []
-        for _ in range(count + _EXCURSION if commands else 0):  # a story may end with every command
-            if len(states) >= count or (len(states) >= FEWEST_STATES and self.budget.is_beyond(1.0)):
+        for _ in range(count + _WALK_STEPS if commands else 0):  # a story may end with every command
+            if len(states) >= count or (len(states) >= MIN_STATES and self.budget.is_beyond(1.0)):
                 break
             emulator.restore(self.random.choice(self.walked))
-            for _ in range(_EXCURSION):
+            for _ in range(_WALK_STEPS):
                 if emulator.over or self.step(self.random.choice(commands)) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
@@ -98,7 +98,7 @@ class SurveyWalks:
                 continue
             places.remove(room)
             emulator.restore(start)
-            for _ in range(_LOITERING):
+            for _ in range(_WAITING_TURNS):
                 if self.step(IDLE[0]) is not Status.DONE or emulator.over:
                     break
                 state = emulator.save()
@@ -115,9 +115,9 @@ class SurveyWalks:
         return status
 
     def select_affordable(
-        self, states: Sequence[Snapshot], commands: int, share: float = _WALKING
+        self, states: Sequence[Snapshot], commands: int, share: float = _WALK_SHARE
     ) -> Sequence[Snapshot]:
         """Some of the states, evenly spread: as many as can be tried with so many commands each in Frotz for a share of
         what the present stage has left."""
-        most = max(FEWEST_STATES, int(share * self.budget.left) // max(1, commands * self.step_cost))
-        return states[:: 1 + max(0, len(states) - 1) // most]
+        max_states = max(MIN_STATES, int(share * self.budget.left) // max(1, commands * self.step_cost))
+        return states[:: 1 + max(0, len(states) - 1) // max_states]

@@ -43,7 +43,7 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
     observation = game.reset(emulator.bindings.walkthrough_seed)
     for number, command in enumerate(emulator.bindings.walkthrough, 1):
         before = emulator.save()
-        watched = game.world.watched(emulator.ram)
+        watched = game.world.select_watched_bits(emulator.ram)
         truth = emulator.filter([command, "look", "inventory"], watched=watched)
         same = None
         if truth.flags[0] & Verdict.CHANGED:

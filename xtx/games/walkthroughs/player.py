@@ -71,8 +71,8 @@ class Player:
         state = emulator.save()
         if over:
             return Outcome(state, b"over", state.ram, score, over, won)
-        canonical = world.canonical(RANDOM_STATES[0])
-        return Outcome(state, world.key(canonical), self._without_order(canonical.ram), score, over, won)
+        canonical = world.make_canonical(RANDOM_STATES[0])
+        return Outcome(state, world.compute_key(canonical), self._without_order(canonical.ram), score, over, won)
 
     def changes_world(self, state: Snapshot, command: str) -> bool:
         """Whether the command changes the world, the score, or ends the game."""

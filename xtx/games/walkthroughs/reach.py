@@ -289,7 +289,7 @@ def _choose(
     if wanted is None:
         return (), ""
     emulator.restore(here.state)
-    verdicts = emulator.filter([command, "look", *offered], watched=game.world.watched(emulator.ram))
+    verdicts = emulator.filter([command, "look", *offered], watched=game.world.select_watched_bits(emulator.ram))
     flag, watch = int(verdicts.flags[0]), int(verdicts.watches[0])
     changes = bool(flag & Verdict.CHANGED)
     if works and not (changes or flag & Verdict.EVENT or watch) and wanted.is_same(here):

@@ -74,7 +74,7 @@ def jericho_hash(emulator: Emulator) -> str:
         special = ram[list(emulator.world_memory.special)]
         return hashlib.md5((ram & emulator.world_memory.tree_mask).tobytes() + special.tobytes()).hexdigest()
     kept = ram.copy()
-    links = emulator.tree.links(ram)
+    links = emulator.tree.read_links(ram)
     for roamer in emulator.world_memory.roamers:
         emulator.tree.unlink(ram, links, roamer)
     found = str(emulator._env.get_world_state_hash())

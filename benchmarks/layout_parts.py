@@ -25,7 +25,7 @@ from xtx.games.canonical.canonical_state import Layout, World, read_prompt
 from xtx.games.canonical.command_trials import IDLE, RNG, Trials
 from xtx.games.canonical.shipped_layouts import read_shipped_layout
 from xtx.games.canonical.survey_budget import Budget
-from xtx.games.catalog.known_games import entries, find_story, locate
+from xtx.games.catalog.known_games import find_story, list_entries, locate_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 
 WAYS = ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest", "up", "down", "in", "out")
@@ -99,7 +99,7 @@ def main() -> int:
     console = Console(highlight=False)
     table = Table("game", "keys", *PARTS, box=None)
     try:
-        for name in args.games or [entry.name for entry in entries() if locate(entry)[0] is not None]:
+        for name in args.games or [entry.name for entry in list_entries() if locate_story(entry)[0] is not None]:
             if (row := measure(name, args.states)) is not None:
                 table.add_row(*row)
     except UserError as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from xtx.games.catalog.known_games import entries, find_story, locate
+from xtx.games.catalog.known_games import find_story, list_entries, locate_story
 from xtx.games.catalog.profile import Profile
 from xtx.games.catalog.profile_format import encode_profile
 from xtx.games.catalog.story_file import Story, read_story
@@ -110,7 +110,11 @@ def main() -> None:
     if options.one:
         print("| " + " | ".join(compare(options.games[0], options.coverage)) + " |")
         return
-    here = [entry.name for entry in entries() if entry.walkthrough_length and locate(entry)[0] and not entry.embedded]
+    here = [
+        entry.name
+        for entry in list_entries()
+        if entry.walkthrough_length and locate_story(entry)[0] and not entry.embedded
+    ]
     columns = COLUMNS if options.coverage else COLUMNS[:-1]
     print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns), flush=True)
     for name in options.games or sorted(here):

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from xtx.games.atlas.store import default_path
+from xtx.games.atlas.store import find_default_path
 from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.story_game import GameSpec
 from xtx.play.interactive import InteractivePlay, Keyboard
@@ -51,7 +51,9 @@ def main() -> None:
         record=True, width=80, file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False,
         legacy_windows=False, color_system="truecolor",
     )  # fmt: skip
-    played = PlayedGame(GameSpec(str(find_story(find_default_game()).path), atlas=str(default_path()), search=False))
+    played = PlayedGame(
+        GameSpec(str(find_story(find_default_game()).path), atlas=str(find_default_path()), search=False)
+    )
     played.begin()
     played.observe()  # so that the picture does not speak of the first time
     InteractivePlay(played, Screen(console), Typist(console)).run()

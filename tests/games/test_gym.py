@@ -30,7 +30,7 @@ def env(atlas: str) -> Iterator[gymnasium.Env[str, str]]:
 
 
 def test_every_game_is_registered() -> None:
-    names = {f"xtx/{entry.name}-v0" for entry in known_games.entries()} | {"xtx/Story-v0"}
+    names = {f"xtx/{entry.name}-v0" for entry in known_games.list_entries()} | {"xtx/Story-v0"}
     assert names <= set(gymnasium.registry)
     xtx.games.gym.register()  # again does no harm, and does not warn
 
@@ -165,7 +165,7 @@ def test_a_missing_game_says_what_to_do() -> None:
 
 def test_a_name_that_gymnasium_does_not_allow_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = known_games.Entry("my story!", "my.z5", "0" * 32, 1, 0, 1)
-    monkeypatch.setattr(known_games, "entries", lambda: (entry,))
+    monkeypatch.setattr(known_games, "list_entries", lambda: (entry,))
     xtx.games.gym.register()
     assert not [name for name in gymnasium.registry if "my story" in name]
 

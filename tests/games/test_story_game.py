@@ -116,7 +116,7 @@ def test_the_hit_rate_is_that_of_states_that_need_no_search(make: Make, tmp_path
     again = make(atlas=str(tmp_path / "atlas"))
     again.reset(1)  # from the atlas
     assert again._atlas is not None
-    found = again._atlas.statistics()
+    found = again._atlas.read_statistics()
     assert (found.hits, found.misses) == (2, 2)
 
 

@@ -17,7 +17,7 @@ import pytest
 from xtx.cli.main import main
 from xtx.games.catalog import known_games
 from xtx.games.story_game import GameSpec
-from xtx.games.zmachine.typed_input import fault, find_interpreter_word, fit, plain
+from xtx.games.zmachine.typed_input import describe_fault, find_interpreter_word, fit_command, make_plain_command
 from xtx.play.played_game import BROKEN, PlayedGame, split_paragraphs
 from xtx.play.saved_games import find_folder, list_saved_games
 from xtx.play.screen import make_status_line
@@ -449,9 +449,9 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 def test_plain_commands() -> None:
-    assert plain(" exámine\t“the gull\u2019s” —  nest… ") == 'examine "the gull\'s" - nest.'
-    assert fault("look") == ""
-    assert fit("a\\b\0c" + "d" * 300) == "a b c" + "d" * 193
+    assert make_plain_command(" exámine\t“the gull\u2019s” —  nest… ") == 'examine "the gull\'s" - nest.'
+    assert describe_fault("look") == ""
+    assert fit_command("a\\b\0c" + "d" * 300) == "a b c" + "d" * 193
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from xtx.api.arguments import (
 )
 from xtx.config.config_file import MAX_ENVS
 from xtx.core import Observation, Step, UserError, warn
-from xtx.games.catalog.known_games import entries, find_default_game, find_story, locate
+from xtx.games.catalog.known_games import find_default_game, find_story, list_entries, locate_story
 from xtx.games.story_game import GameSpec
 from xtx.games.vector.game_vector import GameVector
 from xtx.games.vector.isolated_game import IsolatedGame
@@ -41,7 +41,7 @@ MAX_SEED = 2**31 - 1
 def list_games(*, found: bool = False) -> list[str]:
     """The names of all games that are known, or of those whose stories are on this machine."""
     found = check_flag("found", found)
-    return [entry.name for entry in entries() if not found or locate(entry)[0] is not None]
+    return [entry.name for entry in list_entries() if not found or locate_story(entry)[0] is not None]
 
 
 def make(
@@ -115,7 +115,7 @@ def _make_spec(
     atlas: AtlasOption,
     threads: int,
 ) -> GameSpec:
-    from xtx.games.atlas.store import default_path
+    from xtx.games.atlas.store import find_default_path
 
     if actions not in ("templates", "whole"):
         raise UserError(f"actions is 'templates' or 'whole', not {actions!r}")
@@ -125,7 +125,7 @@ def _make_spec(
     atlas = check_atlas(atlas)
     if name.startswith("toy:"):
         return GameSpec(name, details=True)
-    folder = (default_path() if atlas else None) if isinstance(atlas, bool) else Path(atlas).expanduser()
+    folder = (find_default_path() if atlas else None) if isinstance(atlas, bool) else Path(atlas).expanduser()
     return GameSpec(
         path=str(find_story(name).path.absolute()),
         extra_actions=extra_actions,

@@ -86,7 +86,7 @@ def run(args: Args) -> int:
     game = args.game or (config.game if config is not None else "") or find_default_game()
     path = game if game.startswith("toy:") else str(find_story(game).path.absolute())
     # Not at the top: Jericho takes a while to load, and a wrong name should be answered at once.
-    from xtx.games.atlas.store import default_path
+    from xtx.games.atlas.store import find_default_path
     from xtx.games.story_game import GameSpec
     from xtx.games.vector.isolated_game import IsolatedGame
     from xtx.play.played_game import PlayedGame
@@ -103,7 +103,7 @@ def run(args: Args) -> int:
         extra_actions=args.extra_actions or (config is not None and config.extra_actions),
         actions=args.actions or (config.actions if config is not None else "whole"),
         thorough_survey=config is not None and config.thorough_survey,
-        atlas=None if args.no_atlas else str((args.atlas or default_path()).expanduser()),
+        atlas=None if args.no_atlas else str((args.atlas or find_default_path()).expanduser()),
         search=searching,
         engine=args.search,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from xtx.core import UserError
-from xtx.games.atlas.store import default_path
+from xtx.games.atlas.store import find_default_path
 from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.story_game import GameSpec
@@ -81,7 +81,7 @@ def set_up_game(
         byte_score=byte_score,
         actions=actions,
         thorough_survey=thorough_survey,
-        atlas=None if no_atlas else str((atlas or default_path()).expanduser()),
+        atlas=None if no_atlas else str((atlas or find_default_path()).expanduser()),
         engine=engine,
         threads=threads,
     )

@@ -27,7 +27,7 @@ from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory
 
 from xtx.core import Observation
 from xtx.games.catalog import known_games
-from xtx.games.zmachine.typed_input import COMMAND_LENGTH, READABLE, find_interpreter_word, fit
+from xtx.games.zmachine.typed_input import COMMAND_LENGTH, READABLE, find_interpreter_word, fit_command
 
 if TYPE_CHECKING:
     from xtx.games.vector.isolated_game import IsolatedGame
@@ -113,7 +113,7 @@ class StoryEnv(gymnasium.Env[str, str]):
         game = self._open_game()
         if not isinstance(action, str):
             raise TypeError(f"an action is a command, as in step('open mailbox'); this is {action!r}")
-        command = fit(action)
+        command = fit_command(action)
         step = game.step("" if find_interpreter_word(command) else command)
         text = step.observation.text
         self._rendered = f"> {command}\n{text}"
@@ -131,12 +131,12 @@ class StoryEnv(gymnasium.Env[str, str]):
 
     def _open_game(self) -> IsolatedGame:
         if self._game is None:
-            from xtx.games.atlas.store import default_path
+            from xtx.games.atlas.store import find_default_path
             from xtx.games.story_game import GameSpec
             from xtx.games.vector.isolated_game import IsolatedGame
 
             if isinstance(self._atlas, bool):
-                atlas = str(default_path()) if self._atlas else None
+                atlas = str(find_default_path()) if self._atlas else None
             else:
                 atlas = os.fspath(self._atlas)
             spec = GameSpec(self._path, self._extra_actions, atlas, actions=self._actions)
@@ -218,7 +218,7 @@ def register() -> None:
     """Makes the games known to Gymnasium; those that are known already stay as they are."""
     kind = f"{__name__}:{StoryEnv.__name__}"
     games: dict[str, dict[str, Any]] = {f"{NAMESPACE}/Story-v0": {}}
-    games |= {f"{NAMESPACE}/{entry.name}-v0": {"path": entry.name} for entry in known_games.entries()}
+    games |= {f"{NAMESPACE}/{entry.name}-v0": {"path": entry.name} for entry in known_games.list_entries()}
     for name, arguments in games.items():
         if name in gymnasium.registry:
             continue

@@ -48,7 +48,7 @@ class StateFindings(ActionVerdicts):
         make_key: Callable[[Snapshot], bytes],
         known_as: str,
     ) -> None:
-        """make_key: computes the key of a canonical state (`World.compute_key`). known_as: the story's part of every key."""
+        """make_key: `World.compute_key`. known_as: the story's part of every key."""
         super().__init__()
         self._emulator = emulator
         self._search = search

@@ -15,7 +15,7 @@ from xtx.games.actions.search import RANDOM_STATES, Findings, Search
 from xtx.games.atlas.store import Atlas
 from xtx.games.canonical.canonical_state import Layout, World
 from xtx.games.canonical.survey_budget import Progress
-from xtx.games.catalog.known_games import extra_actions, find_story
+from xtx.games.catalog.known_games import find_extra_actions, find_story
 from xtx.games.catalog.profile import Profile
 from xtx.games.discovery.isolated_discovery import describe_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status, Trace
@@ -108,7 +108,7 @@ class StoryGame:
         if spec.search:
             _ = self.layout  # now, and not in the middle of a game
         self._engine = Engine.of(self.emulator, spec.threads) if spec.search and spec.engine == "zset" else None
-        extra = extra_actions(self.emulator.bindings.name) if spec.extra_actions else ()
+        extra = find_extra_actions(self.emulator.bindings.name) if spec.extra_actions else ()
         world = self.world if spec.search else None
         whole = spec.actions == "whole"
         self.search = Search(self.emulator, extra, self._engine, world, whole, usual_verbs=spec.usual_verbs)

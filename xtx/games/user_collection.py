@@ -101,7 +101,7 @@ def _find_stories_below(folder: Path) -> tuple[list[Path], list[Addition]]:
 
 def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
     story = _read(path, profile)
-    entry = known_games.supported(story.md5)
+    entry = known_games.find_jericho_entry(story.md5)
     if entry is not None:
         if profile is not None or hint:
             raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile and --score")
@@ -150,7 +150,7 @@ def _with_hint(profile: Profile, story: Story, hint: ScoreHint) -> Profile:
 
 def _with_free_name(profile: Profile) -> Profile:
     """The profile under a name that no other game has: with a number behind it if need be."""
-    taken = {entry.name.lower(): entry.md5 for entry in known_games.entries()}
+    taken = {entry.name.lower(): entry.md5 for entry in known_games.list_entries()}
     names_left = chain((profile.name,), (f"{profile.name}-{number}" for number in count(2)))
     name = next(name for name in names_left if taken.get(name.lower(), profile.md5) == profile.md5)
     return msgspec.structs.replace(profile, name=name)
@@ -176,8 +176,8 @@ def _check_name(name: str, md5: str) -> None:
     """Nothing, if a profile's name can be the name of a file and of a game; else raises `Refusal`."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise Refusal(f"the profile's name {name!r} cannot be typed as a game's: use letters, digits, - and _")
-    fixed = next((e for e in known_games.entries() if e.name.lower() == name.lower()), None)
-    if fixed is not None and fixed.md5 != md5 and (fixed.embedded or known_games.supported(fixed.md5)):
+    fixed = next((e for e in known_games.list_entries() if e.name.lower() == name.lower()), None)
+    if fixed is not None and fixed.md5 != md5 and (fixed.embedded or known_games.find_jericho_entry(fixed.md5)):
         raise Refusal(f"there is another game called {name}: give the story another name in its profile")
 
 

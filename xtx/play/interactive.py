@@ -12,7 +12,7 @@ from pathlib import Path
 from xtx.agents.decisions import decide
 from xtx.core import Agent, Observation, UserError
 from xtx.games.catalog.known_games import find_user_folder
-from xtx.games.zmachine.typed_input import fault, find_interpreter_word, plain
+from xtx.games.zmachine.typed_input import describe_fault, find_interpreter_word, make_plain_command
 from xtx.play.agent_advice import list_likeliest
 from xtx.play.played_game import PlayedGame
 from xtx.play.saved_games import SavedGame, find_path, list_saved_games, read_save, write_save
@@ -139,13 +139,13 @@ class InteractivePlay:
 
     def carry_out(self, typed: str) -> None:
         """Does what was typed."""
-        command = plain(typed)
+        command = make_plain_command(typed)
         if not self._keyboard.interactive:
             self._screen.show_command(command)
         if command.startswith("/"):
             self._run_command(typed.strip())  # names of files may hold any letter
             return
-        reason = fault(command)
+        reason = describe_fault(command)
         word = find_interpreter_word(command)
         if reason or word:
             self._screen.show_note(reason or _INSTEAD.get(word, "/transcript FILE writes a transcript here."))

@@ -15,7 +15,7 @@ from xtx.agents.registry import find_agent, make_presets
 from xtx.config.bounds import check_settings
 from xtx.config.settings import QLearning, RunConfig, get_default_length, make_demo_settings
 from xtx.core import UserError
-from xtx.games.catalog.known_games import extra_actions, find_entry, find_story, is_story_path, locate
+from xtx.games.catalog.known_games import find_entry, find_extra_actions, find_story, is_story_path, locate_story
 from xtx.sweep.sweep_file import SweepSpec
 from xtx.terminal.shell_command import format_command
 
@@ -66,8 +66,8 @@ def _find_game(typed: str) -> SweepGame:
         chosen = SweepGame(name, star)
     else:
         entry = find_entry(name)
-        chosen = SweepGame(entry.name, star, "" if locate(entry)[0] else entry.file)
-    if star and not extra_actions(chosen.stem):
+        chosen = SweepGame(entry.name, star, "" if locate_story(entry)[0] else entry.file)
+    if star and not find_extra_actions(chosen.stem):
         raise UserError(f"{typed}: the paper adds no actions to {chosen.stem}; leave out the star")
     return chosen
 

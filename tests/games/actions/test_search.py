@@ -365,9 +365,9 @@ def test_steps_in_a_maze_that_is_one_room_are_told_apart(real_story: Callable[[s
     bench.search = Search(bench.emulator, world=bench.world)
     walkthrough = bench.emulator.bindings.walkthrough
     bench.go(*walkthrough[:166], seed=bench.emulator.bindings.walkthrough_seed)
-    assert bench.emulator.tree.names[bench.emulator.tree.room(bench.emulator.ram, bench.emulator.player)].startswith(
-        "Room in"
-    )
+    assert bench.emulator.tree.names[
+        bench.emulator.tree.find_room(bench.emulator.ram, bench.emulator.player)
+    ].startswith("Room in")
     offered = bench.search.findings(bench.world.make_canonical(RNG)).actions
     assert walkthrough[166].lower() == "s" and "south" in offered and len(set(offered) & SIDES) > 1, offered
     bench.go(*walkthrough[:166], seed=bench.emulator.bindings.walkthrough_seed)

@@ -32,7 +32,7 @@ def atlas_with(folder: Path, found: dict[bytes, bytes]) -> Path:
 
 def held(folder: Path) -> dict[bytes, bytes]:
     with Atlas(folder) as atlas:
-        return atlas.entries()
+        return atlas.read_entries()
 
 
 def test_what_is_packed_is_unpacked_whatever_the_order() -> None:
@@ -58,7 +58,7 @@ def test_what_is_known_stays(tmp_path: Path) -> None:
     folder = atlas_with(tmp_path / "atlas", {KEY: b"ours"})
     with Atlas(folder) as atlas:
         assert add_packed(atlas, {KEY: b"theirs", OTHER: b"theirs"}) == 1
-        assert atlas.entries() == {KEY: b"ours", OTHER: b"theirs"}
+        assert atlas.read_entries() == {KEY: b"ours", OTHER: b"theirs"}
 
 
 BOMB, BOTH = deadly("bomb"), deadly("bomb", "x")
@@ -90,7 +90,7 @@ def test_what_was_found_goes_with_what_must_not_be_tried(
     for number, order in enumerate((theirs, dict(reversed(theirs.items())))):
         with Atlas(atlas_with(tmp_path / str(number), ours)) as atlas:
             add_packed(atlas, order)
-            assert atlas.entries() == after
+            assert atlas.read_entries() == after
             assert add_packed(atlas, order) == 0
 
 

@@ -89,7 +89,7 @@ def test_a_whole_atlas(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     with (folder / "data.mdb").open("r+b") as file:  # one letter of a value
         content = file.read()
         with Atlas(folder) as atlas:
-            value = max(atlas.entries().values(), key=len)
+            value = max(atlas.read_entries().values(), key=len)
         file.seek(content.index(value[:2000]))
         file.write(b"?")
     assert verify_atlas(folder) == ""
@@ -134,7 +134,7 @@ def test_a_value_behind_the_end_of_the_file_kills_its_reader(folder: Path, capfd
 
 def entries(folder: Path) -> dict[bytes, bytes]:
     with Atlas(folder) as atlas:
-        return atlas.entries()
+        return atlas.read_entries()
 
 
 def test_one_that_was_killed_does_not_cost_the_atlas(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from xtx.core import UserError
 from xtx.games.atlas import store as module
-from xtx.games.atlas.store import Atlas, Statistics, default_path
+from xtx.games.atlas.store import Atlas, Statistics, find_default_path
 
 KEY, OTHER = b"k" * 16, b"o" * 16
 
@@ -60,7 +60,7 @@ def test_any_values_come_back(items: dict[bytes, bytes]) -> None:
         for key, value in items.items():
             atlas.put(key, value)
         assert {key: atlas.get(key) for key in items} == items
-        assert atlas.statistics().entries == len(items)
+        assert atlas.read_statistics().entries == len(items)
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_a_damaged_value_is_a_miss_and_can_be_put_again(folder: Path, damage: Ca
 
 def test_statistics_are_of_all_runs(folder: Path) -> None:
     with Atlas(folder) as atlas:
-        assert atlas.statistics().entries == 0
+        assert atlas.read_statistics().entries == 0
         atlas.put(KEY, b"value")
-        assert atlas.statistics() == Statistics(1, atlas.statistics().bytes, 0, 0)
+        assert atlas.read_statistics() == Statistics(1, atlas.read_statistics().bytes, 0, 0)
         for known in (True, True, False):
             atlas.count(known)
     with Atlas(folder) as atlas:
         atlas.put(OTHER, b"x" * 100_000)
         atlas.count(known=True)
-        found = atlas.statistics()
+        found = atlas.read_statistics()
         assert (found.entries, found.hits, found.misses) == (2, 3, 1)
         assert 100_000 < found.bytes < 1_000_000  # what it takes on disk, not the room that is set apart
-        assert atlas.statistics() == found
+        assert atlas.read_statistics() == found
 
 
 def test_games_of_one_process_share_a_store_until_the_last_is_closed(folder: Path) -> None:
@@ -110,9 +110,9 @@ def test_games_of_one_process_share_a_store_until_the_last_is_closed(folder: Pat
 
 def test_the_users_cache_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert default_path() == Path("/somewhere/xtx/atlas")
+    assert find_default_path() == Path("/somewhere/xtx/atlas")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_path() == Path.home() / ".cache/xtx/atlas"
+    assert find_default_path() == Path.home() / ".cache/xtx/atlas"
 
 
 # --- damaged and foreign files --------------------------------------------------------------------------------------
@@ -329,17 +329,17 @@ with Atlas(Path(sys.argv[1])) as atlas:
 def test_it_grows_while_two_processes_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_SIZE", 1 << 16)
     with Atlas(folder) as watcher:  # open all the while, so that it must follow too
-        assert watcher.statistics().entries == 0
+        assert watcher.read_statistics().entries == 0
         processes = [run(WRITER, folder, name, 1000) for name in "ab"]
         for process in processes:
             assert process.communicate(timeout=120)[1] == ""
             assert process.returncode == 0
-        assert watcher.statistics().entries == 2000
+        assert watcher.read_statistics().entries == 2000
         watcher.put(KEY, b"value")
         for name in (b"a", b"b"):
             keys = [b"%s%015d" % (name, i) for i in range(1000)]
             assert [watcher.get(key) for key in keys] == [key * 100 for key in keys]
-        found = watcher.statistics()
+        found = watcher.read_statistics()
         assert (found.hits, found.misses) == (0, 2000)
     assert (folder / "data.mdb").stat().st_size > 20 * (1 << 16)
 

@@ -224,7 +224,7 @@ def jericho_hash(emulator: Emulator) -> str:
     """Jericho's hash, with the roamers unlinked as they should be: its own cleaning forgets sibling pointers."""
     ram = emulator.ram
     kept = ram.copy()
-    links = emulator.tree.links(ram)
+    links = emulator.tree.read_links(ram)
     for roamer in emulator.world_memory.roamers:
         emulator.tree.unlink(ram, links, roamer)
     found = str(emulator._env.get_world_state_hash())
@@ -344,7 +344,7 @@ def test_what_the_key_leaves_out_is_still_watched(real_world: Callable[[str], Wo
     assert not (verdicts.flags & Verdict.CHANGED).any()
     assert verdicts.watches[0] != 0 and not verdicts.watches[1:].any()
     # and nothing of the object tree is watched twice
-    assert not emulator.tree.entries(world.select_watched_bits(emulator.ram)).any()
+    assert not emulator.tree.view_entries(world.select_watched_bits(emulator.ram)).any()
 
 
 def on_the_way(world: World, steps: int) -> Emulator:
@@ -372,7 +372,7 @@ def test_rooms_without_names_have_bytes_of_their_own(real_world: Callable[[str],
     """In snacktime it depends on somebody's being awake whether one can take a cushion; no room there has a name."""
     world = real_world("snacktime")
     emulator = on_the_way(world, 10)
-    assert emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)] == ""
+    assert emulator.tree.names[emulator.tree.find_room(emulator.ram, emulator.player)] == ""
     truth = emulator.filter(["take cushion"]).diffs
     emulator.restore(world.make_canonical(RNG))
     assert truth[0] and emulator.filter(["take cushion"]).diffs == truth
@@ -388,8 +388,8 @@ def test_the_thief_is_where_he_began_unless_he_is_here(real_world: Callable[[str
     tree = emulator.tree
     here = key(world)
     keys = {}
-    for room in (1 + tree.parent(emulator.ram, emulator.player), tree.parent(emulator.ram, emulator.player)):
-        links = tree.links(emulator.ram)
+    for room in (1 + tree.find_parent(emulator.ram, emulator.player), tree.find_parent(emulator.ram, emulator.player)):
+        links = tree.read_links(emulator.ram)
         tree.unlink(emulator.ram, links, thief)
         tree.insert(emulator.ram, links, thief, room)
         keys[room] = key(world)
@@ -405,13 +405,13 @@ def test_in_the_thiefs_own_room_it_is_no_matter_how_far_away_he_is(real_world: C
     emulator.reset(12)
     (thief,) = emulator.world_memory.roamers
     tree, player = emulator.tree, emulator.player
-    home, start = tree.parent(emulator.ram, thief), tree.parent(emulator.ram, player)
-    links = tree.links(emulator.ram)
+    home, start = tree.find_parent(emulator.ram, thief), tree.find_parent(emulator.ram, player)
+    links = tree.read_links(emulator.ram)
     tree.unlink(emulator.ram, links, player)
     tree.insert(emulator.ram, links, player, home)
     state, keys = emulator.save(), []
     for room in (home, start, start + 1, start + 2):
-        links = tree.links(emulator.ram)
+        links = tree.read_links(emulator.ram)
         tree.unlink(emulator.ram, links, thief)
         tree.insert(emulator.ram, links, thief, room)
         keys.append(key(world))
@@ -425,12 +425,12 @@ def test_rooms_that_were_seen_elsewhere_are_no_part_of_the_key(real_world: Calla
     """Jericho leaves that attribute out, but in zork3 it does not know of the last three objects."""
     world = real_world("zork3")
     emulator = on_the_way(world, 20)
-    attributes = emulator.tree.entries(emulator.world_memory.tree_mask)[:, :4]
+    attributes = emulator.tree.view_entries(emulator.world_memory.tree_mask)[:, :4]
     assert len(np.unique(attributes, axis=0)) == 2
     noise = ~np.bitwise_and.reduce(attributes)
-    elsewhere = 1 if emulator.tree.room(emulator.ram, emulator.player) != 1 else 2
+    elsewhere = 1 if emulator.tree.find_room(emulator.ram, emulator.player) != 1 else 2
     here, theirs = key(world), jericho_hash(emulator)
-    emulator.tree.entries(emulator.ram)[elsewhere - 1, :4] ^= noise
+    emulator.tree.view_entries(emulator.ram)[elsewhere - 1, :4] ^= noise
     assert jericho_hash(emulator) == theirs
     assert key(world) == here
 

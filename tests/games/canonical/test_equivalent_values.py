@@ -146,7 +146,7 @@ def test_canonical_states_are_folded_in_their_room() -> None:
     emulator = Emulator(read_story(LOWWATER))
     layout = layout_of(emulator)
     emulator.reset(1)
-    here = emulator.tree.room(emulator.ram, emulator.player)
+    here = emulator.tree.find_room(emulator.ram, emulator.player)
     address = next(a for a in range(emulator.header.globals, len(layout.mask)) if layout.mask[a] == 0xFF)
     table = bytes([0, 1, 1, *range(3, 256)])
     world = World(emulator, msgspec.structs.replace(layout, equivalent_values=((here, address, table),)))
@@ -161,7 +161,7 @@ def test_canonical_states_are_folded_in_their_room() -> None:
 
     assert keys()[0] == keys()[1] != keys()[2]
     emulator.step("north")
-    assert emulator.tree.room(emulator.ram, emulator.player) != here
+    assert emulator.tree.find_room(emulator.ram, emulator.player) != here
     assert len(set(keys())) == 3
     emulator.close()
 
@@ -197,7 +197,7 @@ def test_most_of_a_desert_is_one_place(real_story: Callable[[str], Path]) -> Non
     for command in emulator.bindings.walkthrough:
         state = emulator.save()
         for _ in range(12):
-            if emulator.tree.room(emulator.ram, emulator.player) == desert:
+            if emulator.tree.find_room(emulator.ram, emulator.player) == desert:
                 places.add(int(emulator.ram[address]))
                 kept.add(world.make_canonical(RNG).ram[address])
             if emulator.step(choice.choice(["north", "south", "east", "west"])) is not Status.DONE or emulator.over:

@@ -11,9 +11,10 @@ import pytest
 from layouts import layout_of
 
 from xtx.games.canonical.canonical_state import World
-from xtx.games.canonical.move_timestamps import count_elapsed, find_breaks, find_timestamps, read_word, write_word
+from xtx.games.canonical.move_timestamps import count_elapsed, find_breaks, find_timestamps, write_word
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator, Verdict
+from xtx.games.zmachine.story_memory import read_word
 
 LOWWATER = Path(__file__).parents[3] / "xtx/games/catalog/data/lowwater.z5"
 RNG = (1_000_003, 0, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xtx.games.catalog.game_statistics import RewardSteps, count_steps_between_rewards, vocabulary
+from xtx.games.catalog.game_statistics import RewardSteps, collect_vocabulary, count_steps_between_rewards
 
 # Mean and largest, as the paper prints them. Pentari's mean does not come out (docs/fidelity.md).
 PAPER = {
@@ -41,7 +41,14 @@ def test_one_reward_or_none() -> None:
 
 
 def test_vocabulary() -> None:
-    assert vocabulary(["The lamp isn't on.", "the LAMP, 2 lamps_"]) == {"the", "lamp", "isn't", "on", "2", "lamps"}
+    assert collect_vocabulary(["The lamp isn't on.", "the LAMP, 2 lamps_"]) == {
+        "the",
+        "lamp",
+        "isn't",
+        "on",
+        "2",
+        "lamps",
+    }
 
 
 @pytest.mark.roms

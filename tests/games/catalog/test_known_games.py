@@ -83,7 +83,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, name: str, content: bytes) -> None:
     """Makes the catalog believe that a game of Jericho's has this content."""
     changed = tuple(
         msgspec.structs.replace(entry, md5=md5_of(content)) if entry.name == name else entry
-        for entry in known_games.entries()
+        for entry in known_games.list_entries()
         if not entry.embedded
     )
     monkeypatch.setattr(known_games, "_read_jericho_entries", lambda: changed)
@@ -101,8 +101,8 @@ def test_maxima_are_those_of_the_loaded_games() -> None:
     from xtx.games.emulator.frotz import Emulator
 
     seen = 0
-    for entry in known_games.entries():
-        path, _ = known_games.locate(entry)
+    for entry in known_games.list_entries():
+        path, _ = known_games.locate_story(entry)
         if path is not None:
             emulator = Emulator(known_games.find_story(entry.name))
             facts = (
@@ -118,16 +118,16 @@ def test_maxima_are_those_of_the_loaded_games() -> None:
 
 
 def test_names_and_stories_are_distinct() -> None:
-    known = known_games.entries()
+    known = known_games.list_entries()
     assert len({entry.name for entry in known}) == len({entry.md5 for entry in known}) == len(known) >= 58
     assert {entry.name for entry in known if entry.paper} == PAPER
     assert known_games.find_default_game() in [entry.name for entry in known if entry.embedded]
 
 
 def test_extra_actions() -> None:
-    assert known_games.extra_actions("acorncourt") == ("fix bucket with acorn",)
-    assert known_games.extra_actions("zork1") == ()
-    assert len(known_games.extra_actions("spirit")) == 127
+    assert known_games.find_extra_actions("acorncourt") == ("fix bucket with acorn",)
+    assert known_games.find_extra_actions("zork1") == ()
+    assert len(known_games.find_extra_actions("spirit")) == 127
 
 
 # --- finding --------------------------------------------------------------------------------------------------------
@@ -235,11 +235,11 @@ def test_a_profile_beside_the_story_describes_it(tmp_path: Path, monkeypatch: py
 
 
 def test_bad_profiles_do_not_spoil_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = known_games.entries()
+    before = known_games.list_entries()
     path = own_story(tmp_path)
     path.with_suffix(".json").write_text('{"name": "mine"}')
     monkeypatch.setenv("XTX_GAMES", str(tmp_path))
-    assert known_games.entries() == before
+    assert known_games.list_entries() == before
     with pytest.raises(UserError, match=r"mine\.json: not a game profile"):
         known_games.find_story(str(path))
 

@@ -264,11 +264,11 @@ def test_what_does_nothing_changes_nothing(player: Player) -> None:
 def test_every_thing_has_a_noun_the_parser_knows(player: Player) -> None:
     dictionary = read_dictionary(player.story, player.header)
     tree = ObjectTree(player.story, player.header, player.profile.objects)
-    links = tree.links(player.ram())
+    links = tree.read_links(player.ram())
     rooms = {number for number in range(1, player.profile.objects + 1) if links[number, 2] and not links[number, 0]}
     things = [n for n in tree.names[28:] if n and tree.names.index(n) not in rooms]
     assert len(things) > 30
-    unknown = [name for name in things if name[0].islower() and not dictionary.knows(name.split()[-1])]
+    unknown = [name for name in things if name[0].islower() and not dictionary.has_word(name.split()[-1])]
     assert unknown == []
 
 

@@ -16,7 +16,7 @@ from xtx.cli.training.training_session import TrainOptions
 from xtx.config.settings import RunConfig
 from xtx.games.catalog import known_games
 from xtx.games.catalog.profile import Profile, Word, read_profile
-from xtx.games.catalog.profile_format import as_fields, encode_profile, make_profile_key
+from xtx.games.catalog.profile_format import encode_profile, make_profile_fields, make_profile_key
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.discovery.discover import discover, find_title
 from xtx.games.discovery.isolated_discovery import discover_in_child
@@ -188,7 +188,7 @@ def test_keys_of_earlier_profiles_stay(known: Story) -> None:
     profile = known.profile
     assert profile is not None
     new = {"printed_score", "opening", "prompt", "findings", "verified"}
-    assert not new & as_fields(profile).keys()
+    assert not new & make_profile_fields(profile).keys()
     assert make_profile_key(profile) == make_profile_key(msgspec.structs.replace(profile, verified=False))
     assert make_profile_key(profile) != make_profile_key(msgspec.structs.replace(profile, printed_score="(1)"))
 

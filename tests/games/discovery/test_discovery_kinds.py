@@ -18,7 +18,7 @@ from xtx.cli.main import main
 from xtx.core import UserError
 from xtx.games.catalog.known_games import find_default_game, find_story
 from xtx.games.catalog.profile import Profile
-from xtx.games.catalog.profile_format import as_fields, encode_profile, make_profile_key
+from xtx.games.catalog.profile_format import encode_profile, make_profile_fields, make_profile_key
 from xtx.games.catalog.story_file import read_story
 from xtx.games.discovery.discover import discover
 from xtx.games.discovery.isolated_discovery import discover_in_child
@@ -191,7 +191,7 @@ def test_a_story_in_another_language_is_asked_in_its_own_words(compile_story: Co
     assert "lampara" in game.step("esperar").observation.inventory
     game.close()
     english = msgspec.structs.replace(profile, spoken={})
-    assert "spoken" not in as_fields(english)  # profiles of earlier versions keep their keys
+    assert "spoken" not in make_profile_fields(english)  # profiles of earlier versions keep their keys
     assert (
         make_profile_key(english)
         != make_profile_key(profile)

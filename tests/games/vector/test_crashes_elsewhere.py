@@ -123,7 +123,7 @@ def test_a_command_at_which_workers_are_lost_again_and_again_is_forbidden_in_thi
         assert [s.reward for s in games.step(["take coin"])] == [1]
     assert len(lines) == 1 and "though not when it was tried alone" in lines[0]
     with Atlas(tmp_path / "atlas") as atlas:
-        assert not [key for key in atlas.entries() if key.startswith(DEADLY) and len(key) == 17]
+        assert not [key for key in atlas.read_entries() if key.startswith(DEADLY) and len(key) == 17]
 
 
 def test_a_worker_that_is_lost_while_a_game_is_brought_back_says_nothing_of_the_suspect() -> None:
@@ -180,7 +180,7 @@ def test_a_disturbed_run_sees_what_an_undisturbed_one_does(tmp_path: Path) -> No
         assert games.forbidden == []
     assert walk == expected
     with Atlas(tmp_path / "there") as atlas:
-        assert not [key for key in atlas.entries() if len(key) == 17]
+        assert not [key for key in atlas.read_entries() if len(key) == 17]
     assert undisturbed(there) == expected  # a later run with the same atlas
 
 
@@ -193,7 +193,7 @@ def test_verdicts_without_proof_are_checked_when_they_are_met(tmp_path: Path) ->
         [expected] = games.reset()
     assert "take coin" in expected.actions
     with Atlas(tmp_path / "atlas") as atlas:  # as an earlier version would have left it, with an innocent command
-        [proven] = [key for key in atlas.entries() if key.startswith(DEADLY) and len(key) == 17]
+        [proven] = [key for key in atlas.read_entries() if key.startswith(DEADLY) and len(key) == 17]
         key = proven.removeprefix(DEADLY)
         found = msgspec.msgpack.decode(atlas.get(key) or b"", type=Findings)
         poorer = msgspec.structs.replace(found, actions=tuple(a for a in found.actions if a != "take coin"))

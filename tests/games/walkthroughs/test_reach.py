@@ -13,7 +13,7 @@ import pytest
 from xtx.games.actions.search import Findings
 from xtx.games.emulator.story_bindings import StoryBindings
 from xtx.games.story_game import GameSpec, StoryGame
-from xtx.games.walkthroughs.player import rename
+from xtx.games.walkthroughs.player import replace_word
 from xtx.games.walkthroughs.reach import (
     FOLLOWS,
     _find_new_name,
@@ -104,7 +104,7 @@ def test_another_name_stands_for_one_that_the_player_makes_up() -> None:
     assert _find_new_name("write oak on cube", "write ash on cube") == ("oak", "ash")
     assert _find_new_name("write oak on cube", "put ash on cube") is None
     assert _find_new_name("take oak", "take ash") is None
-    assert rename(["put OAK cube in box", "oaken door"], ("oak", "ash")) == ["put ash cube in box", "oaken door"]
+    assert replace_word(["put OAK cube in box", "oaken door"], ("oak", "ash")) == ["put ash cube in box", "oaken door"]
 
 
 def test_several_actions_are_tried_in_other_orders() -> None:

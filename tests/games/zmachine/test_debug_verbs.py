@@ -11,7 +11,7 @@ from xtx.games.actions.nameable_things import Thing
 from xtx.games.actions.search import Search
 from xtx.games.catalog.story_file import read_story
 from xtx.games.emulator.frotz import Emulator
-from xtx.games.zmachine.debug_verbs import without_debugging
+from xtx.games.zmachine.debug_verbs import drop_debugging_templates
 from xtx.games.zmachine.story_memory import Dictionary
 
 TEMPLATES = (
@@ -31,12 +31,12 @@ SIGNS = frozenset(("purloin", "abstract", "gonear"))
 @pytest.mark.parametrize("length", [6, 9])
 def test_a_story_compiled_for_debugging_is_known_by_its_verbs(length: int) -> None:
     words = frozenset(word[:length] for word in SIGNS)
-    assert without_debugging(TEMPLATES, Dictionary(words, length)) == ("look", "take OBJ", "treed OBJ")
+    assert drop_debugging_templates(TEMPLATES, Dictionary(words, length)) == ("look", "take OBJ", "treed OBJ")
 
 
 @pytest.mark.parametrize("missing", sorted(SIGNS))
 def test_in_other_stories_the_same_words_are_verbs_like_others(missing: str) -> None:
-    assert without_debugging(TEMPLATES, Dictionary(SIGNS - {missing}, 9)) == TEMPLATES
+    assert drop_debugging_templates(TEMPLATES, Dictionary(SIGNS - {missing}, 9)) == TEMPLATES
 
 
 @pytest.mark.roms

@@ -48,11 +48,11 @@ def test_objects_and_words_are_jerichos(name: str, real_story: Callable[[str], P
     head = Header.read(story)
     tree = ObjectTree(story, head, len(objects) - 1)
     ram = np.array(env.get_state()[0], dtype=np.uint8)
-    links = tree.links(ram)
+    links = tree.read_links(ram)
     known = [o for o in objects if o.num > 0]  # Jericho leaves out those whose names have no length
     assert {i for i, name in enumerate(tree.names) if name} <= {o.num for o in known}
     assert [tuple(links[o.num].tolist()) for o in known] == [(o.parent, o.sibling, o.child) for o in known]
-    assert [tree.parent(ram, o.num) for o in known] == [o.parent for o in known]
+    assert [tree.find_parent(ram, o.num) for o in known] == [o.parent for o in known]
     equal = 0
     for o in known:
         ours, theirs = tree.names[o.num].strip(), o.name.strip()
@@ -81,8 +81,8 @@ def test_the_embedded_storys_words_are_jerichos() -> None:
         env = FrotzEnv(str(path))
     dictionary = read_dictionary(path.read_bytes(), Header.read(path.read_bytes()))
     assert dictionary.words == {w.word for w in env.get_dictionary()}
-    assert dictionary.knows("inventory") and dictionary.knows("inventorying")  # nine letters count
-    assert not dictionary.knows("inventor")
+    assert dictionary.has_word("inventory") and dictionary.has_word("inventorying")  # nine letters count
+    assert not dictionary.has_word("inventor")
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Forest:
         self.write(links)
 
     def write(self, links: np.ndarray) -> None:
-        entries = self.tree.entries(self.ram)
+        entries = self.tree.view_entries(self.ram)
         if self.tree.header.small:
             entries[:, 4:7] = links[1:]
         else:
@@ -166,7 +166,7 @@ class Forest:
 
     def read(self) -> list[list[int]]:
         """The children of each object as they stand in RAM; fails where parent and sibling links disagree."""
-        links = self.tree.links(self.ram)
+        links = self.tree.read_links(self.ram)
         found: list[list[int]] = [[] for _ in range(self.count + 1)]
         for parent in range(1, self.count + 1):
             number = int(links[parent, 2])
@@ -189,7 +189,7 @@ big_forests = st.builds(lambda n: Forest(5, [0] + [1] * n), st.integers(255, 270
 @settings(deadline=None, max_examples=60)
 @given(st.one_of(forests, big_forests), st.data())
 def test_moves_keep_the_tree_whole(forest: Forest, data: st.DataObject) -> None:
-    tree, links = forest.tree, forest.tree.links(forest.ram)
+    tree, links = forest.tree, forest.tree.read_links(forest.ram)
     rest = forest.ram.copy()
     for _ in range(data.draw(st.integers(1, 6))):
         number = data.draw(st.integers(1, forest.count))
@@ -198,17 +198,17 @@ def test_moves_keep_the_tree_whole(forest: Forest, data: st.DataObject) -> None:
         if parent := forest.parent(number):
             forest.children[parent].remove(number)
         assert forest.read() == forest.children
-        assert tree.parent(forest.ram, number) == 0
+        assert tree.find_parent(forest.ram, number) == 0
         if targets and data.draw(st.booleans()):
             target = data.draw(st.sampled_from(targets))
             tree.insert(forest.ram, links, number, target)
             forest.children[target].insert(0, number)
             assert forest.read() == forest.children
-        assert (links == tree.links(forest.ram)).all()
+        assert (links == tree.read_links(forest.ram)).all()
     for root in range(1, min(forest.count, 8) + 1):
-        assert tree.below(links, root) == forest.below(root)
+        assert tree.list_below(links, root) == forest.below(root)
     first = tree.header.attribute_bytes
-    changed = tree.entries(forest.ram) != tree.entries(rest)
+    changed = tree.view_entries(forest.ram) != tree.view_entries(rest)
     assert not changed[:, :first].any() and not changed[:, -2:].any()  # attributes and properties are as they were
     assert (forest.ram[: tree.header.first_object] == rest[: tree.header.first_object]).all()
 
@@ -225,13 +225,13 @@ def test_damaged_links_end_walks(version: int, data: st.DataObject) -> None:
     forest.write(damaged)
     tree = ObjectTree(b"", forest.tree.header, count)
     tree.__dict__["names"] = ("", *("thing" for _ in range(count)))
-    links = tree.links(forest.ram)
+    links = tree.read_links(forest.ram)
     assert (links == damaged).all()
     for number in range(1, count + 1):
-        below = tree.below(links, number)
+        below = tree.list_below(links, number)
         assert len(below) == len(set(below)) <= count
         assert all(0 < o <= count and o != number for o in below)
-        assert 0 <= tree.room(forest.ram, number) <= count
+        assert 0 <= tree.find_room(forest.ram, number) <= count
     number = data.draw(st.integers(1, count))
     tree.unlink(forest.ram, links, number)
     # At most its own links and those of the one that pointed to it are other ones now.
@@ -239,12 +239,12 @@ def test_damaged_links_end_walks(version: int, data: st.DataObject) -> None:
     assert len([o for o in changed if o != number]) <= 1
     for other in changed:
         assert other == number or number in damaged[other, 1:]
-    assert (links == tree.links(forest.ram)).all()
+    assert (links == tree.read_links(forest.ram)).all()
 
 
 def test_a_link_outside_the_table_is_no_object() -> None:
     forest = Forest(5, [0, 1, 1])
-    assert forest.tree.parent(forest.ram, 0) == forest.tree.parent(forest.ram, 4) == 0
+    assert forest.tree.find_parent(forest.ram, 0) == forest.tree.find_parent(forest.ram, 4) == 0
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -254,18 +254,18 @@ def test_the_container_of_all_rooms_is_no_room(is_named: bool) -> None:
     tree = ObjectTree(forest.ram.tobytes(), forest.tree.header, forest.count)
     tree.__dict__["names"] = ("", *("thing" if is_named else "" for _ in range(forest.count)))
     player, chair, room = 14, 15, 2
-    links = tree.links(forest.ram)
+    links = tree.read_links(forest.ram)
     for number, parent in ((chair, room), (player, chair)):
         tree.unlink(forest.ram, links, number)
         tree.insert(forest.ram, links, number, parent)
-    assert tree.around(forest.ram, player) == [chair, room]
-    assert tree.room(forest.ram, player) == room
+    assert tree.list_around(forest.ram, player) == [chair, room]
+    assert tree.find_room(forest.ram, player) == room
 
 
 def test_a_room_with_many_things_is_a_room() -> None:
     forest = Forest(5, [0, *[1] * 20])  # no thing holds another
     tree = ObjectTree(forest.ram.tobytes(), forest.tree.header, forest.count)
-    assert tree.room(forest.ram, 5) == 1
+    assert tree.find_room(forest.ram, 5) == 1
 
 
 def _encode_digits(digits: str) -> bytes:

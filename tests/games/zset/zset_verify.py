@@ -313,7 +313,7 @@ def check_verdicts(emulator: Emulator, engine: Engine, state: Snapshot, commands
     """Whether the engine's verdicts are those of Frotz."""
     watched = np.full(len(state.ram), 0xFF, dtype=np.uint8)
     watched[::3] = 0x3C  # any bits will do
-    emulator.tree.entries(watched)[:] = 0
+    emulator.tree.view_entries(watched)[:] = 0
     ours = engine.filter(state, commands, watched=watched)
     emulator.restore(state)
     theirs = emulator.filter(commands, watched=watched)
@@ -339,7 +339,7 @@ def real_candidates(emulator: Emulator, state: Snapshot, most: int = 15) -> list
 
     names: dict[str, str] = {}
     for word in dict.fromkeys(re.findall(r"[a-z]{3,}", (answer("look") + answer("inventory")).lower())):
-        text = answer(f"examine {word}") if dictionary.knows(word) else ""
+        text = answer(f"examine {word}") if dictionary.has_word(word) else ""
         if text and recognized(text):
             names.setdefault(text, word)
     emulator.restore(state)
@@ -362,7 +362,7 @@ def odd_commands(emulator: Emulator, state: Snapshot, count: int, choose: random
     emulator.step("look")
     seen = re.findall(r"[a-z]+", emulator.narration.lower()) or ["me"]
     emulator.restore(state)
-    names = [w for w in dict.fromkeys(seen) if dictionary.knows(w)][:8] or ["me"]
+    names = [w for w in dict.fromkeys(seen) if dictionary.has_word(w)][:8] or ["me"]
     whole = [t.replace("OBJ", choose.choice(names)) for t in emulator.bindings.templates]
     whole = [t for t in whole if not STOPPERS & set(t.split())]
 

@@ -11,7 +11,7 @@ from tyro.conf import arg
 
 from xtx.core import UserError
 from xtx.games.atlas.atlas_process import ProcessDiedError, run_task
-from xtx.games.atlas.store import default_path
+from xtx.games.atlas.store import find_default_path
 from xtx.terminal.shell_command import format_command
 
 
@@ -34,7 +34,7 @@ class Args:
 
 def run(args: Args) -> int:
     """Packs, adds or verifies what is asked for; prints size and hit rate. 0, or 2 if the atlas is not whole."""
-    path = args.atlas or default_path()
+    path = args.atlas or find_default_path()
     asked = [name for name in ("pack", "add", "verify") if getattr(args, name)]
     if len(asked) > 1:
         raise UserError(f"--{asked[0]} and --{asked[1]}: one after the other, please")

@@ -16,7 +16,7 @@ from xtx.config.bounds import check_least
 from xtx.config.settings import Actions
 from xtx.core import UserError
 from xtx.files.user_paths import check_output_path, open_output
-from xtx.games.atlas.store import default_path
+from xtx.games.atlas.store import find_default_path
 from xtx.games.catalog.known_games import find_story
 from xtx.terminal.shell_command import format_command
 
@@ -106,7 +106,7 @@ def _list_variants(args: Args, path: str) -> dict[str, GameSpec]:
     """The grammars with which a game is to be checked, by name; the first one's misses can be written."""
     from xtx.games.story_game import GameSpec
 
-    folder = None if args.no_atlas else str(args.atlas or default_path())
+    folder = None if args.no_atlas else str(args.atlas or find_default_path())
     plain = GameSpec(path, engine=args.search, atlas=folder)
     if args.compare:
         return {

@@ -12,8 +12,8 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from xtx.cli.games.survey import describe_layout
-from xtx.games.catalog.game_statistics import RewardSteps, count_steps_between_rewards, vocabulary
-from xtx.games.catalog.known_games import extra_actions, find_story
+from xtx.games.catalog.game_statistics import RewardSteps, collect_vocabulary, count_steps_between_rewards
+from xtx.games.catalog.known_games import find_extra_actions, find_story
 from xtx.games.catalog.profile import Profile
 from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.zmachine.story_memory import read_dictionary
@@ -66,11 +66,11 @@ def read_facts(report: Report, path: str) -> tuple[str, dict[str, str]]:
         "md5": story.md5,
         "version": f"Z-machine {emulator.header.version}, {len(story.content):,} bytes",
         "templates": f"{holes.count(0)} / {holes.count(1)} / {holes.count(2)} with no, one, two objects",
-        "extra actions": str(len(extra_actions(emulator.bindings.name))),
+        "extra actions": str(len(find_extra_actions(emulator.bindings.name))),
         "dictionary": f"{len(read_dictionary(story.content, emulator.header).words)} words",
         "objects": str(emulator.tree.count),
         "walkthrough": f"{len(rewards)} steps, seed {emulator.bindings.walkthrough_seed}, ends with {score} points",
-        "vocabulary": f"{len(vocabulary(texts))} distinct words printed along the walkthrough",
+        "vocabulary": f"{len(collect_vocabulary(texts))} distinct words printed along the walkthrough",
         "between rewards": _describe_between(steps),
         "survey": _describe_survey(emulator),
     }
@@ -96,11 +96,11 @@ def _list_found(profile: Profile) -> dict[str, str]:
 
 def _describe_survey(emulator: Emulator) -> str:
     """How far the survey of the story came."""
-    from xtx.games.atlas.store import Atlas, default_path
+    from xtx.games.atlas.store import Atlas, find_default_path
     from xtx.games.canonical.shipped_layouts import read_shipped_layout
     from xtx.games.known_layouts import recall_layout
 
-    shipped, folder = read_shipped_layout(emulator), default_path()
+    shipped, folder = read_shipped_layout(emulator), find_default_path()
     if shipped is not None:
         return f"comes with xtx: {describe_layout(shipped)}"
     found = None

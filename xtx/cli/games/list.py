@@ -27,9 +27,9 @@ def run(_: Args) -> None:
     table.add_column("paper", justify="center")
     table.add_column("found in", overflow="fold")
     here = 0
-    known = known_games.entries()
+    known = known_games.list_entries()
     for entry in sorted(known, key=lambda entry: (not entry.embedded, entry.name)):
-        path, notes = known_games.locate(entry)
+        path, notes = known_games.locate_story(entry)
         here += path is not None
         numbers = (str(entry.max_score), str(entry.walkthrough_length or "-"), str(entry.seed))
         table.add_row(

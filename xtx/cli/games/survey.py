@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from xtx.core import UserError
-from xtx.games.atlas.store import default_path
+from xtx.games.atlas.store import find_default_path
 from xtx.games.catalog.known_games import find_story
 from xtx.terminal.progress_panel import SurveyProgress
 from xtx.terminal.shell_command import format_command
@@ -51,7 +51,7 @@ def run(args: Args) -> None:
     from xtx.games.story_game import GameSpec
     from xtx.games.vector.game_vector import GameVector
 
-    atlas = str((args.atlas or default_path()).expanduser())
+    atlas = str((args.atlas or find_default_path()).expanduser())
     for story in stories:
         began = time.monotonic()
         spec = GameSpec(str(story.path.absolute()), atlas=atlas, thorough_survey=args.thorough)

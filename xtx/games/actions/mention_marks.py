@@ -49,8 +49,8 @@ def find_mention_marks(
         for row in range(first, first + len(chosen)):
             if flags[row] & (UNJUDGED | Verdict.STOPPED):
                 continue
-            given = tree.entries(memory[row])[:, :width] & ~tree.entries(memory[0])[:, :width]
-            lost = tree.entries(memory[0])[:, :width] & ~tree.entries(memory[row])[:, :width]
+            given = tree.view_entries(memory[row])[:, :width] & ~tree.view_entries(memory[0])[:, :width]
+            lost = tree.view_entries(memory[0])[:, :width] & ~tree.view_entries(memory[row])[:, :width]
             marks = set(np.flatnonzero(np.unpackbits(given, axis=1).any(axis=0)).tolist())
             # What is taken away as well belongs to the thing.
             things.update(marks - set(np.flatnonzero(np.unpackbits(lost, axis=1).any(axis=0)).tolist()))
@@ -64,7 +64,7 @@ def find_mention_marks(
     bits = np.zeros(8 * width, dtype=np.uint8)
     bits[found] = 1
     ignored = np.zeros(len(state.ram), dtype=np.uint8)
-    tree.entries(ignored)[:, :width] = np.packbits(bits)
+    tree.view_entries(ignored)[:, :width] = np.packbits(bits)
     return ignored
 
 

@@ -146,12 +146,12 @@ def _add_two_word_names(things: list[Thing], examined: Mapping[tuple[str, str], 
 def names_around(emulator: Emulator, state: Snapshot) -> Sequence[tuple[int, str]]:
     """Numbers and names of the objects in the player's room and on the player."""
     tree = emulator.tree
-    links = tree.links(np.frombuffer(state.ram, np.uint8))
+    links = tree.read_links(np.frombuffer(state.ram, np.uint8))
     player = emulator.player
     if not 0 < player <= tree.count:
         return ()
     room = int(links[player, 0]) or player
-    return [(o, tree.names[o]) for o in tree.below(links, room) if o != player]
+    return [(o, tree.names[o]) for o in tree.list_below(links, room) if o != player]
 
 
 class ThingFinder:

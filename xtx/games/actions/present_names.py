@@ -172,7 +172,7 @@ class NameFinder:
     def find_own(self, names: Sequence[str], named: Named, ask: Ask) -> list[str]:
         """Names before which `my` makes a difference: my name is another one than the name in general."""
         verbs = self._words.known(_PROBES[1:2])
-        if not verbs or not self._words.dictionary.knows("my"):
+        if not verbs or not self._words.dictionary.has_word("my"):
             return []
         own = [f"my {name}" for name in names if " " not in name]
         said = list(map(cut_to_first_line, ask([(f"{verbs[0]} {name}", name[3:]) for name in own])))

@@ -76,12 +76,12 @@ class StoryWords:
     def _learn_words(self, text: str) -> None:
         length = self.dictionary.length
         for word in SPELLED.findall(text.lower()):
-            if len(word) > length and self.dictionary.knows(word):
+            if len(word) > length and self.dictionary.has_word(word):
                 self._whole_words.setdefault(word[:length], word)
 
     def known(self, forms: Iterable[str]) -> list[str]:
         """The forms of which the story knows the verb."""
-        return [form for form in forms if self.dictionary.knows(form.split()[0])]
+        return [form for form in forms if self.dictionary.has_word(form.split()[0])]
 
     @cached_property
     def words(self) -> tuple[str, ...]:

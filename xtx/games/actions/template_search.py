@@ -22,7 +22,7 @@ from xtx.games.actions.story_words import WORD_MARK
 from xtx.games.canonical.canonical_state import World
 from xtx.games.emulator.frotz import Emulator, Snapshot, Verdict
 from xtx.games.emulator.frotz import verb_frequency as count_verb
-from xtx.games.zmachine.debug_verbs import without_debugging
+from xtx.games.zmachine.debug_verbs import drop_debugging_templates
 from xtx.games.zmachine.story_memory import Ram, read_dictionary
 from xtx.games.zset.command_responses import CommandResponses
 from xtx.games.zset.engine import ENGINE, UNJUDGED, Engine
@@ -110,7 +110,9 @@ class TemplateSearch:
     @cached_property
     def templates(self) -> tuple[str, ...]:
         """The templates of the story's grammar: Jericho's, and those that it left out."""
-        return without_debugging((*self.emulator.bindings.templates, *self.emulator.bindings.unlisted), self.dictionary)
+        return drop_debugging_templates(
+            (*self.emulator.bindings.templates, *self.emulator.bindings.unlisted), self.dictionary
+        )
 
     def describe(self, state: Snapshot, excluded: Collection[str] = ()) -> tuple[str, str]:
         """Look and inventory in a canonical state; see `findings`."""

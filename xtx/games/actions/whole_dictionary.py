@@ -161,7 +161,7 @@ class WholeGrammar:
 
     def _usable(self, text: str) -> list[str]:
         words = SPELLED.findall(text)
-        return [w for w in words if self.words.dictionary.knows(w) and w not in self.words.unwanted]
+        return [w for w in words if self.words.dictionary.has_word(w) and w not in self.words.unwanted]
 
 
 def _split_pair_form(form: str) -> list[str]:

@@ -48,8 +48,8 @@ def unpack(content: bytes) -> dict[bytes, bytes]:
     return dict(msgspec.msgpack.decode(plain, type=list[tuple[bytes, bytes]]))
 
 
-def _decompress(content: bytes, most: int) -> bytes:
-    """Decompress the content of an xz file. Raises `ValueError` if it has more than `most` bytes."""
+def _decompress(content: bytes, max_bytes: int) -> bytes:
+    """Decompress the content of an xz file. Raises `ValueError` if it has more than `max_bytes` bytes."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DICTIONARY)
     plain = bytearray()
     waiting = content
@@ -58,8 +58,8 @@ def _decompress(content: bytes, most: int) -> bytes:
             raise EOFError("cut short")
         plain += decompressor.decompress(waiting, max_length=_BLOCK)
         waiting = b""
-        if len(plain) > most:
-            raise ValueError(f"it unpacks to more than {most:,} bytes")
+        if len(plain) > max_bytes:
+            raise ValueError(f"it unpacks to more than {max_bytes:,} bytes")
     return bytes(plain)
 
 
@@ -75,7 +75,7 @@ def _check_count(plain: bytes) -> None:
 def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
     """Write the entries of an atlas to a packed file, and return their number and the file's size. Raises
     `UserError`."""
-    found = atlas.entries()
+    found = atlas.read_entries()
     if not found:
         raise UserError(f"there is nothing in the atlas {atlas.path} that could be packed")
     content = pack(found)
@@ -86,7 +86,7 @@ def write_packed(atlas: Atlas, path: Path) -> tuple[int, int]:
 def read_packed(path: Path) -> dict[bytes, bytes]:
     """Read the entries of a packed file. Raises `UserError` if it cannot be read or is damaged."""
     try:
-        found = _without_unproven(unpack(read_bounded(path, MAX_BYTES)))
+        found = _remove_unproven(unpack(read_bounded(path, MAX_BYTES)))
         good = all(len(key) == _KEY for key in found if not _is_deadly(key))
         for key in filter(_is_deadly, found):
             _collect_commands(found[key])
@@ -105,7 +105,7 @@ def read_packed(path: Path) -> dict[bytes, bytes]:
 _NO_ATLAS = "{} is no packed atlas, or damaged{}; make one with xtx games atlas --pack FILE"
 
 
-def _without_unproven(found: dict[bytes, bytes]) -> dict[bytes, bytes]:
+def _remove_unproven(found: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """Remove the states with forbidden commands that an earlier version recorded without proof."""
     unproven = {key for key in found if len(key) == _KEY + len(UNPROVEN) and key.startswith(UNPROVEN)}
     states = {key.removeprefix(UNPROVEN) for key in unproven}

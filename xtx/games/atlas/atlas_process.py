@@ -102,7 +102,7 @@ def _carry_out(task: str, atlas: Path, *files: Path) -> dict[str, Any]:
             result |= {"new": add_packed(opened, found), "entries": len(found)}
         if task == "pack":
             result["entries"], result["bytes"] = write_packed(opened, files[0])
-        now = opened.statistics()
+        now = opened.read_statistics()
     return {**result, "now": {"entries": now.entries, "bytes": now.bytes, "hits": now.hits, "misses": now.misses}}
 
 

@@ -49,7 +49,7 @@ DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.V
 _Result = TypeVar("_Result")
 
 
-def default_path() -> Path:
+def find_default_path() -> Path:
     """Return the default folder of the atlas, in the user's cache folder."""
     return find_cache_folder() / "atlas"
 
@@ -117,9 +117,9 @@ class Atlas:
 
         self._change(change)
 
-    def entries(self) -> dict[bytes, bytes]:
+    def read_entries(self) -> dict[bytes, bytes]:
         """Return all undamaged entries by key."""
-        found = self._in_transaction(
+        found = self._run_in_transaction(
             False, lambda transaction: {bytes(key): bytes(value) for key, value in transaction.cursor()}
         )
         for name in (_FORMAT_KEY, _HITS, _MISSES):
@@ -127,7 +127,7 @@ class Atlas:
         undamaged = ((key, _strip_checksum(value)) for key, value in found.items())
         return {key: value for key, value in undamaged if value is not None}
 
-    def statistics(self) -> Statistics:
+    def read_statistics(self) -> Statistics:
         """Return size and hit rate over all runs so far, including this process."""
         self._save_counts()
         own = {name: self._read(name) for name in (_FORMAT_KEY, _HITS, _MISSES)}
@@ -167,28 +167,30 @@ class Atlas:
         self.hits = self.misses = 0
 
     def _read(self, key: bytes) -> bytes | None:
-        found = self._in_transaction(False, lambda transaction: transaction.get(key))
+        found = self._run_in_transaction(False, lambda transaction: transaction.get(key))
         return None if found is None else bytes(found)
 
     def _change(self, change: Callable[[lmdb.Transaction], object]) -> None:
         """Make a change in a transaction. Raises `UserError` if the store cannot be written."""
         try:
-            self._in_transaction(True, change)
+            self._run_in_transaction(True, change)
         except lmdb.Error as error:
             raise UserError(
                 f"the atlas {self.path} cannot be written ({error}); make room, or use --no-atlas"
             ) from None
 
-    def _in_transaction(self, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
+    def _run_in_transaction(self, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
         """Call a function with a transaction; once more with a new store if this one is found damaged."""
         try:
-            return _in_transaction(self._environment, write, act)
+            return _run_in_transaction(self._environment, write, act)
         except DAMAGE:  # the damage happened, or was reached, after the store was opened
             _renew(self._key)
-            return _in_transaction(self._environment, write, act)
+            return _run_in_transaction(self._environment, write, act)
 
 
-def _in_transaction(environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Transaction], _Result]) -> _Result:
+def _run_in_transaction(
+    environment: lmdb.Environment, write: bool, act: Callable[[lmdb.Transaction], _Result]
+) -> _Result:
     """Return what `act` returns in a transaction; enlarge the store and repeat as often as it is full."""
     while True:
         try:
@@ -348,13 +350,13 @@ def _try_open(path: Path) -> lmdb.Environment:
     try:
         environment.reader_check()  # frees the reader slots of processes that were killed
         # In a transaction that can be repeated: another process may be enlarging the store right now.
-        found, entries = _in_transaction(
+        found, entries = _run_in_transaction(
             environment, False, lambda look: (look.get(_FORMAT_KEY), look.stat()["entries"])
         )
         if found != _FORMAT:
             if entries:
                 raise lmdb.VersionMismatchError("another format")
-            _in_transaction(environment, True, lambda transaction: transaction.put(_FORMAT_KEY, _FORMAT))
+            _run_in_transaction(environment, True, lambda transaction: transaction.put(_FORMAT_KEY, _FORMAT))
     except BaseException:
         environment.close()
         raise

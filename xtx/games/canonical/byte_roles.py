@@ -95,7 +95,7 @@ class Traces:
     def list_commands(self, state: Snapshot) -> list[str]:
         """Commands to try in a state: nonsense, and every template with a few words that are in sight."""
         seen = " ".join(self.trials.read_responses(state, ("look", "inventory"))).lower()
-        words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.knows(w)]
+        words = [w for w in dict.fromkeys(re.findall(r"[a-z][a-z'-]+", seen)) if self.dictionary.has_word(w)]
         self._sights = [w for w in words if w not in PRONOUNS]
         words = [*self._sights, "all", "me"]
         commands = list(NONSENSE)
@@ -207,7 +207,7 @@ class Traces:
         if not len(wanderers):
             return ram
         ram, tree = ram.copy(), self.emulator.tree
-        links = tree.links(ram)
+        links = tree.read_links(ram)
         for wanderer in wanderers:
             tree.unlink(ram, links, int(wanderer))
         return ram

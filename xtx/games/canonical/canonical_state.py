@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from xtx.games.canonical.move_timestamps import count_elapsed, read_word, write_word
+from xtx.games.canonical.move_timestamps import count_elapsed, write_word
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status
 from xtx.games.emulator.printed_text import clean
-from xtx.games.zmachine.story_memory import Ram
+from xtx.games.zmachine.story_memory import Ram, read_word
 from xtx.games.zset.engine import UNJUDGED, Engine
 from xtx.search_versions import SURVEY_VERSION as SURVEY_VERSION
 
@@ -120,10 +120,10 @@ class World:
         """All bytes that make something happen, one after the other, and where each of the sets begins."""
         tree = emulator.tree
         self._watched: Ram = np.frombuffer(layout.mask, np.uint8).copy()
-        tree.entries(self._watched)[:] = 0
+        tree.view_entries(self._watched)[:] = 0
         self._watched[self._counters] = 0
         self._moves = emulator.world_memory.moves_addresses[0] if layout.move_timestamps else 0
-        links = tree.links(np.frombuffer(emulator.story.content, np.uint8))
+        links = tree.read_links(np.frombuffer(emulator.story.content, np.uint8))
         self._homes = {roamer: self._list_places(links, roamer) for roamer in emulator.world_memory.roamers}
 
     def make_canonical(self, rng: tuple[int, int, int]) -> Snapshot:
@@ -132,7 +132,7 @@ class World:
         present = self._shift_timestamps(emulator.ram) if layout.move_timestamps else emulator.ram
         ram = present & self._mask
         ram |= self._fill
-        around = emulator.tree.around(present, emulator.player)
+        around = emulator.tree.list_around(present, emulator.player)
         room = around[-1] if around else emulator.player  # rooms may have no names
         ram[self._counters] = np.where(ram[self._counters] == 0, 0, layout.running)
         local = layout.room_bytes.get(room)
@@ -178,9 +178,9 @@ class World:
             return
         tree, places = self._emulator.tree, around
         if self.layout.thorough:
-            places = around + tree.below(tree.links(present), around[-1])
+            places = around + tree.list_below(tree.read_links(present), around[-1])
         rows, width = np.array(places) - 1, self._emulator.header.attribute_bytes
-        tree.entries(ram)[rows, :width] = tree.entries(present)[rows, :width]
+        tree.view_entries(ram)[rows, :width] = tree.view_entries(present)[rows, :width]
 
     def _is_clarifying_question(self, odd: Snapshot, usual: Snapshot) -> bool:
         """Whether the parser only asks for more ("which one do you mean?") and would as well take a new
@@ -214,19 +214,19 @@ class World:
     def select_watched_bits(self, ram: Ram) -> Ram:
         """The bits beyond the object tree that belong to the world in a state with that RAM, also those that the key
         leaves out: a command that changes one of them does something."""
-        local = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player))
+        local = self.layout.room_bytes.get(self._emulator.tree.find_room(ram, self._emulator.player))
         if not local:
             return self._watched
         mask = self._watched.copy()
         mask[list(local)] = 0xFF
-        self._emulator.tree.entries(mask)[:] = 0  # changes of the tree are seen anyway
+        self._emulator.tree.view_entries(mask)[:] = 0  # changes of the tree are seen anyway
         mask[self._counters] = 0
         return mask
 
     def select_bits_watched_elsewhere(self, ram: Ram) -> Ram | None:
         """The bytes that belong to the world in some room, but not in the one of a state with that RAM: what is learned
         here may count there. None if there are none."""
-        here = self.layout.room_bytes.get(self._emulator.tree.room(ram, self._emulator.player), ())
+        here = self.layout.room_bytes.get(self._emulator.tree.find_room(ram, self._emulator.player), ())
         elsewhere = self._local_bytes.difference(here)
         if not elsewhere:
             return None
@@ -241,7 +241,7 @@ class World:
         emulator = self._emulator
         mask = np.zeros_like(self._watched)
         mask[[byte for some in self.layout.room_bytes.values() for byte in some]] = 1
-        emulator.tree.entries(mask)[:] = 0
+        emulator.tree.view_entries(mask)[:] = 0
         mask[self._counters] = 0
         memory = emulator.world_memory
         mask[[*memory.moves_addresses, *memory.score_addresses]] = 0
@@ -264,7 +264,7 @@ class World:
         """Puts a roamer that is out of the player's sight where it was at the beginning of the game; or next door if
         the player is there, where one sees that it is away but not how far."""
         tree = self._emulator.tree
-        links = tree.links(ram)
+        links = tree.read_links(ram)
         here = {self._emulator.player}
         room = self._emulator.player
         while 0 < room <= tree.count and links[room, 0] and int(links[room, 0]) not in here:

@@ -83,7 +83,7 @@ class IdleBytes:
             made.append(self._world.make_canonical(RNG))
         self._states = made
         self._memory = np.array([np.frombuffer(state.ram, np.uint8) for state in made])
-        self._rooms = [trials.emulator.tree.room(row, trials.emulator.player) for row in self._memory]
+        self._rooms = [trials.emulator.tree.find_room(row, trials.emulator.player) for row in self._memory]
 
     def find(self, needless: npt.NDArray[np.bool_]) -> Layout:
         """The layout without the idle ones of the bytes that seem to be needless."""

@@ -33,7 +33,7 @@ class LayoutCheck:
 
     def find_room(self, state: Snapshot) -> int:
         """Return the room of a state, as an object number."""
-        return self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+        return self.emulator.tree.find_room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
 
     def refine_along(
         self,
@@ -105,7 +105,7 @@ class LayoutCheck:
             decisive = self._find_decisive_byte(layout, before, canonical, telling, watched)
             if decisive is None:
                 break
-            room = self.emulator.tree.room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+            room = self.emulator.tree.find_room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
             local = {**layout.room_bytes, room: (*layout.room_bytes.get(room, ()), decisive)}
             layout = msgspec.structs.replace(layout, room_bytes=local)
         return layout

@@ -14,11 +14,12 @@ import numpy.typing as npt
 from xtx.games.canonical.byte_roles import NONSENSE, Traces, find_score_copies, find_ticking
 from xtx.games.canonical.canonical_state import Layout, World, read_prompt
 from xtx.games.canonical.command_trials import IDLE, RNG, Trial, Trials
-from xtx.games.canonical.move_timestamps import find_breaks, find_timestamps, read_word, write_word
+from xtx.games.canonical.move_timestamps import find_breaks, find_timestamps, write_word
 from xtx.games.canonical.survey_budget import Budget
 from xtx.games.canonical.survey_walks import WANDERED, SurveyWalks
 from xtx.games.canonical.world_bytes import fill_gaps, select_kept_bytes
 from xtx.games.emulator.frotz import BASIC_ACTIONS, CANDIDATE_LIMIT, Emulator, Snapshot, Status
+from xtx.games.zmachine.story_memory import read_word
 
 _HARMLESS = 6
 """So many states must not depend on such a byte before it is left out."""
@@ -69,8 +70,8 @@ class LayoutChoice:
         mask[list(emulator.world_memory.score_addresses)] = 0
         fill_gaps(self.emulator.header, mask)
         # What Jericho's own hash covers stays, whatever was seen; what it leaves out of the tree goes.
-        entries = emulator.tree.entries(mask)
-        entries[:] = emulator.tree.entries(emulator.world_memory.tree_mask)
+        entries = emulator.tree.view_entries(mask)
+        entries[:] = emulator.tree.view_entries(emulator.world_memory.tree_mask)
         entries[:, -2:] = 0xFF
         mask[list(emulator.world_memory.special)] = 0xFF
         mask[:64] = 0  # the header: screen size and the like

@@ -44,11 +44,6 @@ def find_breaks(read_appearance: Callable[[int], Hashable], longest: int, max_br
     return found
 
 
-def read_word(ram: bytes | npt.NDArray[np.uint8], address: int) -> int:
-    """The number at an address."""
-    return int(ram[address]) << 8 | int(ram[address + 1])
-
-
 def write_word(ram: npt.NDArray[np.uint8], address: int, value: int) -> None:
     """Writes a number, which may be below 0."""
     ram[address], ram[address + 1] = value >> 8 & 0xFF, value & 0xFF

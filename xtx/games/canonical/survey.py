@@ -139,7 +139,7 @@ class _Survey:
             emulator.restore(state)
             made = world.make_canonical(RNG)
             canonical.setdefault(made.ram, made)
-        rooms = [emulator.tree.room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
+        rooms = [emulator.tree.find_room(np.frombuffer(ram, np.uint8), emulator.player) for ram in canonical]
         commands: dict[int, list[str]] = {}
 
         def read_appearance(trial: Trial, asked: tuple[int, Snapshot]) -> tuple[tuple[str, ...], bytes]:

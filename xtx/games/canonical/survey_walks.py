@@ -93,7 +93,7 @@ class SurveyWalks:
         clocks that run only there, and a walk hardly ever stays."""
         emulator, places, states = self.emulator, set(layout.room_bytes), []
         for start in self.walked:
-            room = emulator.tree.room(np.frombuffer(start.ram, np.uint8), emulator.player)
+            room = emulator.tree.find_room(np.frombuffer(start.ram, np.uint8), emulator.player)
             if room not in places or read_prompt(start) != layout.prompt:
                 continue
             places.remove(room)

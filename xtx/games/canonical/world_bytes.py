@@ -16,7 +16,7 @@ from xtx.games.zmachine.story_memory import Header, Ram
 def select_covered_bits(emulator: Emulator) -> Ram:
     """The bits that Jericho's hash covers."""
     covered = emulator.world_memory.tree_mask.copy()
-    emulator.tree.entries(covered)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
+    emulator.tree.view_entries(covered)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
     covered[list(emulator.world_memory.special)] = 0xFF
     return covered
 
@@ -26,7 +26,7 @@ def select_kept_bytes(emulator: Emulator) -> npt.NDArray[np.bool_]:
     most are noise (a room was visited), but not all."""
     kept = np.zeros(emulator.header.dynamic_size, dtype=np.uint8)
     kept[emulator.header.first_object : emulator.header.compute_object_address(emulator.tree.count + 1)] = 1
-    emulator.tree.entries(kept)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
+    emulator.tree.view_entries(kept)[emulator.world_memory.hashed :, : emulator.header.attribute_bytes] = 0
     kept[list(emulator.world_memory.special)] = 1
     return kept.astype(bool)
 

@@ -24,7 +24,7 @@ _COMMON_TEMPLATES = (
 
 def make_bare_profile(content: bytes, md5: str, path: Path) -> Profile:
     """The profile of a story as far as its file says it."""
-    header, name = Header.read(content), name_of(path)
+    header, name = Header.read(content), make_name(path)
     return Profile(
         name=name,
         title=name,
@@ -51,8 +51,8 @@ def _count_objects(content: bytes, header: Header) -> int:
     return 1
 
 
-def name_of(path: Path) -> str:
-    """A game's name made of a file's name: letters, digits, - and _."""
+def make_name(path: Path) -> str:
+    """Make a game's name of a file's name: letters, digits, - and _."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-_").lower() or "story"
 
 

@@ -33,6 +33,6 @@ def count_steps_between_rewards(rewards: Sequence[int]) -> RewardSteps | None:
     return RewardSteps(mean=len(rewards) / len(at), largest=max(gaps, default=0), rewards=len(at))
 
 
-def vocabulary(texts: Iterable[str]) -> frozenset[str]:
-    """The distinct words in some texts, in lower case; numbers count, punctuation does not."""
+def collect_vocabulary(texts: Iterable[str]) -> frozenset[str]:
+    """Return the distinct words in some texts, in lower case; numbers count, punctuation does not."""
     return frozenset(word for text in texts for word in re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower()))

@@ -60,15 +60,15 @@ def find_user_folder() -> Path:
     return root / "xtx" / "games"
 
 
-def folders() -> tuple[Path, ...]:
-    """The folders that are searched for stories, in order: those in XTX_GAMES, the user's, the package's."""
+def list_folders() -> tuple[Path, ...]:
+    """Return the folders that are searched for stories, in order: those in XTX_GAMES, the user's, the package's."""
     listed = os.environ.get("XTX_GAMES", "").split(os.pathsep)
     return (*(Path(folder).expanduser() for folder in listed if folder), find_user_folder(), DATA)
 
 
 def list_absent_folders() -> tuple[Path, ...]:
     """The folders named in XTX_GAMES that are not there, or cannot be read."""
-    return tuple(f for f in folders()[:-2] if not (os.path.isdir(f) and os.access(f, os.R_OK | os.X_OK)))
+    return tuple(f for f in list_folders()[:-2] if not (os.path.isdir(f) and os.access(f, os.R_OK | os.X_OK)))
 
 
 def is_story_name(path: Path) -> bool:
@@ -92,13 +92,13 @@ def list_story_files(folder: Path) -> list[Path]:
         return []
 
 
-def entries() -> tuple[Entry, ...]:
+def list_entries() -> tuple[Entry, ...]:
     """Every game that is known: Jericho's, the embedded adventures, and those that the user described.
 
     Where two have the same name, the one that comes first counts.
     """
     found = {entry.name: entry for entry in _read_jericho_entries()}
-    for folder in (DATA, *folders()):
+    for folder in (DATA, *list_folders()):
         for _, profile in _read_profiles(folder):
             found.setdefault(profile.name, _make_entry(profile, embedded=folder == DATA))
     return tuple(found.values())
@@ -111,8 +111,8 @@ def find_default_game() -> str:
     raise UserError("this copy of xtx lacks its own adventure: install it again, or name a game")
 
 
-def extra_actions(name: str) -> tuple[str, ...]:
-    """The commands that the paper added to a game's grammar; none for most games."""
+def find_extra_actions(name: str) -> tuple[str, ...]:
+    """Return the commands that the paper added to a game's grammar; none for most games."""
     return _read_extra_actions().get(name, ())
 
 
@@ -121,9 +121,9 @@ def find_story(name_or_path: str) -> Story:
     if is_story_path(name_or_path):
         return _add_profile(read_story(Path(name_or_path)))
     entry = find_entry(name_or_path)
-    found, notes = locate(entry)
+    found, notes = locate_story(entry)
     if found is None:
-        raise UserError(_format_missing(entry, notes))
+        raise UserError(_explain_missing(entry, notes))
     return _add_profile(read_story(found))
 
 
@@ -132,7 +132,7 @@ def find_entry(name: str) -> Entry:
     wanted = name.lower()
     if Path(wanted).suffix in SUFFIXES:
         wanted = Path(wanted).stem
-    known = {entry.name.lower(): entry for entry in entries()}
+    known = {entry.name.lower(): entry for entry in list_entries()}
     if wanted in known:
         return known[wanted]
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
@@ -140,10 +140,10 @@ def find_entry(name: str) -> Entry:
     raise UserError(f"there is no game called {name!r}; {hint} (a story file is given by its path: ./{name})")
 
 
-def locate(entry: Entry) -> tuple[Path | None, list[str]]:
-    """Where the game's story lies, or None; and what was passed over on the way, in words."""
+def locate_story(entry: Entry) -> tuple[Path | None, list[str]]:
+    """Return the path of the game's story, or None; and notes on the files that were passed over."""
     notes: list[str] = []
-    for folder in folders():
+    for folder in list_folders():
         path = folder / entry.file
         md5 = _find_md5(path)
         if md5 == entry.md5:
@@ -152,7 +152,7 @@ def locate(entry: Entry) -> tuple[Path | None, list[str]]:
             notes.append(f"{path} is another story or release: its md5 does not fit")
         elif os.path.exists(path):
             notes.append(f"{path} cannot be read")
-    for folder in folders():
+    for folder in list_folders():
         for path in list_story_files(folder):
             if _find_md5(path) == entry.md5:
                 return path, notes
@@ -161,21 +161,21 @@ def locate(entry: Entry) -> tuple[Path | None, list[str]]:
 
 def find_profile(md5: str) -> Profile | None:
     """The profile of the story with that md5, among those in the searched folders."""
-    for folder in folders():
+    for folder in list_folders():
         for _, profile in _read_profiles(folder):
             if profile.md5 == md5:
                 return profile
     return None
 
 
-def supported(md5: str) -> Entry | None:
+def find_jericho_entry(md5: str) -> Entry | None:
     """Return Jericho's game of the story with that md5."""
     return next((entry for entry in _read_jericho_entries() if entry.md5 == md5), None)
 
 
 def _add_profile(story: Story) -> Story:
     """The story with a profile where Jericho does not know it: at the least with what its file says."""
-    if supported(story.md5) is not None or story.profile is not None:
+    if find_jericho_entry(story.md5) is not None or story.profile is not None:
         return story
     profile = find_profile(story.md5)
     if profile is not None:
@@ -183,7 +183,7 @@ def _add_profile(story: Story) -> Story:
             check_places(profile, story.content)
         except ValueError as error:
             raise UserError(f"the profile of {story.path} does not fit ({error}); add the story again") from None
-    profile = profile or _find_kept(story)
+    profile = profile or _read_kept_profile(story)
     return replace(story, profile=profile or make_bare_profile(story.content, story.md5, story.path))
 
 
@@ -192,8 +192,8 @@ def locate_found_profile(md5: str) -> Path:
     return find_cache_folder() / "found" / f"{md5}-{DISCOVERY_VERSION}.json"
 
 
-def _find_kept(story: Story) -> Profile | None:
-    """What was found before of a story that was not added."""
+def _read_kept_profile(story: Story) -> Profile | None:
+    """Return the profile that was found before of a story that was not added; None if there is none."""
     with contextlib.suppress(ValueError):
         profile = read_profile(locate_found_profile(story.md5))
         check_places(profile, story.content)
@@ -201,7 +201,7 @@ def _find_kept(story: Story) -> Profile | None:
     return None
 
 
-def _format_missing(entry: Entry, notes: list[str]) -> str:
+def _explain_missing(entry: Entry, notes: list[str]) -> str:
     return "; ".join(
         [
             f"{entry.name} is not here: put {entry.file} into {find_user_folder()} or a folder named in XTX_GAMES, "

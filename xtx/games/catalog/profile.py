@@ -22,7 +22,7 @@ import msgspec
 from xtx.files.bounded_reads import read_json
 from xtx.games.catalog.finding import Finding
 from xtx.games.zmachine.infocom_grammar import HOLE
-from xtx.games.zmachine.story_memory import Header, Ram, decode_text, word
+from xtx.games.zmachine.story_memory import Header, Ram, decode_text, read_word
 
 Address = Annotated[int, msgspec.Meta(ge=0, lt=0x10000)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=4)]
@@ -117,8 +117,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 _TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 
-def _moves_text(sign: str) -> bool:
-    """Whether a terminal shows no sign for a character, but does something else or turns what follows around."""
+def _is_control_character(sign: str) -> bool:
+    """Return whether a character has no glyph in a terminal, or changes the direction of what follows."""
     return unicodedata.category(sign) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(sign) in _TURNING
 
 
@@ -129,7 +129,7 @@ def read_profile(path: Path) -> Profile:
         if profile.printed_score and not re.compile(profile.printed_score).groups:
             raise ValueError("printed_score has no group (...) around the score")
         for name in ("name", "title", "author", "file"):
-            if any(map(_moves_text, getattr(profile, name))):  # they are shown in a terminal
+            if any(map(_is_control_character, getattr(profile, name))):  # they are shown in a terminal
                 raise ValueError(f"not a game profile: its {name} has control characters")
         return profile
     except re.error as error:
@@ -235,7 +235,7 @@ def _read_dictionary_entries(story: bytes) -> Iterator[tuple[str, int, int, int]
     header = Header.read(story)
     start = header.dictionary
     start += 1 + story[start]
-    size, count = story[start], word(story, start + 1)
+    size, count = story[start], read_word(story, start + 1)
     text_size = 4 if header.small else 6
     if size < text_size + 2:
         raise ValueError("the dictionary is not one that Inform 6 makes")
@@ -248,8 +248,8 @@ def _read_dictionary_entries(story: bytes) -> Iterator[tuple[str, int, int, int]
 
 def _read_tables(story: bytes, verbs: int) -> dict[int, list[GrammarLine]]:
     """The grammar lines by verb number. The header does not say which of two layouts Inform used: one fits."""
-    start = word(story, 0x0E)
-    addresses = [word(story, start + 2 * i) for i in range(verbs)]
+    start = read_word(story, 0x0E)
+    addresses = [read_word(story, start + 2 * i) for i in range(verbs)]
     for read in (_read_lines_gv2, _read_lines_gv1):
         try:
             lines, ends = zip(*(read(story, address) for address in addresses), strict=True)
@@ -266,10 +266,10 @@ def _read_lines_gv2(story: bytes, address: int) -> tuple[list[GrammarLine], int]
     lines: list[GrammarLine] = []
     count, address = story[address], address + 1
     for _ in range(count):
-        action, address = word(story, address), address + 2
+        action, address = read_word(story, address), address + 2
         tokens: list[Token] = []
         while story[address] != _END:
-            kind, data = story[address], word(story, address + 1)
+            kind, data = story[address], read_word(story, address + 1)
             address += _TOKEN
             if not 1 <= kind & 15 <= 6:
                 raise ValueError("not a token")
@@ -439,15 +439,15 @@ def _read_individual_properties(story: bytes, header: Header, number: int) -> It
     """
     if number == 0:
         return
-    table = word(story, header.compute_object_address(number) + header.object_size - 2)
+    table = read_word(story, header.compute_object_address(number) + header.object_size - 2)
     entry = table + 1 + 2 * story[table]
     while story[entry]:
         long = story[entry] & 0x80
         size = story[entry + 1] & 63 if long else 2 if story[entry] & 0x40 else 1
         data = entry + (2 if long else 1)
         if story[entry] & 63 == 3:  # Inform's pointer to the table of these properties
-            start = end = word(story, data)
-            while word(story, end):
+            start = end = read_word(story, data)
+            while read_word(story, end):
                 end += 3 + story[end + 2]
             yield start, end
         entry = data + size

@@ -18,11 +18,11 @@ _NO_PART_OF_PLAY = ("findings", "verified")
 
 def encode_profile(profile: Profile) -> bytes:
     """A profile as JSON that people can read, without what is as in profiles of earlier versions."""
-    return msgspec.json.format(msgspec.json.encode(as_fields(profile)), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(make_profile_fields(profile)), indent=1) + b"\n"
 
 
-def as_fields(profile: Profile) -> dict[str, Any]:
-    """The fields of a profile, without those that earlier versions did not have where they say nothing."""
+def make_profile_fields(profile: Profile) -> dict[str, Any]:
+    """Return the fields of a profile, without those that earlier versions did not have where they say nothing."""
     fields: dict[str, Any] = msgspec.to_builtins(profile)
     for name, absent in _LATER_FIELDS.items():
         if getattr(profile, name) == absent:
@@ -32,5 +32,5 @@ def as_fields(profile: Profile) -> dict[str, Any]:
 
 def make_profile_key(profile: Profile) -> bytes:
     """All of a profile that bears on how a game goes, for the keys of the atlas."""
-    fields = {name: value for name, value in as_fields(profile).items() if name not in _NO_PART_OF_PLAY}
+    fields = {name: value for name, value in make_profile_fields(profile).items() if name not in _NO_PART_OF_PLAY}
     return msgspec.msgpack.encode(fields)

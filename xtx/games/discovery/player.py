@@ -62,7 +62,7 @@ def _count_listed(
     usual = probe.run(state, "inventory")
     if usual is None:
         return Counter()
-    links = tree.links(np.frombuffer(state.ram, np.uint8))
+    links = tree.read_links(np.frombuffer(state.ram, np.uint8))
     found: Counter[int] = Counter()
     loose = [t for t in things if links[t, 2] == 0 and not _is_told(tree, t, usual.text)][: 4 * _MOST_THINGS]
     said: dict[int, set[str]] = {}
@@ -76,7 +76,7 @@ def _count_listed(
             if text and text != _join_words(usual.text) and text not in said.setdefault(place, set()):
                 said[place].add(text)
                 shown.append(place)
-        found.update(p for p in shown if not any(p in tree.below(links, other) for other in shown if other != p))
+        found.update(p for p in shown if not any(p in tree.list_below(links, other) for other in shown if other != p))
         if max(found.values(), default=0) >= _MOST_THINGS:
             break
     # With other things other words: what is printed the same each time is no list.
@@ -108,11 +108,11 @@ def _find_moving(probe: Probe, tree: ObjectTree, states: Sequence[Snapshot]) -> 
     """The object that most often has another parent after a way was gone; 0 for none."""
     moved: Counter[int] = Counter()
     for state in states:
-        before = tree.links(np.frombuffer(state.ram, np.uint8))[:, 0]
+        before = tree.read_links(np.frombuffer(state.ram, np.uint8))[:, 0]
         for direction in DIRECTIONS:
             answer = probe.run(state, direction)
             if answer is not None:
-                after = tree.links(np.frombuffer(answer.state.ram, np.uint8))[:, 0]
+                after = tree.read_links(np.frombuffer(answer.state.ram, np.uint8))[:, 0]
                 moved.update(np.flatnonzero((after != before) & (after > 0) & (before > 0)).tolist())
     (best, most), *others = moved.most_common() or [(0, 0)]
     return best if most > 1 and all(count < most for _, count in others) else 0

@@ -65,7 +65,7 @@ def _find_room(emulator: Emulator) -> str:
             name = names[profile.location.read(ram)]
             # Inform's names for things that are never shown are in brackets: here, the dark.
             return "Darkness" if name.startswith("(") else name
-    links = emulator.tree.links(np.asarray(ram))
+    links = emulator.tree.read_links(np.asarray(ram))
     number, seen, room = emulator.player, {0}, ""
     while 0 < number < len(names) and number not in seen:
         seen.add(number)

@@ -59,7 +59,9 @@ class StoryBindings:
         }
         dictionary = read_dictionary(self._story.content, self._header)
         return tuple(
-            short if (short := _SHORT_DIRECTIONS.get(t)) and not dictionary.knows(t) and dictionary.knows(short) else t
+            short
+            if (short := _SHORT_DIRECTIONS.get(t)) and not dictionary.has_word(t) and dictionary.has_word(short)
+            else t
             for t in TemplateActionGenerator(bindings).templates
         )
 

@@ -67,7 +67,7 @@ class WorldMemory:
             kept = np.array([one._attr[:] for one in objects[1:]], dtype=np.int8).view(np.uint8)
             attributes[:, :4] = kept
         mask = np.zeros(header.dynamic_size, dtype=np.uint8)
-        entries = self._tree.entries(mask)
+        entries = self._tree.view_entries(mask)
         entries[:, : header.attribute_bytes] = attributes
         entries[:, header.attribute_bytes : -2] = 0xFF
         return mask
@@ -104,11 +104,11 @@ class WorldMemory:
         masks = []
         for ignored in (self._lib.ignore_attr_diff, self._lib.ignore_attr_clr):
             mask = outside.copy()
-            entries = self._tree.entries(mask)
+            entries = self._tree.view_entries(mask)
             entries[:, header.attribute_bytes : -2] = 0xFF
             bits = [[not ignored(o, a) for a in range(8 * header.attribute_bytes)] for o in range(1, count + 1)]
             entries[:, : header.attribute_bytes] = np.packbits(np.array(bits, dtype=bool), axis=1)
-            entries &= self._tree.entries(self.tree_mask)  # what is no part of the world cannot change it
+            entries &= self._tree.view_entries(self.tree_mask)  # what is no part of the world cannot change it
             masks.append(mask)
         # Wherever it goes: of most of lostpig's things Jericho ignores only moves that are not to the player.
         moved, objects = self._lib.ignore_moved_obj, range(1, count + 1)

@@ -316,9 +316,9 @@ class FrotzEnv:
         return self._search.find(encode_saved_game(self._md5, snapshot, 0, 0))
 
     def _make_spec(self) -> GameSpec:
-        from xtx.games.atlas.store import default_path
+        from xtx.games.atlas.store import find_default_path
 
-        folder = (default_path() if self._atlas else None) if isinstance(self._atlas, bool) else Path(self._atlas)
+        folder = (find_default_path() if self._atlas else None) if isinstance(self._atlas, bool) else Path(self._atlas)
         return GameSpec(
             self._path,
             atlas=None if folder is None else str(folder.expanduser()),

@@ -58,7 +58,7 @@ def check_walkthrough(game: StoryGame) -> Iterator[Checked | None]:
             yield None
         else:
             action = observation.actions[int(np.argmax(same))] if same is not None and same.any() else ""
-            room = emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)]
+            room = emulator.tree.names[emulator.tree.find_room(emulator.ram, emulator.player)]
             loosely = event in events if event else None
             yield Checked(
                 number, command, room, same is not None, bool(action), action, len(observation.actions), loosely

@@ -13,12 +13,12 @@ from xtx.games.actions.search import RANDOM_STATES
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
 from xtx.games.story_game import StoryGame
 
-_BEAM = 6
+_BEAM_WIDTH = 6
 """Worlds from which the search for a replacement goes on, at each depth. Only worlds that differ less from the wanted
 one than the world before are followed, so that a few are enough."""
 
-_ROUND_TRIPS = 8
-"""Actions that are tried, at most, in looking for two that do nothing together."""
+_MAX_FIRST_ACTIONS = 8
+"""Most actions whose undoing is looked for."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Outcome:
         """Whether the two have the same key, score and end."""
         return (self.key, self.score, self.over, self.won) == (other.key, other.score, other.over, other.won)
 
-    def distance(self, other: Outcome) -> int:
-        """In how many bytes the two worlds differ."""
+    def count_differences(self, other: Outcome) -> int:
+        """Return in how many bytes the two worlds differ, and one more if the scores differ."""
         ours, theirs = np.frombuffer(self.world, np.uint8), np.frombuffer(other.world, np.uint8)
         return int(np.count_nonzero(ours != theirs)) + (self.score != other.score)
 
@@ -54,44 +54,44 @@ class Player:
 
     def __init__(self, game: StoryGame) -> None:
         self._game = game
-        self._emulator: Emulator = game.emulator
+        self._emulator = game.emulator
 
-    def outcome(self, state: Snapshot, command: str) -> Outcome | None:
-        """Where the command leads from a state; None if the emulator cannot finish it."""
+    def try_command(self, state: Snapshot, command: str) -> Outcome | None:
+        """Return where the command leads from a state; None if the emulator cannot finish it."""
         emulator = self._emulator
         emulator.restore(state)
         if emulator.step(command) is not Status.DONE:
             return None
-        return self.present()
+        return self.read_present()
 
-    def present(self) -> Outcome:
-        """The state that the emulator is in."""
+    def read_present(self) -> Outcome:
+        """Return the emulator's present state as an outcome."""
         emulator, world = self._emulator, self._game.world
         score, over, won = emulator.score, emulator.over, emulator.won
         state = emulator.save()
         if over:
             return Outcome(state, b"over", state.ram, score, over, won)
         canonical = world.make_canonical(RANDOM_STATES[0])
-        return Outcome(state, world.compute_key(canonical), self._without_order(canonical.ram), score, over, won)
+        return Outcome(state, world.compute_key(canonical), self._clear_order(canonical.ram), score, over, won)
 
-    def changes_world(self, state: Snapshot, command: str) -> bool:
-        """Whether the command changes the world, the score, or ends the game."""
+    def has_effect(self, state: Snapshot, command: str) -> bool:
+        """Return whether the command changes the world, the score, or ends the game."""
         self._emulator.restore(state)
-        before, after = self.present(), self.outcome(state, command)
+        before, after = self.read_present(), self.try_command(state, command)
         return after is not None and not after.is_same(before)
 
-    def _without_order(self, ram: bytes) -> bytes:
-        """The RAM without the links to siblings and children, which follow from what holds what, but for its order."""
+    def _clear_order(self, ram: bytes) -> bytes:
+        """Return the RAM without the links to siblings and children: beyond the parents they say only the order."""
         tree, copy = self._emulator.tree, np.frombuffer(ram, np.uint8).copy()
         columns = slice(5, 7) if tree.header.small else slice(8, 12)
-        tree.entries(copy)[:, columns] = 0
+        tree.view_entries(copy)[:, columns] = 0
         return copy.tobytes()
 
     def play_rest(self, state: Snapshot, script: Script, number: int, renamed: tuple[str, str] | None = None) -> int:
         """The most points on the way if the steps of the walkthrough behind one are played from a state, as they are
         written (but for a name that the player made up) and with its random numbers."""
         emulator, best = self._emulator, 0
-        for command, at in zip(rename(script.commands[number:], renamed), script.states[number:], strict=False):
+        for command, at in zip(replace_word(script.commands[number:], renamed), script.states[number:], strict=False):
             emulator.restore(msgspec.structs.replace(state, rng=at.rng))
             if emulator.step(command) is not Status.DONE:
                 break
@@ -101,35 +101,35 @@ class Player:
             state = emulator.save()
         return best
 
-    def texts(self, state: Snapshot) -> tuple[str, str]:
-        """What can be read in a state."""
+    def read_texts(self, state: Snapshot) -> tuple[str, str]:
+        """Return the look and the inventory of a state."""
         found = self._game.find_in_state(state)
         return found.look, found.inventory
 
-    def offered(self, state: Snapshot) -> tuple[str, ...]:
-        """The valid actions of a state, as an agent would get them."""
+    def list_offered(self, state: Snapshot) -> tuple[str, ...]:
+        """Return the valid actions of a state, as an agent would get them."""
         return self._game.find_in_state(state).actions
 
-    def replacements(
-        self, start: Outcome, wanted: Outcome, offered: Sequence[str], most: int
+    def find_replacements(
+        self, start: Outcome, wanted: Outcome, offered: Sequence[str], max_actions: int
     ) -> tuple[str, ...] | None:
-        """The shortest sequence of at most so many offered actions that leads to the wanted world; None if none was
-        found."""
+        """Return the shortest sequence of at most `max_actions` offered actions that leads to the wanted world; None if
+        none was found."""
         paths: list[tuple[Outcome, tuple[str, ...]]] = [(start, ())]
-        for depth in range(most):
+        for depth in range(max_actions):
             nearer: dict[bytes, tuple[int, Outcome, tuple[str, ...]]] = {}
             for place, path in paths:
-                before = place.distance(wanted)
-                for action in offered if depth == 0 else self.offered(place.state):
-                    after = self.outcome(place.state, action)
+                before = place.count_differences(wanted)
+                for action in offered if depth == 0 else self.list_offered(place.state):
+                    after = self.try_command(place.state, action)
                     if after is None:
                         continue
-                    distance = after.distance(wanted)
+                    distance = after.count_differences(wanted)
                     if after.is_same(wanted) or (distance == 0 and after.over == wanted.over):
                         return (*path, action)
                     if not after.over and distance < before and after.key not in nearer:
                         nearer[after.key] = distance, after, (*path, action)
-            best = sorted(nearer.values(), key=lambda one: (one[0], one[2]))[:_BEAM]
+            best = sorted(nearer.values(), key=lambda one: (one[0], one[2]))[:_BEAM_WIDTH]
             paths = [(place, path) for _, place, path in best]
         return None
 
@@ -139,8 +139,10 @@ class Player:
         played: list[str] = []
         here, before = start, start
         for command in commands:
-            goal = self.outcome(before.state, command)
-            reached = [(a, one) for a in self.offered(here.state) if (one := self.outcome(here.state, a)) is not None]
+            goal = self.try_command(before.state, command)
+            reached = [
+                (a, one) for a in self.list_offered(here.state) if (one := self.try_command(here.state, a)) is not None
+            ]
             if goal is None or goal.over or not reached:
                 return ()
             action, here = min(
@@ -154,12 +156,12 @@ class Player:
         """Two offered actions of which the second undoes the first, so that only time passes; none if there are no
         such."""
         # What is taken can be dropped, mostly; other actions more seldom.
-        for action in sorted(offered, key=lambda a: not a.startswith(("take ", "drop ", "get ")))[:_ROUND_TRIPS]:
-            there = self.outcome(start.state, action)
+        for action in sorted(offered, key=lambda a: not a.startswith(("take ", "drop ", "get ")))[:_MAX_FIRST_ACTIONS]:
+            there = self.try_command(start.state, action)
             if there is None or there.over or there.score != start.score:
                 continue
-            for other in self.offered(there.state):
-                back = self.outcome(there.state, other)
+            for other in self.list_offered(there.state):
+                back = self.try_command(there.state, other)
                 if back is not None and back.is_same(start):
                     return action, other
         return ()
@@ -183,8 +185,8 @@ class Script:
         self.states = self.states[: len(self.commands)]
 
 
-def rename(commands: Sequence[str], names: tuple[str, str] | None) -> list[str]:
-    """The commands with one word for another."""
+def replace_word(commands: Sequence[str], names: tuple[str, str] | None) -> list[str]:
+    """Return the commands with one word replaced by another; unchanged without names."""
     if names is None:
         return list(commands)
     old, new = names

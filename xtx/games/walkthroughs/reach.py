@@ -18,17 +18,17 @@ import numpy as np
 
 from xtx.games.emulator.frotz import Verdict, Verdicts
 from xtx.games.story_game import StoryGame
-from xtx.games.walkthroughs.player import Outcome, Player, Script, rename
+from xtx.games.walkthroughs.player import Outcome, Player, Script, replace_word
 
 MAX_REPLACEMENTS, MAX_FOR_ALL = 4, 16
 """Most offered actions that may stand for one step of the walkthrough, and for one that says `all`, which stands for as
 many commands as there are things."""
 
-_MOST_ORDERS, _MOST_WAITS = 24, 3
-"""Orders in which several actions are tried, and turns of waiting before or behind them, at most."""
+_MAX_ORDERS, _MAX_WAITS = 24, 3
+"""Most orders in which several actions are tried, and most turns of waiting before or behind them."""
 
-_NEAREST_FIRST, _NEAREST_SECOND = 3, 10
-"""Actions, and second ones after each of them, that are tried together, at most."""
+_MAX_FIRST, _MAX_SECOND = 3, 10
+"""Most first actions, and most second ones after each of them, that are tried together."""
 
 _SECOND_VERBS = frozenset(("drop", "take", "get", "open", "close", "put", "throw", "push", "pull", "go", "give", "eat"))
 """What follows `and` is another command if it begins with one of these."""
@@ -136,16 +136,16 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
     emulator, player = game.emulator, Player(game)
     script = Script(emulator, limit)
     emulator.restore(script.states[0])
-    here, to_come = player.present(), script.best
+    here, to_come = player.read_present(), script.best
     idle = 0
     """Steps before this one that only let time pass and were left out."""
     for number in range(1, len(script.states) + 1):
         command = script.commands[number - 1]
         at = script.states[number - 1]
-        works = player.changes_world(at, command)
+        works = player.has_effect(at, command)
         state = msgspec.structs.replace(here.state, rng=at.rng)
         here = Outcome(state, here.key, here.world, here.score, here.over, here.won)
-        offered = player.offered(state)
+        offered = player.list_offered(state)
         choice = _Choice((command.lower(),), "", to_come)
         if command.lower() not in offered:
             played, kind = _choose(game, player, here, command, offered, works)
@@ -158,13 +158,13 @@ def play_reach(game: StoryGame, limit: int = 0) -> Iterator[PlayedStep]:
         else:
             idle = 0
         emulator.restore(state)
-        room = emulator.tree.names[emulator.tree.room(emulator.ram, emulator.player)]
+        room = emulator.tree.names[emulator.tree.find_room(emulator.ram, emulator.player)]
         for action in choice.played:
-            after = player.outcome(here.state, action)
+            after = player.try_command(here.state, action)
             assert after is not None  # it was tried from the same state before
             here = after
         if choice.renamed is not None:
-            script.commands[number:] = rename(script.commands[number:], choice.renamed)
+            script.commands[number:] = replace_word(script.commands[number:], choice.renamed)
         lost, to_come = max(0, to_come - choice.to_come), choice.to_come
         yield PlayedStep(number, command, room, choice.played, choice.kind, len(offered), here.score, here.won, lost)
         if here.over:
@@ -188,7 +188,9 @@ def _play_rest(player: Player, script: Script, number: int, here: Outcome, choic
     written, with its own random numbers; -1 if it cannot be played."""
     best, place = here.score, here
     for i, action in enumerate(choice.played):
-        after = player.outcome(place.state, action) if i == 0 or action in player.offered(place.state) else None
+        after = (
+            player.try_command(place.state, action) if i == 0 or action in player.list_offered(place.state) else None
+        )
         if after is None:
             return replace(choice, to_come=-1)
         best, place = max(best, after.score), after
@@ -210,7 +212,7 @@ def _find_best_choice(
     the same world, any offered action, those first that leave memory most like the step, or nothing at all."""
     wanted, command = first.to_come, script.commands[number - 1].lower()
     best = _play_rest(player, script, number, here, first)
-    goal = player.outcome(here.state, command)
+    goal = player.try_command(here.state, command)
     if best.to_come >= wanted or goal is None:
         return best
     others = [_Choice((action,), "", 0, new) for action in offered if (new := _find_new_name(command, action))]
@@ -220,8 +222,8 @@ def _find_best_choice(
         others += [_Choice(played, "", 0) for played in (in_parts, *_list_variants(in_parts, "wait" in offered))]
     others += [_Choice(played, "", 0) for played in _list_variants(first.played, "wait" in offered)]
     if len(first.played) == 1:
-        others.append(_Choice(player.replacements(here, goal, offered, MAX_REPLACEMENTS) or (), "", 0))
-    reached = [(a, after) for a in offered if (after := player.outcome(here.state, a)) is not None]
+        others.append(_Choice(player.find_replacements(here, goal, offered, MAX_REPLACEMENTS) or (), "", 0))
+    reached = [(a, after) for a in offered if (after := player.try_command(here.state, a)) is not None]
     reached.sort(key=lambda one: one[1].measure_memory_distance(goal))
     others += [_Choice((), "", 0), *(_Choice((action,), "", 0) for action, _ in reached)]
     for other in chain(others, _try_two_steps(player, reached, goal)):
@@ -230,7 +232,7 @@ def _find_best_choice(
             best = choice
         if choice.to_come >= wanted:
             return choice
-    return replace(best, kind=first.kind or classify_miss(command, False, player.texts(here.state)))
+    return replace(best, kind=first.kind or classify_miss(command, False, player.read_texts(here.state)))
 
 
 def _split_command(command: str) -> list[str]:
@@ -249,14 +251,16 @@ def _split_command(command: str) -> list[str]:
 
 def _try_two_steps(player: Player, reached: Sequence[tuple[str, Outcome]], goal: Outcome) -> Iterator[_Choice]:
     """Two actions in a row that leave memory much like a step: the nearest ones, and what is nearest after them."""
-    for action, place in reached[:_NEAREST_FIRST]:
+    for action, place in reached[:_MAX_FIRST]:
         if place.over:
             continue
         there = [
-            (a, after) for a in player.offered(place.state) if (after := player.outcome(place.state, a)) is not None
+            (a, after)
+            for a in player.list_offered(place.state)
+            if (after := player.try_command(place.state, a)) is not None
         ]
         there.sort(key=lambda one: one[1].measure_memory_distance(goal))
-        yield from (_Choice((action, other), "", 0) for other, _ in there[:_NEAREST_SECOND])
+        yield from (_Choice((action, other), "", 0) for other, _ in there[:_MAX_SECOND])
 
 
 def _find_new_name(command: str, action: str) -> tuple[str, str] | None:
@@ -272,8 +276,8 @@ def _list_variants(played: Sequence[str], can_wait: bool) -> list[tuple[str, ...
     """Several actions in other orders, and with some turns of waiting: chance may be kinder then."""
     if len(played) < 2:
         return []
-    found = list(islice(permutations(played), 1, _MOST_ORDERS))
-    waits = [("wait",) * turns for turns in range(1, _MOST_WAITS + 1)] if can_wait else []
+    found = list(islice(permutations(played), 1, _MAX_ORDERS))
+    waits = [("wait",) * turns for turns in range(1, _MAX_WAITS + 1)] if can_wait else []
     return [*found, *((*wait, *played) for wait in waits), *((*played, *wait) for wait in waits)]
 
 
@@ -285,7 +289,7 @@ def _choose(
     emulator = game.emulator
     if command.lower() in offered:
         return (command.lower(),), ""
-    wanted = player.outcome(here.state, command)
+    wanted = player.try_command(here.state, command)
     if wanted is None:
         return (), ""
     emulator.restore(here.state)
@@ -296,9 +300,9 @@ def _choose(
         # It cannot do here what it does in the walkthrough: there is nothing that some other action could do instead,
         # but for letting time pass.
         idle = (action for action in _IDLE if action in offered)
-        return next(((a,) for a in idle if _leads_to(player, here, a, wanted)), ()), FOLLOWS
+        return next(((a,) for a in idle if _can_reach(player, here, a, wanted)), ()), FOLLOWS
     same = _find_alike(verdicts, offered)
-    reached = [(action, after) for action in offered if (after := player.outcome(here.state, action)) is not None]
+    reached = [(action, after) for action in offered if (after := player.try_command(here.state, action)) is not None]
     fit = [(a, after) for a, after in reached if after.score == wanted.score and (a in same or after.is_same(wanted))]
     if fit:
         # Of several, the one that leaves memory most alike: it does more of the same beyond what the key knows.
@@ -312,15 +316,21 @@ def _choose(
         ]
         # The one that names the same things first: what a person was told may show much later.
         near.sort(key=lambda one: (-_count_shared_words(one[0], command), one[1].measure_memory_distance(wanted)))
-        if near and not wanted.over and (_names_all(near[0][0], command) or _shows_same(game, near[0][1], wanted)):
+        if (
+            near
+            and not wanted.over
+            and (_has_all_words(near[0][0], command) or _has_same_findings(game, near[0][1], wanted))
+        ):
             return (near[0][0],), ""
     # As in coverage.py: the object tree was touched and is as before, but something else changed.
     hidden = bool(flag & Verdict.EVENT) and watch not in (0, int(verdicts.watches[1]))
-    most = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
-    found = player.replacements(here, wanted, offered, most) if changes or not wanted.is_same(here) else None
+    max_actions = MAX_FOR_ALL if "all" in command.lower().split() else MAX_REPLACEMENTS
+    found = (
+        player.find_replacements(here, wanted, offered, max_actions) if changes or not wanted.is_same(here) else None
+    )
     if found or not (changes or hidden or wanted.score != here.score):
         return found or (), ""
-    return (), classify_miss(command, bool(flag & Verdict.RANDOM), player.texts(here.state))
+    return (), classify_miss(command, bool(flag & Verdict.RANDOM), player.read_texts(here.state))
 
 
 def _count_shared_words(one: str, other: str) -> int:
@@ -329,7 +339,7 @@ def _count_shared_words(one: str, other: str) -> int:
     return len(first & second)
 
 
-def _names_all(action: str, command: str) -> bool:
+def _has_all_words(action: str, command: str) -> bool:
     """Whether an action has all the words of a command but the verb, as `answer yellow to jemima` has those of `say
     yellow`."""
     words = {word[:6] for word in command.lower().split()[1:]}
@@ -343,14 +353,14 @@ def _find_same_tree(verdicts: Verdicts, offered: Sequence[str]) -> list[str]:
     return [offered[i] for i in np.flatnonzero(alike).tolist()]
 
 
-def _shows_same(game: StoryGame, one: Outcome, other: Outcome) -> bool:
+def _has_same_findings(game: StoryGame, one: Outcome, other: Outcome) -> bool:
     """Whether `look`, `inventory` and valid actions are the same in two worlds."""
     return game.find_in_state(one.state) == game.find_in_state(other.state)
 
 
-def _leads_to(player: Player, here: Outcome, action: str, wanted: Outcome) -> bool:
-    """Whether an action leads to the wanted world."""
-    after = player.outcome(here.state, action)
+def _can_reach(player: Player, here: Outcome, action: str, wanted: Outcome) -> bool:
+    """Return whether an action leads to the wanted world."""
+    after = player.try_command(here.state, action)
     return after is not None and after.is_same(wanted)
 
 

@@ -23,12 +23,12 @@ _VERBS = frozenset(
 
 def find_debugging_words(dictionary: Dictionary) -> frozenset[str]:
     """The debugging verbs of a story as its dictionary has them; none where it was not compiled for debugging."""
-    if not all(dictionary.knows(word) for word in _SIGNS):
+    if not all(dictionary.has_word(word) for word in _SIGNS):
         return frozenset()
     return frozenset(verb[: dictionary.length] for verb in _VERBS)
 
 
-def without_debugging(templates: Iterable[str], dictionary: Dictionary) -> tuple[str, ...]:
-    """The templates of a story's grammar but for those of debugging verbs."""
+def drop_debugging_templates(templates: Iterable[str], dictionary: Dictionary) -> tuple[str, ...]:
+    """Return the templates of a story's grammar without those of debugging verbs."""
     verbs = find_debugging_words(dictionary)
     return tuple(t for t in templates if t.split(" ", 1)[0][: dictionary.length] not in verbs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from xtx.games.zmachine.story_memory import Header, decode_text, word
+from xtx.games.zmachine.story_memory import Header, decode_text, read_word
 from xtx.games.zmachine.typed_input import find_interpreter_word
 
 HOLE = "OBJ"
@@ -28,7 +28,7 @@ _TO_THE_PROGRAM = frozenset(
 SyntaxLine = tuple[int, int, int]
 """The number of objects, and the prepositions before the first and before the second; 0 for none."""
 _TableReader = Callable[[bytes, int], tuple[list[SyntaxLine], int]]
-_NAMED = 0.8
+_MIN_NAMED = 0.8
 """Share of the lines with prepositions that the dictionary must know; it lacks those that no player can type."""
 
 
@@ -74,7 +74,7 @@ def _read_words(story: bytes) -> tuple[dict[int, list[str]], dict[int, list[str]
     header = Header.read(story)
     start = header.dictionary
     start += 1 + story[start]
-    letters, size, count = 4 if header.small else 6, story[start], word(story, start + 1)
+    letters, size, count = 4 if header.small else 6, story[start], read_word(story, start + 1)
     if size < letters + 3:
         raise ValueError("the dictionary says nothing of its words")
     verbs: defaultdict[int, list[str]] = defaultdict(list)
@@ -92,17 +92,17 @@ def _read_words(story: bytes) -> tuple[dict[int, list[str]], dict[int, list[str]
 def _find_tables(story: bytes, prepositions: Iterable[int]) -> dict[int, list[SyntaxLine]]:
     """The lines by verb number."""
     start = Header.read(story).dynamic_size
-    first = word(story, start)
+    first = read_word(story, start)
     count = (first - start) // 2
     if not 1 <= count <= _MAX_VERBS or first - start != 2 * count:
         raise ValueError("no Infocom grammar found in the story")
-    addresses = [word(story, start + 2 * i) for i in range(count)]
+    addresses = [read_word(story, start + 2 * i) for i in range(count)]
     known = {0, *prepositions}
     for read in (_read_fixed_lines, _read_variable_lines):
         for padding in (0, 1):  # some tables end with a byte of their own
             tables = _read_tables(story, addresses, read, padding)
             named = sum(line[1] in known and line[2] in known for lines in tables for line in lines)
-            if tables and named >= _NAMED * sum(map(len, tables)):
+            if tables and named >= _MIN_NAMED * sum(map(len, tables)):
                 return {
                     255 - i: [line for line in lines if line[1] in known and line[2] in known]
                     for i, lines in enumerate(tables)

@@ -24,7 +24,7 @@ def find_spoken_words(dictionary: Dictionary) -> dict[str, str]:
     """By the English command, the first other word for it that the dictionary has; nothing where it has the English."""
     found = {}
     for english, others in _OTHERS.items():
-        word = next((other for other in others.split() if dictionary.knows(other)), None)
-        if word is not None and not dictionary.knows(english):
+        word = next((other for other in others.split() if dictionary.has_word(other)), None)
+        if word is not None and not dictionary.has_word(english):
             found[english] = word
     return found

@@ -20,14 +20,14 @@ _SMALL_NUMBER, _LARGE_NUMBER = 12, 10_000
 
 _TYPED_DIGITS = re.compile(rb"(?:\x05[\x08-\x11]){3,5}")
 """Three to five digits in a text's 5-bit codes, each behind a shift to the third alphabet."""
-_MOST_TEXT_NUMBERS = 24
-"""A story whose texts have more numbers than that has tables of them, or error codes: they say nothing then."""
+_MAX_TEXT_NUMBERS = 24
+"""Texts with more numbers than this hold tables or error codes, and none of the numbers is used."""
 
 _ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "\0\n0123456789.,!?_#'\"/\\-:()")
 
 
-def word(memory: bytes | Ram, address: int) -> int:
-    """The unsigned big-endian word at an address."""
+def read_word(memory: bytes | Ram, address: int) -> int:
+    """Return the unsigned big-endian word at an address."""
     return int(memory[address]) << 8 | int(memory[address + 1])
 
 
@@ -53,14 +53,14 @@ class Header:
         scale = 2 if version <= 3 else 4 if version <= 5 else 8
         return cls(
             version=version,
-            dictionary=word(story, 0x08),
-            objects=word(story, 0x0A),
-            globals=word(story, 0x0C),
-            dynamic_size=word(story, 0x0E),
-            abbreviations=word(story, 0x18),
-            alphabet=word(story, 0x34) if version >= 5 else 0,
-            length=word(story, 0x1A) * scale,
-            checksum=word(story, 0x1C),
+            dictionary=read_word(story, 0x08),
+            objects=read_word(story, 0x0A),
+            globals=read_word(story, 0x0C),
+            dynamic_size=read_word(story, 0x0E),
+            abbreviations=read_word(story, 0x18),
+            alphabet=read_word(story, 0x34) if version >= 5 else 0,
+            length=read_word(story, 0x1A) * scale,
+            checksum=read_word(story, 0x1C),
         )
 
     @property
@@ -91,7 +91,7 @@ def decode_text(memory: bytes | Ram, address: int, header: Header, depth: int = 
     codes: list[int] = []
     end = len(memory) if size is None else min(address + size, len(memory))
     while address < end - 1:
-        value = word(memory, address)
+        value = read_word(memory, address)
         codes += (value >> 10 & 31, value >> 5 & 31, value & 31)
         address += 2
         if value & 0x8000:
@@ -117,7 +117,7 @@ def _spell(codes: list[int], memory: bytes | Ram, header: Header, depth: int) ->
             if following and depth == 0:
                 entry = header.abbreviations + 2 * (32 * (code - 1) + following[0])
                 if entry + 1 < len(memory):
-                    out.append(decode_text(memory, word(memory, entry) * 2, header, 1))
+                    out.append(decode_text(memory, read_word(memory, entry) * 2, header, 1))
         elif code == 6 and alphabet == 2:
             i += 2
             if len(following) == 2:
@@ -134,9 +134,9 @@ def _decode_letter(code: int, alphabet: int, memory: bytes | Ram, header: Header
     return _ALPHABETS[alphabet][code - 6]
 
 
-_FEWEST_ROOMS, _SHARE_OF_ROOMS, _FEWEST_FULL = 10, 10, 4
-"""An object that holds so many others in the story as it is shipped, and one in so many of all, holds the rooms, if so
-many of those hold something."""
+_MIN_ROOMS, _OBJECTS_PER_ROOM, _MIN_FULL_ROOMS = 10, 10, 4
+"""An object holds the rooms if it holds at least 10 objects and a tenth of all objects in the story as it is shipped,
+and at least 4 of these hold something."""
 
 
 @dataclass(frozen=True)
@@ -153,21 +153,21 @@ class ObjectTree:
         offset = self.header.object_size - 2
         names = [""]
         for number in range(1, self.count + 1):
-            table = word(self.story, self.header.compute_object_address(number) + offset)
+            table = read_word(self.story, self.header.compute_object_address(number) + offset)
             named = 0 < table < len(self.story) and self.story[table] > 0
             names.append(decode_text(self.story, table + 1, self.header) if named else "")
         return tuple(names)
 
-    def entries(self, ram: Ram) -> Ram:
-        """A view of the object table, one row an object (object 1 first)."""
+    def view_entries(self, ram: Ram) -> Ram:
+        """Return a view of the object table, one row an object (object 1 first)."""
         header = self.header
         table = ram[header.first_object : header.compute_object_address(self.count + 1)]
         return table.reshape(self.count, header.object_size)
 
-    def links(self, ram: Ram) -> npt.NDArray[np.int64]:
-        """Parent, sibling and child of every object, one row each; row 0 is empty."""
+    def read_links(self, ram: Ram) -> npt.NDArray[np.int64]:
+        """Return parent, sibling and child of every object, one row each; row 0 is empty."""
         header = self.header
-        table = self.entries(ram).astype(np.int64)
+        table = self.view_entries(ram).astype(np.int64)
         links = np.zeros((self.count + 1, 3), dtype=np.int64)
         if header.small:
             links[1:] = table[:, 4:7]
@@ -175,8 +175,8 @@ class ObjectTree:
             links[1:] = table[:, 6:12:2] << 8 | table[:, 7:13:2]
         return links
 
-    def below(self, links: npt.NDArray[np.int64], root: int) -> list[int]:
-        """All objects inside `root`, at any depth, in the order of the tree; broken links end the walk."""
+    def list_below(self, links: npt.NDArray[np.int64], root: int) -> list[int]:
+        """Return all objects inside `root`, at any depth, in the order of the tree; broken links end the walk."""
         found: list[int] = []
         seen = {0, root}
         stack = [int(links[root, 2])] if 0 < root <= self.count else []
@@ -190,19 +190,19 @@ class ObjectTree:
             stack.append(int(links[number, 2]))
         return found
 
-    def parent(self, ram: Ram, number: int) -> int:
-        """The object that holds another; 0 for none."""
+    def find_parent(self, ram: Ram, number: int) -> int:
+        """Return the object that holds another; 0 for none."""
         if not 0 < number <= self.count:
             return 0
         address = self.header.compute_object_address(number) + self.header.attribute_bytes
-        return int(ram[address]) if self.header.small else word(ram, address)
+        return int(ram[address]) if self.header.small else read_word(ram, address)
 
-    def around(self, ram: Ram, number: int) -> list[int]:
-        """What is around an object, from the nearest to the outermost: for the player, from the chair to the room. In
-        Infocom's games all rooms lie in one container, which is left out."""
+    def list_around(self, ram: Ram, number: int) -> list[int]:
+        """Return what is around an object, from the nearest to the outermost: for the player, from the chair to the
+        room. In Infocom's games all rooms lie in one container, which is left out."""
         found: list[int] = []
         while len(found) < self.count:
-            number = self.parent(ram, number)
+            number = self.find_parent(ram, number)
             if not 0 < number <= self.count:
                 break
             found.append(number)
@@ -215,16 +215,16 @@ class ObjectTree:
         """Objects that hold many others at the beginning, of which several hold something themselves."""
         if len(self.story) < self.header.compute_object_address(self.count + 1):
             return frozenset()
-        parents = self.links(np.frombuffer(self.story, np.uint8))[1:, 0]
+        parents = self.read_links(np.frombuffer(self.story, np.uint8))[1:, 0]
         parents = np.where(parents <= self.count, parents, 0)
         held = np.bincount(parents, minlength=self.count + 1)
         holding = np.bincount(parents[held[1:] > 0], minlength=self.count + 1)
-        most = max(_FEWEST_ROOMS, self.count // _SHARE_OF_ROOMS)
-        return frozenset(np.flatnonzero((held >= most) & (holding >= _FEWEST_FULL)).tolist()) - {0}
+        min_held = max(_MIN_ROOMS, self.count // _OBJECTS_PER_ROOM)
+        return frozenset(np.flatnonzero((held >= min_held) & (holding >= _MIN_FULL_ROOMS)).tolist()) - {0}
 
-    def room(self, ram: Ram, number: int) -> int:
-        """The room in which an object is, or the object itself if it is nowhere."""
-        return (self.around(ram, number) or [number])[-1]
+    def find_room(self, ram: Ram, number: int) -> int:
+        """Return the room in which an object is, or the object itself if it is nowhere."""
+        return (self.list_around(ram, number) or [number])[-1]
 
     def unlink(self, ram: Ram, links: npt.NDArray[np.int64], number: int) -> None:
         """Takes an object out of the tree, in RAM and in `links`; broken links are left as they are."""
@@ -264,7 +264,7 @@ def count_objects(story: bytes, header: Header) -> int:
     lowest = min(len(story), header.dynamic_size)
     number = 1
     while header.compute_object_address(number + 1) <= lowest and number < 65535:
-        table = word(story, header.compute_object_address(number) + header.object_size - 2)
+        table = read_word(story, header.compute_object_address(number) + header.object_size - 2)
         if header.compute_object_address(number) < table:
             lowest = min(lowest, table)
         number += 1
@@ -283,7 +283,7 @@ class Dictionary:
     adjectives: frozenset[str] = frozenset()
     """Those that can only stand before such a word, where the story tells them apart."""
 
-    def knows(self, text: str) -> bool:
+    def has_word(self, text: str) -> bool:
         """Return whether a word is in the dictionary, which compares its first letters only."""
         return text[: self.length] in self.words
 
@@ -306,7 +306,7 @@ def _read_dictionary_header(story: bytes, header: Header) -> tuple[int, int, int
 
 def _read_properties(story: bytes, header: Header, number: int) -> Iterator[tuple[int, bytes]]:
     """The number and the content of each property of an object, as the story file has them; broken tables end it."""
-    table = word(story, header.compute_object_address(number) + header.object_size - 2)
+    table = read_word(story, header.compute_object_address(number) + header.object_size - 2)
     if not 0 < table < len(story):
         return
     entry = table + 1 + 2 * story[table]
@@ -337,7 +337,7 @@ def read_name_words(tree: ObjectTree) -> dict[str, frozenset[int]]:
     owners: dict[int, set[int]] = {}
     for number in range(1, tree.count + 1):
         for _, content in _read_properties(story, header, number):
-            words = [word(content, i) for i in range(0, len(content) - 1, 2)]
+            words = [read_word(content, i) for i in range(0, len(content) - 1, 2)]
             if len(content) % 2 == 0 and all(first <= w < last and (w - first) % size == 0 for w in words):
                 for address in words:
                     owners.setdefault(address, set()).add(number)
@@ -352,7 +352,7 @@ def read_initial_numbers(tree: ObjectTree) -> tuple[int, ...]:
     amounts."""
     story, header = tree.story, tree.header
     end = min(header.globals + 480, len(story) - 1)
-    values = {word(story, address) for address in range(header.globals, end, 2)}
+    values = {read_word(story, address) for address in range(header.globals, end, 2)}
     # Variables hold tables that lie behind the object tree, mostly.
     lowest = min(header.compute_object_address(tree.count + 1), _LARGE_NUMBER)
     return tuple(sorted(v for v in values if max(tree.count, _SMALL_NUMBER) < v < lowest))
@@ -368,7 +368,7 @@ def read_text_numbers(story: bytes) -> tuple[int, ...]:
         for match in _TYPED_DIGITS.finditer(codes):
             if not (words[match.start() // 3 : (match.end() - 1) // 3] & 0x8000).any():  # no text ends within
                 found.add(int("".join(str(code - 8) for code in match[0][1::2])))
-    return tuple(sorted(n for n in found if n < 0x8000)) if len(found) <= _MOST_TEXT_NUMBERS else ()
+    return tuple(sorted(n for n in found if n < 0x8000)) if len(found) <= _MAX_TEXT_NUMBERS else ()
 
 
 def read_dictionary(story: bytes, header: Header) -> Dictionary:

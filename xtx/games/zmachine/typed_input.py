@@ -1,4 +1,4 @@
-"""What people and programs type, made fit for the emulator."""
+"""Typed commands, converted to what the emulator can read."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _PROGRAM_WORDS = (
 
 
 def encode_command(command: str) -> bytes:
-    """The command as the emulator is given it: plain ASCII, with a question mark for what is not."""
+    """Return the command as the emulator is given it: plain ASCII, with a question mark for what is not."""
     return command.translate(_NOT_TYPED).encode("ascii", "replace")[:COMMAND_LENGTH]
 
 
-def plain(command: str) -> str:
-    """The command with its typographic signs and accents replaced by the plain letters that games know."""
+def make_plain_command(command: str) -> str:
+    """Return the command with its typographic signs and accents replaced by the plain letters that games know."""
     decomposed = unicodedata.normalize("NFKD", command.translate(_PLAIN))
     bare = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
     return " ".join(bare.split())
 
 
-def fault(command: str) -> str:
-    """What keeps the emulator from reading a plain command, in words; empty if nothing does."""
+def describe_fault(command: str) -> str:
+    """Return why the emulator cannot read a plain command, as a sentence; empty if it can."""
     foreign = sorted({sign for sign in command if sign not in READABLE})
     if foreign:
         shown = " ".join(sign if sign.isprintable() and sign != "\ufffd" else "?" for sign in foreign[:5])
@@ -54,9 +54,9 @@ def fault(command: str) -> str:
     return ""
 
 
-def fit(command: str) -> str:
-    """The nearest command that the emulator can read: for programs, which cannot be asked to type it again."""
-    return "".join(sign if sign in READABLE else " " for sign in plain(command))[:COMMAND_LENGTH]
+def fit_command(command: str) -> str:
+    """Return the nearest command that the emulator can read, for programs, which cannot be asked to type it again."""
+    return "".join(sign if sign in READABLE else " " for sign in make_plain_command(command))[:COMMAND_LENGTH]
 
 
 def find_interpreter_word(command: str, length: int = 0) -> str:

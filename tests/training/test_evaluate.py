@@ -167,7 +167,7 @@ def test_deterministic_runs_keep_their_seed() -> None:
 def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     config = RunConfig("g", "xtx", {}, seed=3, stochastic=True)
     training = Seeds(3, 12, stochastic=True)
-    trained = {training.next() for _ in range(1000)}
+    trained = {training.take_next() for _ in range(1000)}
 
     def some(seed: int) -> list[int]:
         return list(islice(draw_evaluation_seeds(config, 12, 1000, seed), 500))
@@ -177,7 +177,7 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
     assert not set(some(0)) & trained
     # Also if chance has it: a generator that first gives what the training had.
     numbers = iter([*sorted(trained), 1, 2])
-    monkeypatch.setattr("xtx.training.evaluation.Seeds", lambda *_, **__: SimpleNamespace(next=lambda: next(numbers)))
+    monkeypatch.setattr("xtx.training.evaluation.Seeds", lambda *_, **__: SimpleNamespace(take_next=lambda: next(numbers)))
     assert list(islice(draw_evaluation_seeds(config, 12, 500), 2)) == sorted(trained)[500:502]
 
 

@@ -44,7 +44,7 @@ def recall_layout(emulator: Emulator, atlas: Atlas | None, thorough: bool = Fals
     if shipped is not None or atlas is None:
         return shipped
     stored = decode_entry(atlas.get(_make_layout_key(emulator.story, thorough)), Layout)
-    if stored is None or not fits(stored, len(emulator.ram)):
+    if stored is None or not is_layout_valid(stored, len(emulator.ram)):
         return None
     # An earlier survey said nothing of rooms off the walkthrough.
     is_whole = not stored.unchecked or ELSEWHERE in stored.unchecked
@@ -66,15 +66,16 @@ def make_story_key(story: Story) -> str:
 
 
 def make_version(story: Story, thorough: bool) -> str:
-    """Of the survey, or of canonical states alone where a profile says what the survey would find out: what is shipped
-    of the embedded adventure stays true when only the survey changes."""
+    """Return the version of the survey, or of canonical states alone where a profile says what the survey would find.
+
+    So what is shipped of the embedded adventure stays valid when only the survey changes."""
     if story.profile is not None and story.profile.volatile:
         return str(CANONICAL_VERSION)
     return f"{SURVEY_VERSION}, thorough" if thorough else str(SURVEY_VERSION)
 
 
-def fits(layout: Layout, size: int) -> bool:
-    """Whether all addresses in a layout lie within so many bytes of RAM, and its stack is one."""
+def is_layout_valid(layout: Layout, size: int) -> bool:
+    """Return whether all addresses in a layout lie within `size` bytes of RAM, and its stack is one."""
     if not 0 <= layout.sp <= STACK_WORDS or len(layout.stack) != 2 * (STACK_WORDS - layout.sp):
         return False
     addresses = [

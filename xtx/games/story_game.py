@@ -147,7 +147,7 @@ class StoryGame:
         step = self.move(action, last=last)
         if step.terminated:
             return step
-        return replace(step, observation=replace(step.observation, actions=self.valid_actions()))
+        return replace(step, observation=replace(step.observation, actions=self.find_valid_actions()))
 
     def move(self, action: str, *, last: bool = False) -> Step:
         """`step` without what takes long: the observation has no valid actions yet."""
@@ -163,7 +163,7 @@ class StoryGame:
                 self.states.newly_forbidden.append((self._here, action))
             return Step(self._glimpse(NO_ANSWER), 0, False, last)
         halted = status is Status.HALTED
-        reward = 0 if halted else self._score() - score
+        reward = 0 if halted else self._read_score() - score
         if halted or emulator.over:
             ending = Observation(clean(emulator.narration), "", "", (), score + reward, self._step)
             return Step(ending, reward, True, False, not halted and emulator.won)
@@ -258,7 +258,7 @@ class StoryGame:
     # --- what is known of a state -------------------------------------------------------------------------------
 
     def _observe(self) -> Observation:
-        return replace(self._glimpse(), actions=self.valid_actions())
+        return replace(self._glimpse(), actions=self.find_valid_actions())
 
     def _glimpse(self, text: str | None = None) -> Observation:
         """The present state without its valid actions."""
@@ -266,17 +266,17 @@ class StoryGame:
         narration = clean(emulator.narration) if text is None else text
         self._canonical = None if emulator.over else self._locate()
         look, inventory = ("", "") if self._canonical is None else self.states.describe(self._here, self._canonical)
-        return Observation(narration, look, inventory, (), self._score(), self._step)
+        return Observation(narration, look, inventory, (), self._read_score(), self._step)
 
-    def _score(self) -> int:
+    def _read_score(self) -> int:
         return self._limit_score(self.emulator.score)
 
     def _limit_score(self, score: int) -> int:
         """A score as agents see it."""
         return (score + 128) % 256 - 128 if self.spec.byte_score else score
 
-    def valid_actions(self) -> tuple[str, ...]:
-        """The valid actions of the present state; none at the end of a game."""
+    def find_valid_actions(self) -> tuple[str, ...]:
+        """Return the valid actions of the present state; none at the end of a game."""
         if self._canonical is None:
             return ()
         return self.states.select_allowed(self._here, self.states.find(self._here, self._canonical))
@@ -291,8 +291,8 @@ class StoryGame:
         found = self.states.find(self._here, canonical)
         return msgspec.structs.replace(found, actions=self.states.select_allowed(self._here, found))
 
-    def known_actions(self) -> tuple[str, ...] | None:
-        """The same if they need not be searched, else None."""
+    def find_known_actions(self) -> tuple[str, ...] | None:
+        """Return the valid actions of the present state if they need not be searched, else None."""
         if self._canonical is None:
             return ()
         found = self.states.recall(self._here)

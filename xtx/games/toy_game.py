@@ -95,13 +95,13 @@ class ToyGame:
         step = self.step(action, last=last)
         return replace(step, observation=replace(step.observation, actions=()))
 
-    def valid_actions(self) -> tuple[str, ...]:
+    def find_valid_actions(self) -> tuple[str, ...]:
         """The valid actions of the present state."""
         return self._observe().actions
 
-    def known_actions(self) -> tuple[str, ...] | None:
-        """The same at every other step, None at the others, as if they had to be searched."""
-        return None if self._state.step % 2 else self.valid_actions()
+    def find_known_actions(self) -> tuple[str, ...] | None:
+        """Return the valid actions at every other step, and None at the others, as if they had to be searched."""
+        return None if self._state.step % 2 else self.find_valid_actions()
 
     def look_ahead(self, action: str) -> None:
         """Does what the action does, and takes it back."""

@@ -105,22 +105,22 @@ def _add(path: Path, profile: Path | None, hint: ScoreHint) -> Addition:
     if entry is not None:
         if profile is not None or hint:
             raise Refusal(f"{path} is {entry.name}, which Jericho knows: add it without --profile and --score")
-        changed = _put(known_games.find_user_folder() / entry.file, story.content)
+        changed = _write_if_changed(known_games.find_user_folder() / entry.file, story.content)
         return Addition(path, "added" if changed else "there", entry.name)
     described = story.profile
     if described is None:
         described = None if hint else known_games.find_profile(story.md5)
         if described is not None:
             return Addition(path, "there", described.name, described.findings)
-        described = _with_free_name(_with_hint(_discover(story), story, hint))
+        described = _choose_free_name(_apply_hint(_discover(story), story, hint))
     elif hint:
-        described = _with_hint(described, story, hint)
+        described = _apply_hint(described, story, hint)
     name = described.name
     _check_name(name, story.md5)
     target = known_games.find_user_folder() / f"{name}.z{story.content[0]}"
     described = msgspec.structs.replace(described, file=target.name)
-    changed = _put(target, story.content)
-    changed |= _put(target.with_suffix(".json"), encode_profile(described))
+    changed = _write_if_changed(target, story.content)
+    changed |= _write_if_changed(target.with_suffix(".json"), encode_profile(described))
     return Addition(path, "added" if changed else "there", name, described.findings if not described.verified else ())
 
 
@@ -131,8 +131,8 @@ def _discover(story: Story) -> Profile:
         raise Refusal(str(error)) from None
 
 
-def _with_hint(profile: Profile, story: Story, hint: ScoreHint) -> Profile:
-    """The profile with the score where the user says that it is."""
+def _apply_hint(profile: Profile, story: Story, hint: ScoreHint) -> Profile:
+    """Return the profile with the score where the user says that it is."""
     if not hint:
         return profile
     header = Header.read(story.content)
@@ -148,8 +148,8 @@ def _with_hint(profile: Profile, story: Story, hint: ScoreHint) -> Profile:
     return msgspec.structs.replace(profile, score=score, printed_score=printed, findings=(*findings, said))
 
 
-def _with_free_name(profile: Profile) -> Profile:
-    """The profile under a name that no other game has: with a number behind it if need be."""
+def _choose_free_name(profile: Profile) -> Profile:
+    """Return the profile under a name that no other game has: with a number behind it if need be."""
     taken = {entry.name.lower(): entry.md5 for entry in known_games.list_entries()}
     names_left = chain((profile.name,), (f"{profile.name}-{number}" for number in count(2)))
     name = next(name for name in names_left if taken.get(name.lower(), profile.md5) == profile.md5)
@@ -181,8 +181,8 @@ def _check_name(name: str, md5: str) -> None:
         raise Refusal(f"there is another game called {name}: give the story another name in its profile")
 
 
-def _put(target: Path, content: bytes) -> bool:
-    """Whether the file had to be written."""
+def _write_if_changed(target: Path, content: bytes) -> bool:
+    """Write a file unless it has this content; return whether it was written."""
     try:
         if target.is_file() and target.read_bytes() == content:
             return False

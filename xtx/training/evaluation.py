@@ -12,7 +12,7 @@ from statistics import fmean, median, pstdev
 from xtx.agents.decisions import decide
 from xtx.config.settings import RunConfig
 from xtx.core import ENDINGS, Agent, Decision, Observation, Step, UserError
-from xtx.games.emulator.emulator_seeds import LARGEST, Seeds
+from xtx.games.emulator.emulator_seeds import MAX_SEED, Seeds
 from xtx.games.vector.game_vector import GameVector
 
 _PLACES = 5
@@ -174,13 +174,13 @@ def draw_evaluation_seeds(config: RunConfig, walkthrough_seed: int, drawn: int, 
     """Yield emulator seeds by the run's rule. A deterministic run has only one. A stochastic one gets seeds that
     none of its `drawn` episodes so far was played under, the same for the same `seed`."""
     if not config.stochastic:
-        yield from repeat(Seeds(config.seed, walkthrough_seed).next())
+        yield from repeat(Seeds(config.seed, walkthrough_seed).take_next())
     trained = Seeds(config.seed, walkthrough_seed, stochastic=True)
-    known = {trained.next() for _ in range(drawn)}
+    known = {trained.take_next() for _ in range(drawn)}
     digest = hashlib.blake2b(b"%d,%d" % (config.seed, seed), digest_size=8, person=b"xtx evaluate").digest()
-    fresh = Seeds(int.from_bytes(digest, "big") % (LARGEST + 1), walkthrough_seed, stochastic=True)
+    fresh = Seeds(int.from_bytes(digest, "big") % (MAX_SEED + 1), walkthrough_seed, stochastic=True)
     while True:
-        candidate = fresh.next()
+        candidate = fresh.take_next()
         if candidate not in known:
             yield candidate
 

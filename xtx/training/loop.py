@@ -166,7 +166,7 @@ class Training:
     def _reset(self, games: list[int]) -> None:
         """Begin new episodes in these games."""
         if games:
-            seeds = [self._seeds.next() for _ in games]
+            seeds = [self._seeds.take_next() for _ in games]
             for game, seed, observation in zip(games, seeds, self._games.reset(games, seeds), strict=True):
                 self._observations[game] = observation
                 self._episodes[game] = _OpenEpisode(seed)

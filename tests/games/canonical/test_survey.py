@@ -16,7 +16,7 @@ from xtx.games.canonical.survey import survey_layout
 from xtx.games.canonical.survey_budget import QUICK, Budget
 from xtx.games.catalog.story_file import Story, read_story
 from xtx.games.emulator.frotz import Emulator, Snapshot, Status
-from xtx.games.known_layouts import fits
+from xtx.games.known_layouts import is_layout_valid
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.vector.isolated_game import IsolatedGame
 from xtx.games.zset.engine import UNJUDGED, Engine
@@ -218,5 +218,5 @@ def test_a_layout_with_another_stack_does_not_fit(change: dict[str, object]) -> 
     game = StoryGame(GameSpec(str(LOWWATER)))
     layout, size = game.layout, len(game.emulator.ram)
     game.close()
-    assert fits(layout, size)
-    assert not fits(msgspec.structs.replace(layout, **change), size)
+    assert is_layout_valid(layout, size)
+    assert not is_layout_valid(msgspec.structs.replace(layout, **change), size)

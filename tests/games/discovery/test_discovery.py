@@ -23,7 +23,7 @@ from xtx.games.discovery.isolated_discovery import discover_in_child
 from xtx.games.discovery.score import number_role
 from xtx.games.discovery.transcript import TranscriptTurn, measure_likeness, read_turns
 from xtx.games.emulator.frotz import Emulator, Status
-from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
+from xtx.games.emulator.printed_end import find_ending, is_end_text, is_victory_text
 from xtx.games.emulator.printed_score import read_number
 from xtx.games.story_game import GameSpec, StoryGame
 from xtx.games.user_collection import add_games
@@ -215,7 +215,7 @@ def test_a_bad_pattern_in_a_profile(known: Story, tmp_path: Path) -> None:
     ],
 )
 def test_endings(text: str, over: bool, won: bool) -> None:
-    assert (reads_as_end(text), reads_as_victory(text)) == (over, won)
+    assert (is_end_text(text), is_victory_text(text)) == (over, won)
 
 
 def test_words_of_an_ending() -> None:

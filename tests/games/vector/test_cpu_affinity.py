@@ -63,18 +63,18 @@ def test_the_worker_on_the_parents_processor_comes_first(monkeypatch: pytest.Mon
     places = Placement(None, 8, tie=True)
     assert places.workers == 3 and not places.has_spare_processors
     for here, order in ((2, [0, 1, 2]), (5, [1, 0, 2]), (7, [2, 0, 1]), (3, [0, 1, 2]), (-1, [0, 1, 2])):
-        monkeypatch.setattr(cpu_affinity, "current_processor", lambda here=here: here)
+        monkeypatch.setattr(cpu_affinity, "find_current_processor", lambda here=here: here)
         found = places.order_by_processor(tasks)
         assert list(found) == order and all(found[number] is task for number, task in tasks.items())
         assert list(Placement(3, 8, tie=False).order_by_processor(tasks)) == [0, 1, 2]
         assert list(places.order_by_processor({1: tasks[1]})) == [1]
-    monkeypatch.setattr(cpu_affinity, "current_processor", lambda: 5)
+    monkeypatch.setattr(cpu_affinity, "find_current_processor", lambda: 5)
     assert list(places.order_by_processor({0: tasks[0], 2: tasks[2]})) == [0, 2]  # that one has nothing to do
     assert Placement(None, 1, tie=True).workers == 1 and Placement(1, 8, tie=True).has_spare_processors
 
 
 def test_the_parents_processor_is_one_of_its_own(processors: list[int]) -> None:
-    assert cpu_affinity.current_processor() in processors
+    assert cpu_affinity.find_current_processor() in processors
 
 
 def test_nothing_depends_on_where_workers_run(processors: list[int]) -> None:

@@ -258,7 +258,7 @@ def test_stochastic_play_repeats_with_the_same_run_seed() -> None:
     def first_texts(run_seed: int) -> tuple[list[int], list[Observation]]:
         with vector(GameSpec(LOW_WATER, search=False), 2, 2) as games:
             seeds = Seeds(run_seed, games.walkthrough_seed, stochastic=True)
-            drawn = [seeds.next() for _ in range(6)]
+            drawn = [seeds.take_next() for _ in range(6)]
             shown = []
             for i in range(0, 6, 2):
                 shown += games.reset(seeds=drawn[i : i + 2])

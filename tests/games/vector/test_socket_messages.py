@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from xtx.games.vector.socket_messages import HEADER, LINGER, Inbox, SpinWait
+from xtx.games.vector.socket_messages import HEADER, SPIN_SECONDS, Inbox, SpinWait
 
 Ends = tuple[socket.socket, socket.socket]
 
@@ -27,7 +27,7 @@ def framed(body: bytes) -> bytes:
 
 
 def next_message(inbox: Inbox) -> bytes | None:
-    body = inbox.message()
+    body = inbox.take_message()
     return None if body is None else bytes(body)
 
 
@@ -131,7 +131,7 @@ def test_one_falls_asleep_where_others_hold_the_processor(monkeypatch: pytest.Mo
             linger.wait(lambda: False, time.perf_counter() + 60)
         return len(given_way)
 
-    monkeypatch.setattr(os, "sched_yield", lambda: give_way(3 * LINGER))
+    monkeypatch.setattr(os, "sched_yield", lambda: give_way(3 * SPIN_SECONDS))
     linger = SpinWait()
     # Awake once, then asleep 4 times, 8 times, 16 times.
     assert [times_awake(linger, 1 + asleep) for asleep in (4, 8, 16)] == [1, 1, 1]

@@ -60,9 +60,9 @@ def test_looking_ahead_leaves_no_trace_in_a_game() -> None:
     game = StoryGame(GameSpec(LOW_WATER))
     seen = game.reset()
     for action in (*seen.actions, "no such thing"):
-        before = game.save(), game.here, game.valid_actions(), dict(game.states.forbidden)
+        before = game.save(), game.here, game.find_valid_actions(), dict(game.states.forbidden)
         game.look_ahead(action)
-        assert (game.save(), game.here, game.valid_actions(), dict(game.states.forbidden)) == before
+        assert (game.save(), game.here, game.find_valid_actions(), dict(game.states.forbidden)) == before
     other = StoryGame(GameSpec(LOW_WATER))
     other.reset()
     assert game.step("north") == other.step("north")

@@ -44,7 +44,7 @@ def test_only_offered_actions_are_played(tmp_path_factory: pytest.TempPathFactor
     game.reset(game.emulator.bindings.walkthrough_seed)
     for step in steps:
         for action in step.played:
-            assert action in game.valid_actions()
+            assert action in game.find_valid_actions()
             game.step(action)
     game.close()
 

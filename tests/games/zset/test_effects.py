@@ -56,7 +56,7 @@ def test_effects_as_by_hand(seed: int, count: int, numbers: int, mixed: bool, id
 def test_parts_of_columns(skipped: int) -> None:
     """As the search has them: behind the verdicts on questions, whose watches count as usual."""
     tried = columns(np.random.default_rng(1), 400, 4, mixed=True)
-    part = [verdicts.part(slice(skipped, None)) for verdicts in tried]
+    part = [verdicts.select_rows(slice(skipped, None)) for verdicts in tried]
     found = number_effects(part, tried[0].watches[:skipped])
     expected = by_hand(part, tried[0].watches[:skipped].tolist())
     assert (found.numbers.tolist(), found.touched.tolist(), found.chancy) == expected

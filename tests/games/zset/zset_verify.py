@@ -30,7 +30,7 @@ import numpy as np
 import xtx.games.zset.engine as zset
 from xtx.games.actions.search import RANDOM_STATES
 from xtx.games.catalog.story_file import Story, read_story
-from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, recognized
+from xtx.games.emulator.frotz import CANDIDATE_LIMIT, Emulator, Snapshot, Status, Verdict, is_recognized
 from xtx.games.emulator.printed_text import clean
 from xtx.games.zmachine.story_memory import read_dictionary
 from xtx.games.zset.command_responses import find_prompt_prefix
@@ -340,7 +340,7 @@ def real_candidates(emulator: Emulator, state: Snapshot, most: int = 15) -> list
     names: dict[str, str] = {}
     for word in dict.fromkeys(re.findall(r"[a-z]{3,}", (answer("look") + answer("inventory")).lower())):
         text = answer(f"examine {word}") if dictionary.has_word(word) else ""
-        if text and recognized(text):
+        if text and is_recognized(text):
             names.setdefault(text, word)
     emulator.restore(state)
     things = [*list(names.values())[:most], "all"]

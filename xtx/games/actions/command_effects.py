@@ -197,9 +197,9 @@ class Effects:
     """As `idle`, of further sets of bits, one column for each; of those `tried[0].more_watches` has what each command
     changes."""
 
-    def part(self, which: npt.NDArray[np.intp]) -> Effects:
+    def select_rows(self, which: npt.NDArray[np.intp]) -> Effects:
         """What some of the commands do."""
-        tried = tuple(verdicts.part(which) for verdicts in self.tried)
+        tried = tuple(verdicts.select_rows(which) for verdicts in self.tried)
         return replace(self, effect=self.effect[which], fine=self.fine[which], watches=self.watches[which], tried=tried)
 
     def find_silent_kinds(self, candidates: Sequence[str], places: npt.NDArray[np.intp]) -> dict[int, str]:
@@ -261,8 +261,8 @@ class EffectJudge:
         asking = self.asking
         bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
         found = self.judge(state, Commands.of(candidates).behind(asking), bits)
-        behind = tuple(verdicts.part(slice(len(asking), None)) for verdicts in found)
-        idle = found[0].part(slice(len(asking)))
+        behind = tuple(verdicts.select_rows(slice(len(asking), None)) for verdicts in found)
+        idle = found[0].select_rows(slice(len(asking)))
         effects = self._tell_apart(state, candidates, behind, idle.watches, noisy, common, ignored)
         return replace(effects, more_idle=idle.more_watches)
 
@@ -281,10 +281,10 @@ class EffectJudge:
         old, new = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
         judged = self.judge(state, Commands.of(candidates).chosen(new), bits) if len(new) else known.tried
-        behind = tuple(verdicts.make_room(len(candidates)) for verdicts in judged)
+        behind = tuple(verdicts.make_empty(len(candidates)) for verdicts in judged)
         for ours, before, now in zip(behind, known.tried, judged, strict=True):
-            ours.replace_rows(old, before.part(places[old]))
-            ours.replace_rows(new, now.part(slice(len(new))))
+            ours.replace_rows(old, before.select_rows(places[old]))
+            ours.replace_rows(new, now.select_rows(slice(len(new))))
         return behind
 
     def find_fewer_effects(

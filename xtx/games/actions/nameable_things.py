@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from xtx.games.actions.story_words import QUANTITIES
-from xtx.games.emulator.frotz import Emulator, Snapshot, recognized
+from xtx.games.emulator.frotz import Emulator, Snapshot, is_recognized
 from xtx.games.zmachine.story_memory import Dictionary
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
@@ -83,7 +83,7 @@ class Thing:
 def understood_answer(answer: str) -> str:
     """The answer to a question; nothing if the game did not know what was meant."""
     answer = _ASIDE.sub("", answer)
-    return "" if not recognized(answer) or _COMPLAINTS.match(answer) else answer
+    return "" if not is_recognized(answer) or _COMPLAINTS.match(answer) else answer
 
 
 @lru_cache(maxsize=4096)  # it sees the same descriptions and names again and again, too

@@ -21,7 +21,7 @@ from xtx.games.actions.nameable_things import Thing, ThingFinder
 from xtx.games.actions.story_words import WORD_MARK
 from xtx.games.canonical.canonical_state import World
 from xtx.games.emulator.frotz import Emulator, Snapshot, Verdict
-from xtx.games.emulator.frotz import verb_frequency as count_verb
+from xtx.games.emulator.frotz import count_verb_uses as count_verb
 from xtx.games.zmachine.debug_verbs import drop_debugging_templates
 from xtx.games.zmachine.story_memory import Ram, read_dictionary
 from xtx.games.zset.command_responses import CommandResponses
@@ -74,7 +74,7 @@ class Searched:
     def working(self) -> tuple[Sequence[str], Effects]:
         """The commands that do something, and what that is: they need not be tried again."""
         places = np.flatnonzero(self.all.effect)
-        return [self.candidates[i] for i in places.tolist()], self.all.part(places)
+        return [self.candidates[i] for i in places.tolist()], self.all.select_rows(places)
 
 
 class TemplateSearch:

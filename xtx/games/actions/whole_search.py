@@ -257,7 +257,7 @@ class WholeSearch:
         places = np.flatnonzero(idle & (candidates.words <= _SHORT) & self._active[candidates.forms])
         if engine is None or ticks is None or more_idle is None or not len(places):
             return ()
-        commands, tried = candidates.chosen(places), searched.all.tried[0].part(places)
+        commands, tried = candidates.chosen(places), searched.all.tried[0].select_rows(places)
         assert tried.more_watches is not None
         watches = tried.more_watches[:, CLOCKS]
         own = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & ~np.isin(watches, more_idle[:, CLOCKS])
@@ -283,7 +283,7 @@ class WholeSearch:
         given = self._search.emulator, self._search.engine, searched.state
         for random in RANDOM_STATES[1:]:
             [found] = judge_each(*given, [random], Commands.of([*asking, *commands]), searched.watched)
-            tried, idle = found.part(slice(len(asking), None)), found.watches[: len(asking)]
+            tried, idle = found.select_rows(slice(len(asking), None)), found.watches[: len(asking)]
             touched = (
                 tried.flags & (Verdict.EVENT | Verdict.CHANGED | Verdict.TAKEN | Verdict.STOPPED)
             ) == Verdict.EVENT

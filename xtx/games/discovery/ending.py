@@ -8,7 +8,7 @@ from xtx.games.catalog.finding import Finding
 from xtx.games.catalog.profile import End
 from xtx.games.discovery.probe import Probe
 from xtx.games.emulator.frotz import Snapshot
-from xtx.games.emulator.printed_end import find_ending, reads_as_end, reads_as_victory
+from xtx.games.emulator.printed_end import find_ending, is_end_text, is_victory_text
 
 _TRIED = (1, 2, 3)
 """What Inform's library and its stories set the variable to: lost, won, and anything else."""
@@ -35,7 +35,7 @@ def find_end(probe: Probe, states: Sequence[Snapshot]) -> tuple[End | None, Find
     # Where several do, one says how the game ended and others only that it is time to look.
     number = max(full, key=lambda n: (len(set(full[n].values())), len(full[n]), -n))
     told = full[number]
-    won = tuple(value for value, words in told.items() if reads_as_victory(words))
+    won = tuple(value for value, words in told.items() if is_victory_text(words))
     place = End(probe.globals + 2 * number, won=won or (2,))
     name = f"global {number} (address {place.address}), won at {', '.join(map(str, place.won))}"
     sure = len(full) == 1 and won == (2,)
@@ -48,6 +48,6 @@ def _list_end_texts(probe: Probe, state: Snapshot, number: int, usual: tuple[int
     told: dict[int, str] = {}
     for value in _TRIED:
         answer = probe.run_altered(probe.with_global(state, number, value), _COMMAND)
-        if answer is not None and answer.prompt != usual and (reads_as_end(answer.text) or find_ending(answer.text)):
+        if answer is not None and answer.prompt != usual and (is_end_text(answer.text) or find_ending(answer.text)):
             told[value] = find_ending(answer.text) or answer.text.strip()[-400:]
     return told

@@ -12,7 +12,7 @@ from xtx.games.discovery.isolated_discovery import describe_story, make_progress
 from xtx.games.discovery.score import PRINTED
 from xtx.games.discovery.transcript import TranscriptTurn, mean, measure_likeness
 from xtx.games.emulator.frotz import CANDIDATE_LIMIT, STEP_LIMIT, Emulator, Status
-from xtx.games.emulator.printed_end import reads_as_end
+from xtx.games.emulator.printed_end import is_end_text
 from xtx.games.emulator.printed_score import read_number
 from xtx.processes.isolated_calls import Report
 
@@ -108,7 +108,7 @@ class _Play:
             state = emulator.save()
             said = emulator.read_responses(state, ["score"], CANDIDATE_LIMIT)[0] or ""
             emulator.restore(state)
-        elif not reads_as_end(said):
+        elif not is_end_text(said):
             return None
         found = next((m for pattern in PRINTED if (m := re.search(pattern, said))), None)
         return read_number(found[1]) if found else None

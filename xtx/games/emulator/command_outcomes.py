@@ -48,8 +48,8 @@ class Verdicts:
     more_watches: npt.NDArray[np.uint64] | None = None
     """The same of each further set of bits, one column for each."""
 
-    def part(self, which: slice | npt.NDArray[np.intp]) -> Verdicts:
-        """What became of some of them."""
+    def select_rows(self, which: slice | npt.NDArray[np.intp]) -> Verdicts:
+        """Return the verdicts on some of the candidates."""
         more = None if self.more_watches is None else self.more_watches[which]
         return Verdicts(self.flags[which], self.diffs[which], self.watches[which], more)
 
@@ -59,8 +59,8 @@ class Verdicts:
         more = [] if self.more_watches is None else [self.more_watches]
         return [self.flags, self.diffs, self.watches, *more]
 
-    def make_room(self, count: int) -> Verdicts:
-        """Verdicts of the same kind on so many commands, to be replaced."""
+    def make_empty(self, count: int) -> Verdicts:
+        """Return verdicts of the same kind on `count` commands, all zero."""
         return Verdicts(*(np.zeros((count, *column.shape[1:]), dtype=column.dtype) for column in self.columns))
 
     def replace_rows(self, which: slice | npt.NDArray[np.intp], others: Verdicts) -> None:

@@ -32,7 +32,7 @@ from xtx.games.emulator.jericho_library import Trace as Trace
 from xtx.games.emulator.jericho_library import WorldStruct as WorldStruct
 from xtx.games.emulator.jericho_library import explain_temporary_files, load_bridge
 from xtx.games.emulator.jericho_library import open_jericho_env as open_jericho_env
-from xtx.games.emulator.printed_end import reads_as_end, reads_as_victory
+from xtx.games.emulator.printed_end import is_end_text, is_victory_text
 from xtx.games.emulator.printed_score import read_number
 from xtx.games.emulator.snapshots import Snapshot as Snapshot
 from xtx.games.emulator.snapshots import SnapshotError as SnapshotError
@@ -44,10 +44,10 @@ from xtx.games.zmachine.typed_input import encode_command
 BASIC_ACTIONS = frozenset(defines.BASIC_ACTIONS)
 """The directions and the like, which Jericho adds to every game's grammar."""
 
-_WORLD = 8192
+_TEXT_SIZE = 8192
 """Space for the longest text that libfrotz gives, with its end."""
-_BEFORE = 16
-_ASKED = 64
+_MARGIN = 16
+_BATCH_SIZE = 64
 """Commands that are asked at once."""
 
 _STATUS_LINE = re.compile(r"\n>\s{20,}.*$", re.DOTALL)
@@ -91,9 +91,9 @@ class Emulator:
             raise ImportError(f"jericho {jericho.__version__} lacks what xtx needs; install jericho 3.3")
         self._stack = (ctypes.c_uint8 * self._lib.getStackSize()).in_dll(self._lib, "stack")
         self._opcode = ctypes.c_uint8.in_dll(self._lib, "next_opcode")
-        self._adopt()
-        self._world = (ctypes.c_char * _WORLD).in_dll(self._lib, "world")
-        self._texts = ctypes.create_string_buffer(_ASKED * _WORLD)
+        self._set_bridge_story()
+        self._world = (ctypes.c_char * _TEXT_SIZE).in_dll(self._lib, "world")
+        self._texts = ctypes.create_string_buffer(_BATCH_SIZE * _TEXT_SIZE)
         self._instructions = ctypes.c_uint64()
         self._first: dict[int, Snapshot] = {}
         self.instructions = 0
@@ -135,11 +135,11 @@ class Emulator:
         self._env._seed = seed
         self._bridge_lib.bridge_reset_streams(self._bridge)
         self._env.reset()
-        self._adopt()
+        self._set_bridge_story()
         self._printed_score = 0
         self._has_quit = self._dirty = False
 
-    def _adopt(self) -> None:
+    def _set_bridge_story(self) -> None:
         """Tells the bridge about the story that was just loaded."""
         content = self.story.content
         if not self._bridge_lib.bridge_adopt(self._bridge, content, len(content)):
@@ -165,8 +165,8 @@ class Emulator:
         """What the story says to each of the commands, given in that state; None where it cannot finish one. Quicker
         than `restore` and `step` for each. The emulator is left in some other state."""
         said: list[str | None] = []
-        for begin in range(0, len(commands), _ASKED):
-            some = commands[begin : begin + _ASKED]
+        for begin in range(0, len(commands), _BATCH_SIZE):
+            some = commands[begin : begin + _BATCH_SIZE]
             joined = b"\0".join(map(encode_command, some)) + b"\0"
             used, done, stopped = ctypes.c_uint64(), -1, []
             while done < len(some):
@@ -196,12 +196,12 @@ class Emulator:
 
     def _clean_bytes(self, screen: bytes) -> bytes:
         screen = (self.prompt_prefix or b"") + screen
-        if len(screen) > _WORLD - _BEFORE:
+        if len(screen) > _TEXT_SIZE - _MARGIN:
             raise ValueError("libfrotz's screen does not hold so much")
         # Some of Jericho's functions write a byte or two before the text.
-        place = ctypes.addressof(self._texts) + _BEFORE
+        place = ctypes.addressof(self._texts) + _MARGIN
         # And some skip a few letters without looking for the end.
-        ctypes.memmove(place, screen + bytes(_BEFORE), len(screen) + _BEFORE)
+        ctypes.memmove(place, screen + bytes(_MARGIN), len(screen) + _MARGIN)
         return ctypes.string_at(self._lib.clean_observation(place))
 
     def show_text(self, state: Snapshot, screen: bytes) -> None:
@@ -347,7 +347,7 @@ class Emulator:
         if profile.prompt is None or not self.over:
             return False
         # A profile that was found by trying: the variable does not tell every victory from a defeat.
-        return reads_as_victory(self.narration) or 0 < profile.max_score <= self.score
+        return is_victory_text(self.narration) or 0 < profile.max_score <= self.score
 
     @property
     def _is_past_prompts(self) -> bool:
@@ -357,7 +357,7 @@ class Emulator:
         if profile is None or profile.prompt is None:
             return False
         here = int(self._lib.getPC()), int(self._lib.getFrameCount())
-        return self._has_quit or (here != profile.prompt and reads_as_end(self.narration))
+        return self._has_quit or (here != profile.prompt and is_end_text(self.narration))
 
     @property
     def over(self) -> bool:
@@ -420,11 +420,11 @@ class Emulator:
         return Verdicts(flags, diffs, watches)
 
 
-def verb_frequency(command: str, word_length: int) -> int:
-    """How often people use the command's verb, by Jericho's counts of played transcripts."""
+def count_verb_uses(command: str, word_length: int) -> int:
+    """Return how often people use the command's verb, by Jericho's counts of played transcripts."""
     return int(verb_usage_count(command, word_length))
 
 
-def recognized(answer: str) -> bool:
-    """Whether the game understood the command that it answered so, by Jericho's list of usual complaints."""
+def is_recognized(answer: str) -> bool:
+    """Return whether the game understood the command that it answered so, by Jericho's list of complaints."""
     return bool(jericho_recognized(answer.replace("\n", " ")))

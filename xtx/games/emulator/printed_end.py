@@ -20,9 +20,10 @@ _VICTORY = re.compile(
 )
 
 
-def reads_as_end(narration: str) -> bool:
-    """Whether a narration ends with the question whether to restart, restore or quit. A story may also say so in an
-    answer of its help: so it is an end only at a prompt that is not the usual one."""
+def is_end_text(narration: str) -> bool:
+    """Return whether a narration ends with the question whether to restart, restore or quit.
+
+    A story may also say so in an answer of its help: it is an end only at a prompt that is not the usual one."""
     return bool(_QUESTION.search(narration[-_TAIL:]))
 
 
@@ -32,7 +33,7 @@ def find_ending(narration: str) -> str:
     return next((words for words in found if 3 <= len(words) <= 80), "")
 
 
-def reads_as_victory(narration: str) -> bool:
-    """Whether the end of a game is a victory: by the words between asterisks, or else by the last paragraphs."""
+def is_victory_text(narration: str) -> bool:
+    """Return whether the end of a game is a victory: by the words between asterisks, or else by the last paragraphs."""
     words = find_ending(narration)
     return bool(_VICTORY.search(words or narration[-2 * _TAIL :]))

@@ -253,7 +253,7 @@ def serve(channel: socket.socket) -> None:
     decoder, inbox, host = msgspec.msgpack.Decoder(Request), Inbox(), StoryHost()
     channel.sendall(encode(Answer()))
     while True:
-        while (body := inbox.message()) is None:
+        while (body := inbox.take_message()) is None:
             if inbox.closed:
                 return
             inbox.receive(channel, wait=True)

@@ -75,7 +75,7 @@ class StoryProcess:
     def _receive(self, patience: float) -> Answer:
         self._channel.settimeout(patience)
         try:
-            while (body := self._inbox.message()) is None:
+            while (body := self._inbox.take_message()) is None:
                 if self._inbox.closed:
                     raise ProcessLost(self._why(None))
                 self._inbox.receive(self._channel, wait=True)

@@ -9,7 +9,7 @@ from xtx.games.vector.requests import Task
 from xtx.games.vector.worker_client import WorkerClient
 from xtx.processes.cpu_count import list_usable_processors
 
-current_processor: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
+find_current_processor: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
 
 
 class Placement:
@@ -45,5 +45,5 @@ class Placement:
         That worker can run only while the parent sleeps, and when it answers the parent continues at once. If the
         parent waited for another worker first, it would have to wait for the end of this one's time slice.
         """
-        near = self._worker_on.get(current_processor()) if len(tasks) > 1 and self._worker_on else None
+        near = self._worker_on.get(find_current_processor()) if len(tasks) > 1 and self._worker_on else None
         return {near: tasks[near], **tasks} if near in tasks else tasks

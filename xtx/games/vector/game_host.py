@@ -48,10 +48,10 @@ class HostedGame(Game, Protocol):
     def move(self, action: str, *, last: bool = False) -> Step:
         """Make a step without the search: the observation has no valid actions yet."""
 
-    def valid_actions(self) -> tuple[str, ...]:
+    def find_valid_actions(self) -> tuple[str, ...]:
         """Search the valid actions of the current state."""
 
-    def known_actions(self) -> tuple[str, ...] | None:
+    def find_known_actions(self) -> tuple[str, ...] | None:
         """Return the valid actions of the current state if they need not be searched; None otherwise."""
 
     def look_ahead(self, action: str) -> None:
@@ -140,7 +140,7 @@ class GameHost:
             self._page.start = self._page.trace.progress
             self._page.call = number
             results.append(self._make_call(call))
-        (searched, searches), self._searched = self._searched, self._search_timed()
+        (searched, searches), self._searched = self._searched, self._measure_searches()
         since, more = self._searched
         ahead, self._ahead = self._ahead, 0.0
         return Results(results, ahead + time.perf_counter() - began, since - searched, more - searches)
@@ -149,7 +149,7 @@ class GameHost:
         """Publish that no command is being tried."""
         self._page.start, self._page.call = self._page.trace.progress, -1
 
-    def _search_timed(self) -> tuple[float, int]:
+    def _measure_searches(self) -> tuple[float, int]:
         """Return the seconds of searching so far, and the number of searches."""
         return sum(game.states.search_seconds for game in self._games), sum(
             game.states.searches for game in self._games
@@ -214,14 +214,14 @@ def _make_move(game: HostedGame, call: MoveCall) -> CallResult:
         game.states.forbid(game.here, call.action)
         game.states.newly_forbidden.append((game.here, call.action))
     step = (game.move if call.early else game.step)(call.action, last=call.last)
-    actions = game.known_actions() if call.early and not step.terminated else ()
+    actions = game.find_known_actions() if call.early and not step.terminated else ()
     return _make_result(game, call, step, actions)
 
 
 def _find_actions(game: HostedGame, call: FindCall) -> Observation:
     for key, action, _ in call.own:
         game.states.forbid(key, action)
-    return replace(NO_STEP.observation, actions=game.valid_actions())
+    return replace(NO_STEP.observation, actions=game.find_valid_actions())
 
 
 def _make_result(

@@ -109,7 +109,7 @@ class SplitStep:
     def complete(self, found: Mapping[int, CallResult]) -> list[Step]:
         """Return the steps with all valid actions, given the results of the searches by game."""
         known = [found[i].step.observation.actions if a is None else a for i, a in enumerate(self.actions)]
-        return [_with_actions(step, actions) for step, actions in zip(self.steps, known, strict=True)]
+        return [_add_actions(step, actions) for step, actions in zip(self.steps, known, strict=True)]
 
 
 def group_by_worker(calls: Mapping[int, Call], slots: Sequence[Slot]) -> dict[int, Task]:
@@ -149,14 +149,14 @@ def make_trial(call: Call, slot: Slot, command: str, first: bool) -> TryCall | N
     return TryCall(call.game, base, actions, command, as_step)
 
 
-def _with_actions(step: Step, actions: tuple[str, ...]) -> Step:
+def _add_actions(step: Step, actions: tuple[str, ...]) -> Step:
     """Return the step with these valid actions in its observation."""
     seen = step.observation
     whole = Observation(seen.text, seen.look, seen.inventory, actions, seen.score, seen.step)
     return Step(whole, step.reward, step.terminated, step.truncated, step.won)
 
 
-def without_command(call: Call, command: str, first: bool) -> Call:
+def exclude_command(call: Call, command: str, first: bool) -> Call:
     """Return the call without a command that ends the process: the step's own action, or a candidate of the search.
 
     first: whether the command was the first that the call tried.

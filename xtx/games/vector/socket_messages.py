@@ -11,7 +11,7 @@ from collections.abc import Callable
 HEADER = struct.Struct("<I")
 """The header of every message: its length in bytes."""
 
-LINGER = 2e-4
+SPIN_SECONDS = 2e-4
 """Seconds of spin-waiting for a message that is likely to come at once. Waking a sleeping process takes about as long
 as a quick game's step."""
 
@@ -53,7 +53,7 @@ class Inbox:
         self._filled += size
         return True
 
-    def message(self) -> memoryview | None:
+    def take_message(self) -> memoryview | None:
         """Return the next message if it is complete. The view is valid until the next call of a method."""
         self._drop_returned()
         if self._filled < HEADER.size:
@@ -104,7 +104,7 @@ class SpinWait:
             if now > until:
                 return False
             os.sched_yield()  # lets any process with work use the processor
-            if time.perf_counter() - now > 2 * LINGER:
+            if time.perf_counter() - now > 2 * SPIN_SECONDS:
                 self._skips = self._backoff
                 self._backoff = min(2 * self._backoff, _MAX_BACKOFF)
                 return False

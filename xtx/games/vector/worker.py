@@ -34,7 +34,7 @@ from xtx.games.vector.messages import (
     encode,
 )
 from xtx.games.vector.shared_page import SHARED_PAGE_SIZE, SharedPage
-from xtx.games.vector.socket_messages import LINGER, Inbox, SpinWait
+from xtx.games.vector.socket_messages import SPIN_SECONDS, Inbox, SpinWait
 from xtx.processes.child_processes import set_up_emulator_process
 from xtx.processes.out_of_memory import explain_lack_of_memory
 
@@ -51,14 +51,14 @@ class _MessageReader:
         self._inbox, self._linger = Inbox(), SpinWait()
         self._quick: set[type] = set()
 
-    def next(self, last: type) -> memoryview | None:
+    def read_next(self, last: type) -> memoryview | None:
         """Return the next message; None if the connection was closed. `last`: the kind of the message before."""
         inbox, since = self._inbox, time.perf_counter()
-        while (body := inbox.message()) is None and not inbox.closed:
-            if last not in self._quick or not self._linger.wait(self._poll, since + LINGER):
+        while (body := inbox.take_message()) is None and not inbox.closed:
+            if last not in self._quick or not self._linger.wait(self._poll, since + SPIN_SECONDS):
                 inbox.receive(self._channel, wait=True)
         # After looking ahead the next request may have been there already, so its time says nothing.
-        soon = last is not LookAhead and time.perf_counter() - since < 2 * LINGER
+        soon = last is not LookAhead and time.perf_counter() - since < 2 * SPIN_SECONDS
         (self._quick.add if soon else self._quick.discard)(last)
         return body
 
@@ -73,7 +73,7 @@ def serve(channel: socket.socket, page: SharedPage) -> None:
     host: GameHost | None = None
     last: type = Setup
     channel.sendall(encode(Ready()))
-    while (body := reader.next(last)) is not None:
+    while (body := reader.read_next(last)) is not None:
         try:
             message = decoder.decode(body)
             if isinstance(message, Setup):

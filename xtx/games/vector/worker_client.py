@@ -34,9 +34,9 @@ _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from xtx.games.vector.
 _START_PATIENCE = 60.0
 """Least seconds that a worker is given to load its program, however short the patience with games is."""
 
-MOMENT = 0.25
+CHECK_SECONDS = 0.25
 """Seconds between checks for progress while waiting for an answer."""
-_MOMENT_TIMEVAL = struct.pack("@ll", 0, int(1e6 * MOMENT))
+_CHECK_TIMEVAL = struct.pack("@ll", 0, int(1e6 * CHECK_SECONDS))
 """The same as a struct timeval. A signal that the program handles restarts the time."""
 _FROM_OUTSIDE = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGALRM,
@@ -103,7 +103,7 @@ class WorkerClient:
         self._channel, worker_end = socket.socketpair()
         for end in (self._channel, worker_end):
             end.settimeout(None)  # independent of socket.setdefaulttimeout
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _MOMENT_TIMEVAL)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _CHECK_TIMEVAL)
         self.phase, self.num_sent = Phase.START, None
         self.page.ahead = self.page.rebuilding = 0  # may be set by the process before
         self.unsent, self._inbox = b"", Inbox()
@@ -177,7 +177,7 @@ class WorkerClient:
             self._gone = True
 
     def listen(self, awake_until: float = 0.0) -> bool:
-        """Wait for data, spinning until `awake_until` and then sleeping up to `MOMENT`; returns whether any came."""
+        """Wait for data, spinning until `awake_until`, then sleeping up to `CHECK_SECONDS`; return whether any came."""
         if awake_until and self._linger.wait(self.read, awake_until):
             return True
         return self._receive(wait=True)
@@ -195,7 +195,7 @@ class WorkerClient:
 
     def _decode(self) -> None:
         """Decode the next answer, if it is complete and the one before was taken."""
-        if self._answer is None and (body := self._inbox.message()) is not None:
+        if self._answer is None and (body := self._inbox.take_message()) is not None:
             self._answer = _DECODER.decode(body)
 
     @property
@@ -259,12 +259,12 @@ _DECODER: msgspec.msgpack.Decoder[WorkerAnswer] = msgspec.msgpack.Decoder(Worker
 
 
 def exchange(remotes: Sequence[WorkerClient]) -> bool:
-    """Send to and read from several workers, waiting up to `MOMENT`; returns whether anything was possible."""
+    """Send to and read from several workers, waiting up to `CHECK_SECONDS`; returns whether anything was possible."""
     poller = select.poll()
     waiting = {remote.fileno(): remote for remote in remotes}
     for descriptor, remote in waiting.items():
         poller.register(descriptor, remote.wanted)
-    events = poller.poll(1000 * MOMENT)
+    events = poller.poll(1000 * CHECK_SECONDS)
     for descriptor, event in events:
         waiting[descriptor].handle(event)
     return bool(events)

@@ -39,21 +39,21 @@ from xtx.games.vector.requests import (
     SuspectCommand,
     Task,
     WorkerLosses,
+    exclude_command,
     group_by_worker,
     make_trial,
-    without_command,
 )
-from xtx.games.vector.socket_messages import LINGER
+from xtx.games.vector.socket_messages import SPIN_SECONDS
 from xtx.games.vector.worker_client import Kind, Phase, WorkerClient, check_answer, end_all, exchange
 
-_ATTEMPTS = 10
+_MAX_LOSSES = 10
 """Limits the workers lost during one request without a command as the cause; then the game cannot be played."""
-_OPENINGS = 3
+_MAX_LOST_OPENINGS = 3
 """Limits the workers that end while they open the story, before they try anything."""
-_RELAPSES = 3
+_MAX_LOSSES_AFTER_TRIAL = 3
 """Workers lost at a command that did no harm when it was tried alone, before it is forbidden for this run all the same:
 the cause may be what the process did before."""
-_VERDICTS = 50
+_MAX_DEADLY_COMMANDS = 50
 """Limits the commands that end workers during one request; with more the story or the emulator is broken."""
 
 
@@ -214,7 +214,7 @@ class WorkerPool:
             else:
                 self._accept(task, answer, results)
                 # The others mostly have as much to do, and will answer at once.
-                awake_until = awake_until or time.perf_counter() + LINGER
+                awake_until = awake_until or time.perf_counter() + SPIN_SECONDS
         while waiting:
             for number in self._wait(waiting):
                 answer, task = self.remotes[number].take(), tasks[number]
@@ -333,30 +333,34 @@ class WorkerPool:
         if tried and not remote.ended_from_outside:
             suspect = trouble.suspect
             if remote.phase is Phase.WORK:
-                self._suspect(task, remote.page.call, command, first=tried == 1)
+                self._schedule_trial(task, remote.page.call, command, first=tried == 1)
                 suspect = trouble.suspect
-                if suspect is not None and command in trouble.cleared and trouble.count_losses(command) > _RELAPSES:
+                if (
+                    suspect is not None
+                    and command in trouble.cleared
+                    and trouble.count_losses(command) > _MAX_LOSSES_AFTER_TRIAL
+                ):
                     trouble.unproven.add(command)
-                    self._leave_out(task, suspect, f"{why}, though not when it was tried alone")
+                    self._exclude(task, suspect, f"{why}, though not when it was tried alone")
             elif remote.phase is Phase.TRY and not remote.page.rebuilding:
                 if suspect is not None and command == suspect.command:
-                    self._leave_out(task, suspect, why)
+                    self._exclude(task, suspect, why)
             elif remote.phase is Phase.SETUP:
-                self._leave_out_of_survey(trouble, tried, command, why)
+                self._exclude_from_survey(trouble, tried, command, why)
         if remote.phase is Phase.SETUP and not tried and remote.ended_by_story:
             trouble.openings += 1
-        too_many = len(trouble.losses) > _ATTEMPTS or len(trouble.deadly) > _VERDICTS
-        if too_many or trouble.openings >= _OPENINGS:
+        too_many = len(trouble.losses) > _MAX_LOSSES or len(trouble.deadly) > _MAX_DEADLY_COMMANDS
+        if too_many or trouble.openings >= _MAX_LOST_OPENINGS:
             where = f"last at {command!r}" if tried else "before anything was tried"
             raise UserError(f"{self._spec.path}: worker processes keep dying ({why}, {where}); this cannot be played")
 
-    def _suspect(self, task: Task, number: int, command: str, first: bool) -> None:
+    def _schedule_trial(self, task: Task, number: int, command: str, first: bool) -> None:
         """Let the next worker try a command alone. `number`: index of the call that tried it."""
         if task.trouble is not None and 0 <= number < len(task.calls):
             trial = make_trial(task.calls[number], self._slots[task.games[number]], command, first)
             task.trouble.suspect = None if trial is None else SuspectCommand(number, command, trial)
 
-    def _leave_out(self, task: Task, suspect: SuspectCommand, why: str) -> None:
+    def _exclude(self, task: Task, suspect: SuspectCommand, why: str) -> None:
         """Leave a command out of its call, and record why."""
         if task.trouble is not None:
             task.trouble.suspect = None
@@ -364,9 +368,9 @@ class WorkerPool:
             task.trouble.deadly[suspect.command] = f"the process {why}"
         self._deadly_commands.add(suspect.command)
         call = task.calls[suspect.number]
-        task.calls[suspect.number] = without_command(call, suspect.command, first=suspect.trial.as_step)
+        task.calls[suspect.number] = exclude_command(call, suspect.command, first=suspect.trial.as_step)
 
-    def _leave_out_of_survey(self, trouble: WorkerLosses, tried: int, command: str, why: str) -> None:
+    def _exclude_from_survey(self, trouble: WorkerLosses, tried: int, command: str, why: str) -> None:
         """Record that a worker was lost in the survey, and leave the command out if it happened there before.
 
         A survey tries the same commands in the same order every time, so two losses after the same number of commands

@@ -16,7 +16,7 @@ typedef struct {
     int32_t to[2];                    /* the nodes that may follow, or NOWHERE */
     int32_t from;                     /* the node before on the shortest path from the start */
     uint8_t waits, returns, goes_back; /* ends the turn; leaves the routine; may lead to the start */
-    uint8_t is_end;
+    uint8_t is_end_text;
 } node;
 
 typedef struct {
@@ -66,7 +66,7 @@ static int mark_ends(graph *g) {
     }
     for (int32_t i = 0; i < g->count; i++) {
         node *n = &g->nodes[i];
-        n->is_end = waits ? n->waits : goes_back ? n->goes_back : n->returns;
+        n->is_end_text = waits ? n->waits : goes_back ? n->goes_back : n->returns;
     }
     return waits;
 }
@@ -79,7 +79,7 @@ static int can_avoid(graph *g, int32_t avoided) {
     g->queue[tail++] = 0;
     while (head < tail) {
         const node *n = &g->nodes[g->queue[head++]];
-        if (n->is_end) return 1;
+        if (n->is_end_text) return 1;
         for (int k = 0; k < 2; k++)
             if (n->to[k] >= 0 && !g->seen[n->to[k]]) {
                 g->seen[n->to[k]] = 1;
@@ -92,7 +92,7 @@ static int can_avoid(graph *g, int32_t avoided) {
 /* The first node that is on every path: it must be on the shortest one. */
 static instruction *find_place(graph *g) {
     int32_t path[MOST_TRIED], length = 0, end = 0;
-    while (end < g->count && !g->nodes[end].is_end) end++;
+    while (end < g->count && !g->nodes[end].is_end_text) end++;
     if (end == g->count) return NULL;
     for (int32_t i = end; i > 0; i = g->nodes[i].from) length++;
     for (int32_t i = end, k = length; i > 0; i = g->nodes[i].from)

@@ -248,7 +248,7 @@ def test_intrinsic_reward_is_the_surprise_before_the_update_and_is_stored_with_t
         slow = plain(play.learner, play.state_ids)
         transitions, _ = play.step()
         before, actions, after = play.seen(transitions)
-        rows = play.learner.memory.ordinary.rows()[-len(transitions) :]
+        rows = play.learner.memory.ordinary.copy_rows()[-len(transitions) :]
         for i, t in enumerate(transitions):
             surprise = torch.stack(slow.surprise(slow.guess(before[i][:3], after[i][:3]), actions[i])).mean().item()
             assert rows[i]["reward"] == pytest.approx(t.reward + 0.7 * surprise, rel=1e-4, abs=1e-4)
@@ -263,7 +263,7 @@ def test_intrinsic_reward_is_the_surprise_before_the_update_and_is_stored_with_t
 def test_without_inverse_dynamics_the_reward_is_the_games() -> None:
     play = Play(None)
     transitions, _ = play.step()
-    assert play.learner.memory.ordinary.rows()["reward"].tolist() == [t.reward for t in transitions]
+    assert play.learner.memory.ordinary.copy_rows()["reward"].tolist() == [t.reward for t in transitions]
 
 
 def test_episodes_with_the_best_final_score_enter_the_priority_part() -> None:
@@ -348,7 +348,7 @@ def test_learning_before_the_actions_are_known_is_the_same(inverse: InverseSetti
         if numbers:
             waited.append(bool(then))
     assert any(waited) and not all(waited)
-    kept, others = (p.learner.memory.ordinary.rows() for p in (play, early))
+    kept, others = (p.learner.memory.ordinary.copy_rows() for p in (play, early))
     going_on = ~kept["terminal"]
     assert (kept["next_actions"][going_on] == others["next_actions"][going_on]).all()
     assert (others["next_actions"] >= 0).all()

@@ -317,7 +317,7 @@ def test_what_is_stored() -> None:
         agent.learn([step(here, "north", outcome, there)])
         agent.act([there])
         agent.learn([step(there, "take rope", -5, over, ended=True)])
-    rows = memory.ordinary.rows()
+    rows = memory.ordinary.copy_rows()
     assert rows["reward"].tolist() == [1, -1, 0, -1]
     assert rows["terminal"].tolist() == [False, True, False, True]
     texts = agent._state_ids.texts.text
@@ -327,7 +327,7 @@ def test_what_is_stored() -> None:
     assert len(memory.priority) == 0
     agent.act([here])
     agent.learn([step(here, "north", 3, over, ended=True)])  # sums of clipped rewards: 0, -1, 1
-    assert memory.priority.rows()["reward"].tolist() == [1]
+    assert memory.priority.copy_rows()["reward"].tolist() == [1]
 
 
 def test_an_episode_ends_where_no_valid_action_is_found() -> None:
@@ -339,7 +339,7 @@ def test_an_episode_ends_where_no_valid_action_is_found() -> None:
     into = [Transition(game, here, Decision("north"), 2, stuck, False, False) for game in range(2)]
     agent.learn([into[0], replace(into[1], after=here)])
     memory = agent._learner.memory
-    assert memory.ordinary.rows()["terminal"].tolist() == [True, False]  # nothing is expected of the pit
+    assert memory.ordinary.copy_rows()["terminal"].tolist() == [True, False]  # nothing is expected of the pit
     assert agent._learner._outcomes.tolist() == [0, 1]  # the first game's episode has ended
     drawn = agent._random.bit_generator.state
     agent.act([stuck, here])
@@ -371,7 +371,9 @@ def test_unused_texts_are_swept() -> None:
         agent.learn([step(here, "north", 0, after)])
         agent._state_ids._sweep_at = 60
     assert len(agent._state_ids.texts) <= 60
-    assert agent._state_ids.texts.text(agent._learner.memory.ordinary.rows()["text"][-1]) == format_observation(here)
+    assert agent._state_ids.texts.text(agent._learner.memory.ordinary.copy_rows()["text"][-1]) == format_observation(
+        here
+    )
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from xtx.kernels.cuda import attention, packed_gpt, transformer_layers
 from xtx.kernels.cuda.attention import AttentionPattern, attend
-from xtx.kernels.cuda.packed_gpt import packed_logits
+from xtx.kernels.cuda.packed_gpt import compute_packed_logits
 from xtx.networks.gpt import GPT, Sizes, TorchDropout
 
 HEADS, DEPTH, LENGTH, ROWS = 2, 8, 90, 2
@@ -26,15 +26,15 @@ def on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) 
 
     kept: dict[tuple[str, str, int], Kernel] = {}
 
-    def compiled(file: str, name: str, **sizes: int) -> Kernel:
+    def compile_kernel(file: str, name: str, **sizes: int) -> Kernel:
         [(letter, number)] = sizes.items()
         source = f"#define {letter} {number}\n" + (Path(attention.__file__).parent / file).read_text()
         folder = tmp_path / f"{number}"
         folder.mkdir(exist_ok=True)
         return kept.setdefault((file, name, number), Kernel(source, name, folder))
 
-    monkeypatch.setattr(attention, "compiled", compiled)
-    monkeypatch.setattr(transformer_layers, "compiled", compiled)
+    monkeypatch.setattr(attention, "compile_kernel", compile_kernel)
+    monkeypatch.setattr(transformer_layers, "compile_kernel", compile_kernel)
 
 
 def scramble(x: np.ndarray) -> np.ndarray:
@@ -134,11 +134,11 @@ def test_the_whole_pass_by_kernels_is_the_one_by_masks(monkeypatch: pytest.Monke
     places, tokens = torch.arange(48) - first, torch.randint(50, (2, 48))
     at = torch.tensor([[19, 40, 47], [29, 35, 47]])
     parameters = list(model.parameters())
-    plain = packed_logits(model, tokens, at, places, first + 1)
+    plain = compute_packed_logits(model, tokens, at, places, first + 1)
     monkeypatch.setattr(transformer_layers, "is_supported", lambda x: True)
     monkeypatch.setattr(packed_gpt, "is_supported", lambda x: True)
     monkeypatch.setattr(attention, "is_supported", lambda width, heads: True)
-    same_gradients(packed_logits(model, tokens, at, places, first + 1), plain, parameters)
+    same_gradients(compute_packed_logits(model, tokens, at, places, first + 1), plain, parameters)
 
 
 def test_every_layer_drops_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_every_layer_drops_other_weights(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(packed_gpt, "is_supported", lambda x: True)
     monkeypatch.setattr(attention, "attend", noted)
     places = torch.arange(20).expand(2, -1)
-    packed_logits(model, places, places[:, -2:], places, torch.ones_like(places), TorchDropout(0.25))
+    compute_packed_logits(model, places, places[:, -2:], places, torch.ones_like(places), TorchDropout(0.25))
     assert len({int(sight.seed) for sight in seen}) == len(seen) == 3
     assert [sight.rate for sight in seen] == [0.25] * 3 and seen[-1].at.tolist() == [[18, 19]] * 2
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xtx.agents.xtx.imitation_training import EagerSteps, Example
 from xtx.kernels.cuda import imitation_training
 from xtx.kernels.cuda.imitation_training import RecordedTraining
-from xtx.kernels.cuda.packed_gpt import packed_logits
+from xtx.kernels.cuda.packed_gpt import compute_packed_logits
 from xtx.kernels.cuda.row_packing import FlatExamples, pack_batches
 from xtx.networks.gpt import GPT, Sizes
 
@@ -84,7 +84,7 @@ def test_packed_examples_are_predicted_as_if_alone(seed: int, count: int) -> Non
         torch.from_numpy(array)[source].long() for array in (all_tokens.tokens, all_tokens.places, all_tokens.owners)
     )
     with torch.no_grad():
-        got = packed_logits(model, tokens, at.clamp_min(0), places, owners)
+        got = compute_packed_logits(model, tokens, at.clamp_min(0), places, owners)
         assert got.isfinite().all()
         for row, slot in torch.nonzero(at >= 0).tolist():
             column = int(at[row, slot])

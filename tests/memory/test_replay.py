@@ -21,7 +21,7 @@ def memory(capacity: int = 20, share: float = 0.5, batch: int = 4, **more: Any) 
 
 
 def ids(part: ReplayPart) -> list[int]:
-    return part.rows()["id"].tolist()
+    return part.copy_rows()["id"].tolist()
 
 
 def play(target: ReplayMemory, numbers: range, outcome: float, game: int = 0) -> bool:
@@ -110,7 +110,7 @@ def test_a_part_is_a_bounded_queue(capacity: int, operations: list[int | None]) 
             queue.extend(fresh)
             number += operation
         assert ids(part) == list(queue) and len(part) == len(queue)
-        assert sorted(part.column("id").tolist()) == sorted(queue)
+        assert sorted(part.view_column("id").tolist()) == sorted(queue)
 
 
 def test_a_large_part_takes_memory_only_as_it_fills() -> None:

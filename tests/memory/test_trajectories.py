@@ -60,7 +60,7 @@ class Everything:
                     bins.setdefault(score, []).append(each.steps[: t + 1].tolist())
         return bins
 
-    def probabilities(self) -> dict[tuple[int, int], float]:
+    def compute_probabilities(self) -> dict[tuple[int, int], float]:
         bins = self.prefixes()
         scores = list(bins)
         found: Counter[tuple[int, int]] = Counter()
@@ -137,7 +137,7 @@ def test_the_plan_comes_from_what_was_drawn() -> None:
 
 def test_without_prefixes_there_is_nothing_to_draw() -> None:
     filled = store()
-    assert filled.sample() is None and filled.probabilities() == {}
+    assert filled.sample() is None and filled.compute_probabilities() == {}
     filled.add(episode([3], terminated=True))
     filled.add(episode([]))
     assert filled.sample() is None and filled.episodes == 2
@@ -188,10 +188,10 @@ def test_scores_are_a_set_and_lengths_a_multiset() -> None:
     chances = {}
     for name, episodes in (("many", many), ("once", once)):
         filled = store(*episodes, reach(10, 5), beta2=1.0)
-        found = filled.probabilities()
+        found = filled.compute_probabilities()
         chances[name] = {score: found[score, length] for score, length in ((0, 1), (5, 2), (10, 5))}
     assert chances["many"] == pytest.approx(chances["once"])  # how often a score was reached does not matter
-    lengths = store(*[reach(5, 2)] * 3, reach(5, 6), beta2=0.0).probabilities()
+    lengths = store(*[reach(5, 2)] * 3, reach(5, 6), beta2=0.0).compute_probabilities()
     assert lengths[5, 2] == pytest.approx(3 * lengths[5, 6])  # how often a length occurred does
 
 
@@ -201,10 +201,10 @@ def test_scores_below_the_floor_are_not_drawn() -> None:
     low = StoredEpisode(np.zeros((3, 4), np.int32), [-2, -4, -6], False)
     high = StoredEpisode(np.ones((3, 4), np.int32), [0, 5, 9], False)
     floored.add(low)
-    assert {score for score, _ in floored.probabilities()} == {-2, -4, -6}
+    assert {score for score, _ in floored.compute_probabilities()} == {-2, -4, -6}
     floored.add(high)
     free.add(high)
-    assert floored.probabilities() == free.probabilities()
+    assert floored.compute_probabilities() == free.compute_probabilities()
     buffer = floored.sample()
     assert buffer is not None and min(buffer.scores) >= 0
 
@@ -227,7 +227,7 @@ def test_probabilities_are_those_of_the_slow_way(episodes: list[StoredEpisode], 
     for each in episodes:
         slow.episodes.append(each)
         fast.add(each)
-        assert fast.probabilities() == pytest.approx(slow.probabilities(), abs=1e-12)
+        assert fast.compute_probabilities() == pytest.approx(slow.compute_probabilities(), abs=1e-12)
 
 
 @settings(deadline=None)
@@ -251,7 +251,7 @@ def test_frequencies_are_the_probabilities() -> None:
     buffer = filled.sample()
     assert buffer is not None
     seen = Counter(zip(buffer.scores, map(len, buffer.prefixes), strict=True))
-    expected = filled.probabilities()
+    expected = filled.compute_probabilities()
     assert len(expected) == 8
     # Chi-square with 7 degrees of freedom: its 99.9 % quantile is 24.3.
     assert sum((seen[key] - draws * p) ** 2 / (draws * p) for key, p in expected.items()) < 24.3
@@ -292,11 +292,11 @@ def test_what_is_never_drawn_is_dropped_beyond_the_budget() -> None:
     assert sum(filled._groups[5][length].count for length in range(2, 12)) == 10  # counts stay
     assert filled._groups[5][2].kept and not filled._groups[5][8].kept
     assert all(shelf.seen == 0 for shelf in filled._groups[5].values() if not shelf.kept)
-    before = filled.probabilities()
+    before = filled.compute_probabilities()
     filled.add(reach(5, 8, mark=99))  # met again: kept again
     assert filled._groups[5][8].count == 2 and filled._groups[5][8].seen == 1
     assert filled._groups[5][8].kept[0].copy_steps()[0, 0] == 99
-    assert filled.probabilities().keys() == before.keys()
+    assert filled.compute_probabilities().keys() == before.keys()
 
 
 def test_the_longest_are_dropped_first() -> None:

@@ -177,7 +177,9 @@ def test_stochastic_seeds_are_new_and_can_be_repeated(monkeypatch: pytest.Monkey
     assert not set(some(0)) & trained
     # Also if chance has it: a generator that first gives what the training had.
     numbers = iter([*sorted(trained), 1, 2])
-    monkeypatch.setattr("xtx.training.evaluation.Seeds", lambda *_, **__: SimpleNamespace(take_next=lambda: next(numbers)))
+    monkeypatch.setattr(
+        "xtx.training.evaluation.Seeds", lambda *_, **__: SimpleNamespace(take_next=lambda: next(numbers))
+    )
     assert list(islice(draw_evaluation_seeds(config, 12, 500), 2)) == sorted(trained)[500:502]
 
 

@@ -81,12 +81,12 @@ class ReplayPart:
         """Remove all rows."""
         self._length = self._next = 0
 
-    def rows(self) -> Rows:
+    def copy_rows(self) -> Rows:
         """Return a copy of all rows, oldest first."""
         stored = self._rows[: self._length]
         return np.roll(stored, -self._next) if self._length == self.capacity else stored.copy()
 
-    def column(self, name: str) -> NDArray[Any]:
+    def view_column(self, name: str) -> NDArray[Any]:
         """Return a view of one column, in no particular order."""
         return self._rows[name][: self._length]
 
@@ -189,7 +189,7 @@ class ReplayMemory:
         if verdict is EpisodeRank.REPLACE:
             self.priority.clear()
         if verdict is not EpisodeRank.REJECT:
-            self.priority.extend(episode.rows())
+            self.priority.extend(episode.copy_rows())
         episode.clear()
         return verdict is not EpisodeRank.REJECT
 
@@ -221,12 +221,12 @@ class ReplayMemory:
         With the column `next_actions` alone they are the ids of action sets.
         """
         parts = [self.ordinary, self.priority, *self._running]
-        return find_distinct_ids(part.column(name) for name in columns for part in parts)
+        return find_distinct_ids(part.view_column(name) for name in columns for part in parts)
 
     def state(self) -> State:
         """Return everything for `load`. The integers under `random` have 128 bits: Python's JSON keeps them, an array
         would not."""
-        running = [episode.rows() for episode in self._running]
+        running = [episode.copy_rows() for episode in self._running]
         return {
             "random": self._rng.bit_generator.state,
             "accept": self.accept.state(),

@@ -185,7 +185,7 @@ class TrajectoryStore:
         prefixes = [self._draw(score) for score in scores]
         return Buffer(prefixes, scores, target_score=max(scores), l_max=max(map(len, prefixes)))
 
-    def probabilities(self) -> dict[tuple[int, int], float]:
+    def compute_probabilities(self) -> dict[tuple[int, int], float]:
         """Return the probability of a draw for each score and length that ever occurred."""
         found = {}
         for score, chance in zip(*self._list_scores(), strict=True):

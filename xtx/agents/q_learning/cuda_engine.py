@@ -28,11 +28,11 @@ from xtx.kernels.cuda.q_values import (
     KernelWeights,
     RecordedQValues,
     RecordedStep,
-    inputs,
+    compute_inputs,
     make_no_steps,
     next_power_of_two,
     record,
-    recurrent,
+    stack_recurrent_weights,
 )
 from xtx.networks.q_networks import InvDyNetwork
 from xtx.text.text_table import Ints
@@ -222,7 +222,7 @@ class CudaEngine:
         rewards, next_values, alive, weight = floats.device.view(4, size)
 
         def losses() -> list[Tensor]:
-            codes = encode(inputs(network.texts), *recurrent(network.texts), texts, rows)
+            codes = encode(compute_inputs(network.texts), *stack_recurrent_weights(network.texts), texts, rows)
             state = network.state(_join_columns(codes, states))
             before, actions = state[:size], codes[3 * states :]
             q = network.q(before, actions)

@@ -46,7 +46,7 @@ class Pairs:
     memory_start: Tensor
     memory_words: Tensor
 
-    def in_c(self) -> dict[str, Tensor]:
+    def convert_for_c(self) -> dict[str, Tensor]:
         """Return the tensors in the form that the C code reads."""
         return {name: getattr(self, name).to(torch.int32).contiguous() for name in _INTEGERS}
 
@@ -64,9 +64,9 @@ def attend(pairs: Pairs, leaves: tuple[Tensor, ...]) -> Tensor:
     and their bias [hidden]. Differentiable once with respect to them.
     """
     if torch.is_grad_enabled():
-        found: Tensor = _AttentionInC.apply(pairs.in_c(), *leaves)  # type: ignore[no-untyped-call]
+        found: Tensor = _AttentionInC.apply(pairs.convert_for_c(), *leaves)  # type: ignore[no-untyped-call]
         return found
-    integers = pairs.in_c()
+    integers = pairs.convert_for_c()
     floats = _name_tensors(leaves)
     out = _make_output(integers, floats)
     _call("forward", integers, {**floats, "out": out, **_make_buffers(integers, floats, keep=False)}, keep=False)
@@ -122,5 +122,5 @@ def _call(direction: str, integers: dict[str, Tensor], floats: dict[str, Tensor]
     longest = int(integers["context_words"].max()), int(integers["memory_words"].max())
     pointers = {name: t.data_ptr() for name, t in (*integers.items(), *floats.items())}
     described = _AttentionArguments(width, hidden, len(integers["context_words"]), *longest, int(keep), **pointers)
-    if gru.in_c(f"gru_attend_{direction}")(ctypes.byref(described), torch.get_num_threads(), gru.BEST_KERNEL):
+    if gru.get_function(f"gru_attend_{direction}")(ctypes.byref(described), torch.get_num_threads(), gru.BEST_KERNEL):
         raise MemoryError("no memory for attention")

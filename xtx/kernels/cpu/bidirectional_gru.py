@@ -58,7 +58,7 @@ class BidirectionalGru(nn.Module):
         1; which: [tokens], on the CPU, the index of each token in `inputs`, so that a word need occur there only once.
         """
         lengths, order = lengths.sort(descending=True, stable=True)
-        starts = _starts(lengths, order)
+        starts = _find_starts(lengths, order)
         # Tokens in the order of the steps: all first tokens come first.
         step = torch.arange(int(lengths[0]))[:, None]
         is_active = step < lengths  # [longest, n]: which rows have a token at the step
@@ -111,7 +111,7 @@ def _select_inputs(inputs: Tensor, which: Tensor | None) -> Tensor:
     return inputs if which is None else inputs.index_select(0, which.to(inputs.device))
 
 
-def _starts(lengths: Tensor, order: Tensor) -> Tensor:
+def _find_starts(lengths: Tensor, order: Tensor) -> Tensor:
     """Return where each row begins, [n], for rows in sorted order."""
     original = torch.empty_like(lengths)
     original[order] = lengths
@@ -156,7 +156,7 @@ def _call(direction: str, floats: dict[str, Tensor], indices: tuple[Tensor, Tens
     numbers = floats["w"].shape[2], len(sizes), place.shape[1], int(sizes[0])
     pointers = {name: t.data_ptr() for name, t in (*zip(_INTEGERS, indices, strict=True), *floats.items())}
     steps = _Steps(*numbers, **pointers)
-    if gru.in_c(f"gru_both_ways_{direction}")(ctypes.byref(steps), torch.get_num_threads(), gru.BEST_KERNEL):
+    if gru.get_function(f"gru_both_ways_{direction}")(ctypes.byref(steps), torch.get_num_threads(), gru.BEST_KERNEL):
         raise MemoryError("no memory for the GRU's states")
 
 

@@ -67,7 +67,7 @@ def _load() -> ctypes.CDLL:
 _library = _load()
 
 
-def in_c(name: str) -> Any:
+def get_function(name: str) -> Any:
     """Return a function of the library by name, for bidirectional_gru.py and attention.py."""
     return getattr(_library, name)
 
@@ -108,7 +108,7 @@ class PrefixTree:
         self.words = torch.from_numpy(words[: self._struct.words].astype(np.int64))
         """The distinct words of all rows."""
 
-    def levels(self) -> list[tuple[Tensor, Tensor | None]]:
+    def list_levels(self) -> list[tuple[Tensor, Tensor | None]]:
         """Return for each level the words of its nodes, as indices into `words`, and their parents' indices in the
         level before (None in a first level)."""
         starts, parents, words = (self._arrays[name] for name in ("level_node", "parent", "word"))
@@ -119,7 +119,7 @@ class PrefixTree:
             found.append((torch.from_numpy(words[nodes].astype(np.int64)), parent))
         return found
 
-    def ends(self) -> Tensor:
+    def list_ends(self) -> Tensor:
         """Return the index of the node at which each row ends, counted through all levels, [rows]."""
         return torch.from_numpy(self._arrays["row_node"][: self.rows].astype(np.int64))
 
@@ -167,14 +167,14 @@ def compute_last_states(
 def _compute_plain(plan: PrefixTree, x: Tensor, w_hh: Tensor, b_hh: Tensor) -> Tensor:
     """Compute the last states with PyTorch, level by level: for other number types and devices."""
     states: list[Tensor] = []
-    for word, parent in plan.levels():
+    for word, parent in plan.list_levels():
         x_r, x_z, x_n = x[word.to(x.device)].chunk(3, 1)
         before = torch.zeros_like(x_r) if parent is None else states[-1][parent.to(x.device)]
         h_r, h_z, h_n = linear(before, w_hh, b_hh).chunk(3, 1)
         r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
         n = torch.tanh(x_n + r * h_n)
         states.append(n + z * (before - n))
-    return torch.cat(states)[plan.ends().to(x.device)]
+    return torch.cat(states)[plan.list_ends().to(x.device)]
 
 
 class _Recurrence(torch.autograd.Function):

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xtx.kernels.cpu.gru import in_c
+from xtx.kernels.cpu.gru import get_function
 
 Ints = NDArray[np.int32]
 
@@ -46,7 +46,7 @@ def order_words(
         raise ValueError("there must be a place for every word")
     rows = _OrderTable(table.flat.ctypes.data, table.starts.ctypes.data, table.lengths.ctypes.data)
     pointers = (array.ctypes.data for array in (at, first, places))
-    if in_c("gru_order")(
+    if get_function("gru_order")(
         ctypes.c_void_p(texts.ctypes.data), ctypes.c_void_p(groups.ctypes.data), len(texts), ctypes.byref(rows), words,
         count, room, *map(ctypes.c_void_p, pointers),
     ):  # fmt: skip

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xtx.kernels.cuda.compilation import compiled
+from xtx.kernels.cuda.compilation import compile_kernel
 
 _THREADS = 64
 """Threads of a block: THREADS in attention.cu."""
-MOST = 64
+MAX_DEPTH = 64
 """Limits the size of a head, whose numbers are kept in registers."""
 
 
-def _bits(fraction: float) -> int:
+def _reinterpret_bits(fraction: float) -> int:
     """Return the integer with the bits of a float32."""
     (bits,) = struct.unpack("i", struct.pack("f", fraction))
     return int(bits)
@@ -44,9 +44,9 @@ class AttentionPattern:
         batch, queries = self.at.shape
         length, depth = self.first.shape[1], query.shape[2] // self.heads
         lines = length if name.endswith("keys") else queries
-        fractions = map(_bits, (1 / math.sqrt(depth), self.rate))
+        fractions = map(_reinterpret_bits, (1 / math.sqrt(depth), self.rate))
         sizes = queries, length, self.heads, query.stride(1), key.stride(1), *fractions
-        compiled("attention.cu", name, D=depth)(
+        compile_kernel("attention.cu", name, D=depth)(
             grid=(-(-lines // _THREADS), self.heads, batch), block=(_THREADS, 1, 1),
             args=[query, key, value, self.at, self.first, *sizes, self.seed, *more],
         )  # fmt: skip
@@ -55,7 +55,7 @@ class AttentionPattern:
 def is_supported(width: int, heads: int) -> bool:
     """Return whether the kernels support heads of this size."""
     depth = width // heads
-    return depth % 4 == 0 and depth <= MOST
+    return depth % 4 == 0 and depth <= MAX_DEPTH
 
 
 class _Attend(torch.autograd.Function):
@@ -64,7 +64,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, asking: Tensor, seen: Tensor | None, sight: AttentionPattern) -> Tensor:
         batch, queries = sight.at.shape
-        query, key, value = _parts(asking, seen)
+        query, key, value = _split_parts(asking, seen)
         out = query.new_empty(batch, queries, query.shape[2])
         sums = query.new_empty(batch, sight.heads, queries)
         sight.run("attend_forward", query, key, value, out, sums)
@@ -77,14 +77,14 @@ class _Attend(torch.autograd.Function):
         asking, seen, out, sums = ctx.saved_tensors
         d_out = grads[0].contiguous()
         d_asking, d_seen = torch.empty_like(asking), None if seen is None else torch.empty_like(seen)
-        parts, (d_query, d_key, d_value) = _parts(asking, seen), _parts(d_asking, d_seen)
+        parts, (d_query, d_key, d_value) = _split_parts(asking, seen), _split_parts(d_asking, d_seen)
         inner = torch.empty_like(sums)
         ctx.sight.run("attend_backward_queries", *parts, out, sums, d_out, d_query, inner)
         ctx.sight.run("attend_backward_keys", *parts, sums, d_out, inner, d_key, d_value)
         return d_asking, d_seen, None
 
 
-def _parts(asking: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _split_parts(asking: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values, as views."""
     if seen is None:
         query, key, value = asking.chunk(3, dim=2)

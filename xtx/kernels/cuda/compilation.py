@@ -15,8 +15,8 @@ def can_compile() -> bool:
 
 
 @cache
-def compiled(file: str, name: str, **sizes: int) -> Any:
+def compile_kernel(file: str, name: str, **sizes: int) -> Any:
     """Return a kernel of a file, compiled once in a process. `sizes`: macros to define."""
     defined = "".join(f"#define {letter} {number}\n" for letter, number in sizes.items())
-    compile_kernel: Any = torch.cuda._compile_kernel
-    return compile_kernel(defined + (Path(__file__).parent / file).read_text(), name)
+    compile_source: Any = torch.cuda._compile_kernel
+    return compile_source(defined + (Path(__file__).parent / file).read_text(), name)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xtx.kernels.cuda.compilation import compiled
+from xtx.kernels.cuda.compilation import compile_kernel
 from xtx.text.text_table import START
 
 HIDDEN = (32, 64, 128)
@@ -22,9 +22,9 @@ class GruKernels:
     """The compiled kernels for one hidden size."""
 
     def __init__(self, hidden: int) -> None:
-        self._forward = compiled("gru.cu", "gru_forward", H=hidden)
-        self._backward = compiled("gru.cu", "gru_backward", H=hidden)
-        self._inputs = compiled("gru.cu", "gru_inputs", H=hidden)
+        self._forward = compile_kernel("gru.cu", "gru_forward", H=hidden)
+        self._backward = compile_kernel("gru.cu", "gru_backward", H=hidden)
+        self._inputs = compile_kernel("gru.cu", "gru_inputs", H=hidden)
         self._threads = (3 * hidden, 1, 1)
 
     def forward(self, rows: int, *args: Any) -> None:
@@ -35,7 +35,7 @@ class GruKernels:
         """Launch gru_backward on a number of rows."""
         self._backward(grid=(rows, 1, 1), block=self._threads, args=list(args))
 
-    def inputs(self, words: int, *args: Any) -> None:
+    def launch_inputs(self, words: int, *args: Any) -> None:
         """Launch gru_inputs on a number of words."""
         self._inputs(grid=(words, 1, 1), block=self._threads, args=list(args))
 
@@ -110,7 +110,7 @@ class Encode(torch.autograd.Function):
             d_out.contiguous(), d_out, 0, d_hidden, d_new, d_start,
         )  # fmt: skip
         d_inputs = w_hh.new_empty(ctx.words, encoders, width)
-        run.inputs(ctx.words * encoders, rows.starts, rows.steps, d_hidden, d_new, d_inputs)
+        run.launch_inputs(ctx.words * encoders, rows.starts, rows.steps, d_hidden, d_new, d_inputs)
         # The long sums over steps are split, so that all of the device works on them.
         d_hidden = d_hidden.view(encoders * _PIECES, rows.room // _PIECES, width)
         states = states.view(encoders * _PIECES, rows.room // _PIECES, hidden)

@@ -38,9 +38,9 @@ class RecordedScores:
         the next call of `ask`. See `ImitationPolicy._score`.
         """
         states = next_power_of_two(len(rows), 8)
-        length = min(_next(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)
+        length = min(_round_up(LENGTHS, max(map(len, rows)) - 1), self._model.sizes.context)
         count = next_power_of_two(max(map(len, says)), 16)
-        longest = _next(SAID, max(len(said) for valid in says for said in valid))
+        longest = _round_up(SAID, max(len(said) for valid in says for said in valid))
         shape = (states, length, count, longest)
         if shape not in self._recorded:
             buffer = PinnedBuffer(states * (1 + length + 2 * count * longest), torch.int32, self._device)
@@ -96,6 +96,6 @@ def pack(
     return np.concatenate([lengths, tokens.ravel(), inputs.ravel(), labels.ravel()])
 
 
-def _next(sizes: Sequence[int], least: int) -> int:
+def _round_up(sizes: Sequence[int], least: int) -> int:
     """Return the smallest of the sizes that is at least `least`; `least` itself if there is none."""
     return next((size for size in sizes if size >= least), least)

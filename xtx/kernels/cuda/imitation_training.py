@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
-from xtx.kernels.cuda.packed_gpt import packed_logits
+from xtx.kernels.cuda.packed_gpt import compute_packed_logits
 from xtx.kernels.cuda.q_values import RecordedStep, next_power_of_two, record
 from xtx.kernels.cuda.row_packing import FlatExamples, PackedBatches, pack_batches
 from xtx.networks.fixed_order import sum_in_fixed_order
@@ -52,12 +52,12 @@ class RecordedTraining:
         """Allocate the tensors for the examples and for the batches of a pass, and drop recorded steps, which use
         the old ones."""
 
-        def ints(size: int) -> Tensor:
+        def make_ints(size: int) -> Tensor:
             return torch.zeros(size, dtype=torch.int32, device=self._device)
 
         self._recorded.clear()
-        self._tokens, self._places, self._owners = ints(tokens), ints(tokens), ints(tokens)
-        self._source, self._at = ints(sources), ints(slots)
+        self._tokens, self._places, self._owners = make_ints(tokens), make_ints(tokens), make_ints(tokens)
+        self._source, self._at = make_ints(sources), make_ints(slots)
         self._shares = torch.zeros(steps, device=self._device)
 
     def _start_optimiser(self) -> None:
@@ -145,14 +145,16 @@ class RecordedTraining:
 
     def _learn(self, rows: int, capacity: int, slots: int) -> Tensor:
         """Take one step of the optimiser on the batch at the counter; this is what is recorded."""
-        source = self._batch_of(self._source, rows, capacity)
-        at = self._batch_of(self._at, rows, slots)
+        source = self._select_batch(self._source, rows, capacity)
+        at = self._select_batch(self._at, rows, slots)
         weights = (at >= 0).float()
         at = at.clamp_min(0)
         labels = self._tokens[source.gather(1, at) + 1].long()
         tokens, places, owners = self._tokens[source].long(), self._places[source].long(), self._owners[source]
         self._optimiser.zero_grad(set_to_none=True)
-        loss, hits = loss_and_hits(packed_logits(self._model, tokens, at, places, owners, self._drop), labels, weights)
+        loss, hits = loss_and_hits(
+            compute_packed_logits(self._model, tokens, at, places, owners, self._drop), labels, weights
+        )
         (loss * self._shares.index_select(0, self._counter)[0]).backward()  # type: ignore[no-untyped-call]
         clip_grad_norm_(self._parameters, self._clip, foreach=True)
         self._optimiser.step()
@@ -160,7 +162,7 @@ class RecordedTraining:
         self._counter += 1
         return self._totals
 
-    def _batch_of(self, all_batches: Tensor, rows: int, columns: int) -> Tensor:
+    def _select_batch(self, all_batches: Tensor, rows: int, columns: int) -> Tensor:
         """Return the part of a tensor that belongs to the batch at the counter, [rows, columns]."""
         batches = len(all_batches) // (rows * columns)
         shaped = all_batches[: batches * rows * columns].view(batches, rows, columns)

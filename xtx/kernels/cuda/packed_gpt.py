@@ -18,10 +18,10 @@ from xtx.networks.gpt import GPT, Dropout, TransformerBlock, attend
 class _PackedAttention(Protocol):
     """The attention of the tokens of packed rows, each to the earlier tokens of its own example."""
 
-    def everywhere(self, all_three: Tensor) -> Tensor:
+    def attend_everywhere(self, all_three: Tensor) -> Tensor:
         """Return the attention of all tokens [B, L, W], given their queries, keys and values [B, L, 3W]."""
 
-    def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
+    def attend_at(self, query: Tensor, seen: Tensor) -> Tensor:
         """Return the attention of some tokens [B, A, W], given their queries, and keys and values of all [B, L, 2W]."""
 
 
@@ -39,10 +39,10 @@ class _ByKernels:
         seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=at.device)
         return AttentionPattern(at, self._first, self._heads, self._rate, seed)
 
-    def everywhere(self, all_three: Tensor) -> Tensor:
+    def attend_everywhere(self, all_three: Tensor) -> Tensor:
         return attention.attend(all_three, None, self._make_pattern(self._all))
 
-    def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
+    def attend_at(self, query: Tensor, seen: Tensor) -> Tensor:
         return attention.attend(query, seen, self._make_pattern(self._at))
 
 
@@ -61,16 +61,16 @@ class _ByMasks:
         batch, length, _ = x.shape
         return x.view(batch, length, parts, self._heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
 
-    def everywhere(self, all_three: Tensor) -> Tensor:
+    def attend_everywhere(self, all_three: Tensor) -> Tensor:
         query, key, value = self._split(all_three, 3)
         return attend(query, key, value, self._unseen, self._drop).transpose(1, 2).flatten(2)
 
-    def at_places(self, query: Tensor, seen: Tensor) -> Tensor:
+    def attend_at(self, query: Tensor, seen: Tensor) -> Tensor:
         (asking,), (key, value) = self._split(query, 1), self._split(seen, 2)
         return attend(asking, key, value, self._unseen_at, self._drop).transpose(1, 2).flatten(2)
 
 
-def packed_logits(
+def compute_packed_logits(
     model: GPT, tokens: Tensor, at: Tensor, places: Tensor, owners: Tensor, drop: Dropout | None = None
 ) -> Tensor:
     """Return what `GPT.forward` returns for the rows [B, L] at the positions `at` [B, A].
@@ -89,13 +89,13 @@ def packed_logits(
     for block in first:
         projection = block.query_key_value
         all_three = linear(layer_norm(x, block.norm_1), projection.weight, projection.bias)
-        x = _finish(block, x, reading.everywhere(all_three), drop)
+        x = _finish(block, x, reading.attend_everywhere(all_three), drop)
     # Of the last block only the outputs at these positions are needed; other tokens are keys and values only.
     projection = last.query_key_value
     normed = layer_norm(x, last.norm_1)
     seen = linear(normed, projection.weight[width:], projection.bias[width:])
     query = linear(take(normed, at), projection.weight[:width], projection.bias[:width])
-    x = _finish(last, take(x, at), reading.at_places(query, seen), drop)
+    x = _finish(last, take(x, at), reading.attend_at(query, seen), drop)
     return F.linear(layer_norm(x, model.norm), model.words.weight)
 
 

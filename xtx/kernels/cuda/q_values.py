@@ -18,14 +18,14 @@ from xtx.networks.q_networks import DrrnNetwork, InvDyNetwork, TextEncoders
 ENCODERS = ("narration", "look", "inventory", "action")
 
 
-def inputs(texts: TextEncoders) -> Tensor:
+def compute_inputs(texts: TextEncoders) -> Tensor:
     """Return the input projection W_ih x + b_ih of each word in each encoder, [vocabulary, 4, 3H]."""
     weight = torch.cat([getattr(texts, name).weight_ih for name in ENCODERS])
     bias = torch.cat([getattr(texts, name).bias_ih for name in ENCODERS])
     return torch.addmm(bias, texts.embedding, weight.t()).view(len(texts.embedding), len(ENCODERS), -1)
 
 
-def recurrent(texts: TextEncoders) -> tuple[Tensor, Tensor]:
+def stack_recurrent_weights(texts: TextEncoders) -> tuple[Tensor, Tensor]:
     """Return the recurrent weights [4, 3H, H] and biases [4, 3H] of the encoders."""
     weights = torch.stack([getattr(texts, name).weight_hh for name in ENCODERS])
     return weights, torch.stack([getattr(texts, name).bias_hh for name in ENCODERS])
@@ -47,14 +47,14 @@ class KernelWeights:
     def __init__(self, network: DrrnNetwork | InvDyNetwork) -> None:
         self.network = network
         with torch.no_grad():
-            self.inputs = inputs(network.texts)
-            self.weights, self.biases = recurrent(network.texts)
+            self.inputs = compute_inputs(network.texts)
+            self.weights, self.biases = stack_recurrent_weights(network.texts)
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Compute them again after the weights have changed, in the same memory."""
-        self.inputs.copy_(inputs(self.network.texts))
-        weights, biases = recurrent(self.network.texts)
+        self.inputs.copy_(compute_inputs(self.network.texts))
+        weights, biases = stack_recurrent_weights(self.network.texts)
         self.weights.copy_(weights)
         self.biases.copy_(biases)
 

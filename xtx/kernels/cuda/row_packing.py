@@ -64,20 +64,20 @@ def pack_batches(
     for number in range(batches):
         here = slice(number * batch, (number + 1) * batch)
         chosen = order[here]
-        row[here], column[here], slot[here] = _fit(flat.read[chosen], flat.said[chosen], capacity, slots)
+        row[here], column[here], slot[here] = _assign_rows(flat.read[chosen], flat.said[chosen], capacity, slots)
         rows = max(rows, int(row[here].max()) + 1)
     rows = -(-rows // step) * step
     row += np.repeat(np.arange(batches), batch)[: len(order)] * rows
     source = np.zeros(batches * rows * capacity, np.int32)
     read, said = flat.read[order], flat.said[order]
-    source[_runs(row * capacity + column, read)] = _runs(flat.starts[order], read)
+    source[_list_runs(row * capacity + column, read)] = _list_runs(flat.starts[order], read)
     at = np.full(batches * rows * slots, -1, np.int32)
-    at[_runs(row * slots + slot, said)] = _runs(column + read - said, said)
+    at[_list_runs(row * slots + slot, said)] = _list_runs(column + read - said, said)
     sums = np.add.reduceat(said, np.arange(0, len(order), batch))
     return PackedBatches(source.reshape(batches, rows, capacity), at.reshape(batches, rows, slots), sums)
 
 
-def _fit(
+def _assign_rows(
     read: NDArray[np.int64], said: NDArray[np.int64], capacity: int, slots: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Assign a row, a first column and a first slot to each example: longest first, each into the first row that
@@ -98,7 +98,7 @@ def _fit(
     return place[0], place[1], place[2]
 
 
-def _runs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _list_runs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return start, start + 1, ... of each run, concatenated."""
     ends = np.cumsum(lengths)
     runs: NDArray[np.int64] = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from xtx.kernels.cuda.compilation import can_compile, compiled
+from xtx.kernels.cuda.compilation import can_compile, compile_kernel
 
 _CHUNK = 64
 """Rows that one block of threads sums; then the sums of the blocks are summed."""
@@ -20,7 +20,7 @@ _NORM_CHUNK = 32
 """The same for the gradients of a layer norm."""
 _THREADS = 128
 """Threads of a block."""
-_WIDEST = 1536
+_MAX_COLUMNS = 1536
 """Limits the columns of a layer norm: the shared memory of a block has no space for more."""
 
 
@@ -42,7 +42,7 @@ def column_sums(x: Tensor) -> Tensor:
         chunks = -(-len(x) // chunk)
         sums = x.new_empty(chunks, columns)
         grid = -(-columns // _THREADS), chunks, 1
-        compiled("sums.cu", "column_sums", W=32)(
+        compile_kernel("sums.cu", "column_sums", W=32)(
             grid=grid, block=(_THREADS, 1, 1), args=[x, len(x), columns, chunk, sums]
         )
         x = sums
@@ -83,7 +83,7 @@ class _LayerNorm(torch.autograd.Function):
         d_out, rows = grads[0].contiguous(), x.numel() // width
         d_x = torch.empty_like(x)
         sums = x.new_empty(-(-rows // _NORM_CHUNK), 2 * width)
-        compiled("sums.cu", "norm_backward", W=width)(
+        compile_kernel("sums.cu", "norm_backward", W=width)(
             grid=(len(sums), 1, 1), block=(_THREADS, 1, 1),
             args=[d_out, x, mean, spread, weight, rows, _NORM_CHUNK, d_x, sums],
         )  # fmt: skip
@@ -93,7 +93,7 @@ class _LayerNorm(torch.autograd.Function):
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
     """Compute `norm(x)`."""
-    if not is_supported(x) or x.shape[-1] % 32 or x.shape[-1] > _WIDEST:
+    if not is_supported(x) or x.shape[-1] % 32 or x.shape[-1] > _MAX_COLUMNS:
         return torch.as_tensor(norm(x))
     return torch.as_tensor(
         _LayerNorm.apply(x.contiguous(), norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]

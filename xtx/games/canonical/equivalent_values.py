@@ -22,7 +22,7 @@ ValueTable = tuple[int, int, bytes]
 
 _MIN_GAIN = 3
 """How many states must become equal without a byte for its values to be compared all over the game."""
-_SOME = 4
+_SAMPLE_SIZE = 4
 """States with a value, states with the other, and states with neither, in which two values are compared."""
 _MIN_STATES = 6
 """Fewest states in which two values must be compared before they count as alike all over the game."""
@@ -169,8 +169,8 @@ class EquivalentValueSearch:
     def _choose_spread_out(self, rows: npt.NDArray[np.intp]) -> list[int]:
         """Some of the states: the first ones, of which most is known, and others from all over."""
         some = rows.tolist()
-        first, others = some[: _SOME // 2], some[_SOME // 2 :]
-        return [*first, *others[:: 1 + len(others) // (_SOME - _SOME // 2)]]
+        first, others = some[: _SAMPLE_SIZE // 2], some[_SAMPLE_SIZE // 2 :]
+        return [*first, *others[:: 1 + len(others) // (_SAMPLE_SIZE - _SAMPLE_SIZE // 2)]]
 
     def _replace_byte(self, index: int, address: int, value: int) -> bytes:
         ram = bytearray(self._states[index].ram)

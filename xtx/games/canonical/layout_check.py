@@ -48,7 +48,7 @@ class LayoutCheck:
         for index in _order_spread_out(len(tried)):
             state, commands = tried[index]
             if index % _CHECK_INTERVAL and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
-                self._note_unchecked(state)
+                self.unchecked.add(self.find_room(state))
                 continue
             layout = self.refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
         return layout
@@ -63,9 +63,6 @@ class LayoutCheck:
         rooms = sorted({ELSEWHERE, *visited})
         unchecked = {room: addresses if room in {ELSEWHERE, *self.unchecked} else () for room in rooms}
         return msgspec.structs.replace(layout, unchecked=unchecked)
-
-    def _note_unchecked(self, state: Snapshot) -> None:
-        self.unchecked.add(self.find_room(state))
 
     def refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
@@ -105,7 +102,7 @@ class LayoutCheck:
             decisive = self._find_decisive_byte(layout, before, canonical, telling, watched)
             if decisive is None:
                 break
-            room = self.emulator.tree.find_room(np.frombuffer(state.ram, np.uint8), self.emulator.player)
+            room = self.find_room(state)
             local = {**layout.room_bytes, room: (*layout.room_bytes.get(room, ()), decisive)}
             layout = msgspec.structs.replace(layout, room_bytes=local)
         return layout

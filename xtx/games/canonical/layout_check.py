@@ -17,6 +17,8 @@ from xtx.games.canonical.survey_budget import Budget
 from xtx.games.emulator.frotz import Emulator, Snapshot
 from xtx.games.zmachine.story_memory import Ram
 
+_ANSWER_BEGINNING = 40
+"""Letters of an answer that are compared: what happens afterwards is the work of time."""
 _CHECK_INTERVAL = 8
 """At least every so many-th state of the walkthrough is checked, whatever that costs."""
 
@@ -51,6 +53,8 @@ class LayoutCheck:
                 self.unchecked.add(self.find_room(state))
                 continue
             layout = self.refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
+            if hidden and self._is_answered_otherwise(layout, state, commands):
+                layout = self.refine(layout, state, commands, World(self.emulator, layout), silent=True)
         return layout
 
     def keep_unchecked(self, layout: Layout, visited: Collection[int]) -> Layout:
@@ -64,10 +68,25 @@ class LayoutCheck:
         unchecked = {room: addresses if room in {ELSEWHERE, *self.unchecked} else () for room in rooms}
         return msgspec.structs.replace(layout, unchecked=unchecked)
 
-    def refine(self, layout: Layout, state: Snapshot, commands: Sequence[str], hidden: World | None = None) -> Layout:
+    def _is_answered_otherwise(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> bool:
+        """Whether the story's answer to one of the commands begins in another way in the canonical state."""
+        asked = [c for c in commands if c not in self.trials.avoid]
+        before = msgspec.structs.replace(state, rng=RNG)
+        real, made = (self.trials.read_responses(s, asked) for s in (before, self._make_canonical(layout, before)))
+        return any(one[:_ANSWER_BEGINNING] != other[:_ANSWER_BEGINNING] for one, other in zip(real, made, strict=True))
+
+    def refine(
+        self,
+        layout: Layout,
+        state: Snapshot,
+        commands: Sequence[str],
+        hidden: World | None = None,
+        *,
+        silent: bool = False,
+    ) -> Layout:
         """The layout with those bytes given back to the world, in this room, on which a command's outcome depends;
-        with a world also what it does to parts of that which do not show in the object tree: a person is
-        told to follow, who understands only after a spell."""
+        with a world also what it does to parts of that which do not show in the object tree, and with `silent` also
+        where it does not touch the tree: a person is told to follow, who understands only after a spell."""
         commands = [
             c for c in (*IDLE, *commands) if c not in self.trials.avoid and not PRONOUNS & set(c.lower().split())
         ]
@@ -75,7 +94,6 @@ class LayoutCheck:
         before = msgspec.structs.replace(state, rng=RNG)
         watched = hidden.select_watched_bits(np.frombuffer(state.ram, np.uint8)) if hidden else None
         canonical = self._make_canonical(layout, before)
-        silent = hidden is not None
         truth, outcomes = self.trials.compute_outcomes_from([before, canonical], commands, watched, silent)
         for attempt in range(8):
             if attempt:
@@ -99,7 +117,7 @@ class LayoutCheck:
             if not wrong.any() or (happens_anyway and wrong[:idle].sum() > 1):
                 break
             telling = [c for c, differs in zip(commands, wrong, strict=True) if differs]
-            decisive = self._find_decisive_byte(layout, before, canonical, telling, watched)
+            decisive = self._find_decisive_byte(layout, before, canonical, telling, watched, silent)
             if decisive is None:
                 break
             room = self.find_room(state)
@@ -121,7 +139,13 @@ class LayoutCheck:
         )
 
     def _find_decisive_byte(
-        self, layout: Layout, before: Snapshot, canonical: Snapshot, commands: Sequence[str], watched: Ram | None
+        self,
+        layout: Layout,
+        before: Snapshot,
+        canonical: Snapshot,
+        commands: Sequence[str],
+        watched: Ram | None,
+        silent: bool,
     ) -> int | None:
         """Address of a byte that, made canonical, changes what the commands do; None if there is none."""
         suspects = self.trials.find_suspects(layout, before, canonical)
@@ -129,9 +153,7 @@ class LayoutCheck:
         # safely only after some turns.
         running = [a for a in layout.counters if before.ram[a] and canonical.ram[a]]
         others = [a for a in suspects if a not in running]
-        has_effect = self.trials.make_effect_test(
-            before, canonical, [IDLE[0], *commands], watched, silent=watched is not None
-        )
+        has_effect = self.trials.make_effect_test(before, canonical, [IDLE[0], *commands], watched, silent)
         found = find_first_to_matter(others, has_effect)
         if found is None and watched is None:
             found = find_first_to_matter([a for a in suspects if a in running], has_effect)

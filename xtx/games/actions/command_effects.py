@@ -107,11 +107,12 @@ def find_swapped(candidates: Sequence[str], watches: npt.NDArray[np.uint64], tou
     what the parser remembers of them would be another thing."""
     swapped = [(i, candidates[i], other) for i in touched if (other := _swap(candidates[i])) != candidates[i]]
     done = {command: int(watches[i]) for i, command, _ in swapped}
-    times = Counter(done.values())
+    # Forms with another preposition are counted by themselves: each verb has several.
+    times = Counter((command.count(" "), watch) for command, watch in done.items())
     return [
         i
         for i, command, other in swapped
-        if done.get(other) == done[command] and times[done[command]] <= _SILENT_COMMANDS
+        if done.get(other) == done[command] and times[command.count(" "), done[command]] <= _SILENT_COMMANDS
     ]
 
 

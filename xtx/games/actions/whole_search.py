@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +38,7 @@ _SAMPLE = 40
 _MOVING = ("take", "drop")
 """Verbs that show which of two things that look the same a word means."""
 
-_MOST_FINER = 12
+_MOST_FINER = 20
 """Commands of the templates, at most, that are added for a change beyond the object tree."""
 
 _MOST_ELSEWHERE = 6
@@ -182,15 +183,20 @@ class WholeSearch:
         return searched
 
     def _noise(self, searched: Searched, engine: Engine) -> npt.NDArray[np.bool_]:
-        """The bytes in which commands that leave the object tree alone leave traces of their own, but for those that do
-        the same with their two objects swapped."""
-        asking = self._search.judge.asking
-        idle, tried = searched.all.idle, searched.all.tried[0]
+        """The bytes in which commands that leave the object tree alone leave traces of their own, but for those that
+        commands change which do the same with their two objects swapped."""
+        idle, tried, asked = searched.all.idle, searched.all.tried[0], self._search.judge.asking[0]
         alone = (tried.flags & (Verdict.CHANGED | Verdict.STOPPED) == 0) & (tried.watches != 0)
         places = np.flatnonzero(alone & ~np.isin(tried.watches, idle))
-        places = np.setdiff1d(places, find_swapped(searched.candidates, tried.watches, places.tolist()))
         commands = [searched.candidates[i] for i in places.tolist()]
-        return find_noise(self._search.emulator, engine, searched.state, commands, tried.watches[places], asking[0])
+        given = self._search.emulator, engine, searched.state
+        noise = find_noise(*given, commands, tried.watches[places], asked)
+        swapped = find_swapped(searched.candidates, tried.watches, places.tolist())
+        kinds = {int(tried.watches[i]): searched.candidates[i] for i in swapped}
+        if kinds:
+            _, memory = engine.finals(searched.state, [asked, *kinds.values()])
+            noise[(memory[1:] != memory[0]).any(axis=0)] = False
+        return noise
 
     def _unwatched(self, searched: Searched, bytes_: npt.NDArray[np.bool_]) -> Searched:
         """The same with some bytes taken for none of the world's."""
@@ -229,7 +235,13 @@ class WholeSearch:
         for command in self._search.choose(searched.candidates, fine):
             verb, *others = command.split()
             distinct.setdefault((verb, *(word for word in others[:-1] if word in names), *others[-1:]), command)
-        return tuple(distinct.values())[:_MOST_FINER]
+        # As many of each verb as of the others, where there are too many.
+        times: Counter[str] = Counter()
+        turns: list[tuple[int, str]] = []
+        for verb, command in ((words[0], command) for words, command in distinct.items()):
+            turns.append((times[verb], command))
+            times[verb] += 1
+        return tuple(command for _, command in sorted(turns, key=lambda turn: turn[0])[:_MOST_FINER])
 
     def _find_changes_elsewhere(self, searched: Searched) -> tuple[str, ...]:
         """Commands of the templates for one object that do nothing but change what belongs to the world in other rooms:

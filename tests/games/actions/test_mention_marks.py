@@ -53,7 +53,7 @@ def _emulator() -> Any:
     mask = np.full(2 * len(THINGS), 0xFF, dtype=np.uint8)
     return SimpleNamespace(
         note=lambda command: None,
-        tree=SimpleNamespace(entries=lambda ram: np.reshape(ram, (-1, 2))),
+        tree=SimpleNamespace(view_entries=lambda ram: np.reshape(ram, (-1, 2))),
         header=SimpleNamespace(attribute_bytes=1),
         world_memory=SimpleNamespace(change=SimpleNamespace(set_mask=mask, clear_mask=mask), score_addresses=()),
     )

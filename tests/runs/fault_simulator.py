@@ -404,12 +404,12 @@ class _SilentDisplay:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def note(self, line: str) -> None:
+    def tell(self, line: str) -> None:
         """Nothing."""
 
-    show = summary = note
+    show = show_summary = tell
 
-    def stopping(self) -> bool:
+    def show_stopping(self) -> bool:
         """Nothing is shown of a stop either."""
         return False
 

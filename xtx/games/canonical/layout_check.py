@@ -50,7 +50,7 @@ class LayoutCheck:
         for index in _order_spread_out(len(tried)):
             state, commands = tried[index]
             if index % _CHECK_INTERVAL and (self.budget.is_spent if until is None else self.budget.is_beyond(until)):
-                self.unchecked.add(self.find_room(state))
+                self._note_unchecked(state)
                 continue
             layout = self.refine(layout, state, commands, World(self.emulator, layout) if hidden else None)
             if hidden and self._is_answered_otherwise(layout, state, commands):
@@ -67,6 +67,9 @@ class LayoutCheck:
         rooms = sorted({ELSEWHERE, *visited})
         unchecked = {room: addresses if room in {ELSEWHERE, *self.unchecked} else () for room in rooms}
         return msgspec.structs.replace(layout, unchecked=unchecked)
+
+    def _note_unchecked(self, state: Snapshot) -> None:
+        self.unchecked.add(self.find_room(state))
 
     def _is_answered_otherwise(self, layout: Layout, state: Snapshot, commands: Sequence[str]) -> bool:
         """Whether the story's answer to one of the commands begins in another way in the canonical state."""

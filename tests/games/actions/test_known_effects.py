@@ -1,4 +1,4 @@
-"""Verdicts that are used again: commands whose effects are known, and several sets of bits watched in one run."""
+"""Reuse of verdicts: commands whose effects are known, and several sets of bits watched in one run."""
 
 from __future__ import annotations
 

@@ -214,6 +214,11 @@ class Effects:
         return kinds
 
 
+def _stack_bits(watched: Ram | None, more_bits: Ram | None) -> Ram | None:
+    """The watched bits as the engine takes them: one set, or with further ones in rows."""
+    return watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
+
+
 class EffectJudge:
     """Tries commands in the states of one story and tells their effects apart."""
 
@@ -260,7 +265,7 @@ class EffectJudge:
             effects = self._tell_apart(state, candidates, behind, known[1].idle, noisy, common, ignored)
             return replace(effects, more_idle=known[1].more_idle)
         asking = self.asking
-        bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
+        bits = _stack_bits(watched, more_bits)
         found = self.judge(state, Commands.of(candidates).behind(asking), bits)
         behind = tuple(verdicts.select_rows(slice(len(asking), None)) for verdicts in found)
         idle = found[0].select_rows(slice(len(asking)))
@@ -280,7 +285,7 @@ class EffectJudge:
         place_of = {command: place for place, command in enumerate(known_commands)}
         places = np.array([place_of.get(command, -1) for command in candidates])
         old, new = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
-        bits = watched if watched is None or more_bits is None else np.concatenate([watched[None], more_bits])
+        bits = _stack_bits(watched, more_bits)
         judged = self.judge(state, Commands.of(candidates).chosen(new), bits) if len(new) else known.tried
         behind = tuple(verdicts.make_empty(len(candidates)) for verdicts in judged)
         for ours, before, now in zip(behind, known.tried, judged, strict=True):

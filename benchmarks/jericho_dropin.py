@@ -32,7 +32,7 @@ import numpy as np
 from xtx.games import jericho as frotz_env
 from xtx.games.catalog.known_games import find_story
 
-INFOCOM = ("zork1", "enchanter", "trinity")
+INFOCOM = ("zork1", "zork3", "enchanter", "wishbringer")
 INFORM = ("detective", "library", "deephome")
 MOVES = 3
 """Moves of the random agent from each place."""
